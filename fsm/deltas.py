@@ -1,0 +1,244 @@
+"""Deltas: what a parser, a tool runner or a server says has happened, in the order in which it happened.
+
+A delta is an input of `ResponseDriver.feed`. It knows nothing of events, indices or numbers; the driver turns it into triggers
+of the lifecycles, and it is total: every delta is welcome in every state (what must be open is opened, what must be closed is
+closed, what says nothing is passed over).
+
+A plain `str` is a delta too, the commonest by far: a piece of the text of the item that is being written (a message if none is).
+Everything else is one of the frozen classes below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from attrs import field, frozen
+
+from interlock.events.items import ItemKind
+
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
+"""Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed."""
+
+
+@frozen
+class Usage:
+    """The tokens of one turn; the driver adds up the turns of a response.
+
+    Args:
+        input_tokens: Tokens of the prompt.
+        cached_tokens: Those of them that came from a prefix cache.
+        output_tokens: Tokens that the model generated, control tokens included.
+        reasoning_tokens: Those of them that were spent on reasoning.
+    """
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Add up two turns, field by field."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@frozen
+class Start:
+    """The response begins: the first delta, given by whoever serves it (the driver supplies a missing one)."""
+
+
+@frozen
+class Enqueue:
+    """The response waits in a queue before it begins (background requests)."""
+
+
+@frozen
+class Open:
+    """The model, or the server for `mcp_list_tools`, began an item; an item still being written is closed first.
+
+    Args:
+        kind: The item's type, as in the API.
+        fields: What is known of it at once, by the names of the API's fields: `name`, `call_id`, `namespace`, `server_label`,
+            `phase`, `container_id`. A missing `call_id` is made by the driver.
+    """
+
+    kind: ItemKind
+    fields: Mapping[str, object] = field(factory=dict)
+
+
+@frozen
+class Text:
+    """A piece of text with the log probabilities of its tokens; without them, a plain `str` says the same.
+
+    Args:
+        text: The piece; it may be empty if only its log probabilities are known yet.
+        logprobs: One object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
+    """
+
+    text: str
+    logprobs: Sequence[Mapping[str, object]]
+
+
+@frozen
+class Refusal:
+    """A piece of a refusal, which is a part of a message."""
+
+    text: str
+
+
+@frozen
+class Summary:
+    """A piece of a reasoning summary, which is a part of a reasoning item."""
+
+    text: str
+
+
+@frozen
+class Annotate:
+    """An annotation (a citation) of the output text that is being written.
+
+    Args:
+        annotation: In the API's shape, with its `type`.
+    """
+
+    annotation: Mapping[str, object]
+
+
+@frozen
+class EndPart:
+    """The part that is being written is whole; further text of the item begins another part."""
+
+
+@frozen
+class Close:
+    """The item that is being written is whole. A hosted call then waits for its tool."""
+
+
+@frozen
+class Reject:
+    """The hosted call that is being written can never run (its arguments make no sense): it ends as failed, the stream goes on.
+
+    Args:
+        message: What is wrong with it, for the item's `error` where its kind has one.
+    """
+
+    message: str
+
+
+@frozen
+class Run:
+    """The tool of a hosted call was started.
+
+    Args:
+        item_id: The call's id, as in `ResponseDriver.ready`.
+    """
+
+    item_id: str
+
+
+@frozen
+class Progress:
+    """A running tool has something to show (a partial image).
+
+    Args:
+        item_id: The call's id.
+        fields: What the event carries, by the API's names: `partial_image_b64`.
+    """
+
+    item_id: str
+    fields: Mapping[str, object]
+
+
+@frozen
+class Succeed:
+    """The tool of a hosted call came to its end with a result.
+
+    Args:
+        item_id: The call's id.
+        fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result`, `tools`;
+            `interlock.events.items.result_fields` makes them of a tool's plain text.
+    """
+
+    item_id: str
+    fields: Mapping[str, object] = field(factory=dict)
+
+
+@frozen
+class Fail:
+    """The tool of a hosted call failed, or could not be started at all; the stream goes on.
+
+    Args:
+        item_id: The call's id.
+        message: What went wrong, for the item's `error` where its kind has one.
+    """
+
+    item_id: str
+    message: str
+
+
+@frozen
+class EndTurn:
+    """The model's turn is over.
+
+    After `stop` the response goes on (tools run, another turn follows, or `Finish`); any other reason ends it: `length` and
+    `content_filter` incomplete, `abort` cancelled, `error` failed.
+
+    Args:
+        reason: Why it ended.
+        usage: What the turn cost.
+    """
+
+    reason: FinishReason
+    usage: Usage = Usage()
+
+
+@frozen
+class Finish:
+    """No further turn follows: the response is complete. Hosted calls that never ran fail."""
+
+
+@frozen
+class Fault:
+    """Something broke that is not a tool: the engine, a parser, the server (rule R4).
+
+    Args:
+        code: One of the API's codes for a response's error, `server_error` above all.
+        message: For the reader of the stream; it must not carry secrets.
+    """
+
+    code: str
+    message: str
+
+
+@frozen
+class Cancel:
+    """The client cancelled the response, or went away."""
+
+
+Delta: TypeAlias = (
+    str
+    | Text
+    | Open
+    | Close
+    | Reject
+    | EndTurn
+    | Refusal
+    | Summary
+    | Annotate
+    | EndPart
+    | Run
+    | Progress
+    | Succeed
+    | Fail
+    | Start
+    | Enqueue
+    | Finish
+    | Fault
+    | Cancel
+)
+"""Everything that a driver can be told."""
