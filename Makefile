@@ -1,0 +1,79 @@
+# What a developer runs. Needs make and Python 3.11 or newer; everything else comes into .venv from the package index.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# A name on PATH may be a shim that does not run, so each candidate has to prove itself. PYTHON=/path/to/python overrides.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+HOST ?= 127.0.0.1
+PORT ?= 8000
+
+# The oldest SDK that pyproject.toml allows (vLLM's floor); the tests of everything that meets the SDK run under it too.
+SDK_FLOOR := 2.25.0
+SDK_TESTS := tests/events tests/serving
+
+BIN := .venv/bin
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+.PHONY: serve
+serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
+	$(BIN)/interlock serve --host $(HOST) --port $(PORT)
+
+.PHONY: test
+test: lint types layers suite floor ## Run every check
+
+.PHONY: lint
+lint: .venv/.dev ## Style: ruff's rules and its formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: types
+types: .venv/.dev ## Types: mypy and pyright, both strict
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+.PHONY: layers
+layers: .venv/.dev ## Imports: one direction, and no IO below serving
+	$(BIN)/lint-imports
+
+# One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
+.PHONY: suite
+suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
+	$(BIN)/pytest -n 2 --cov --cov-report=
+	$(BIN)/coverage report --include='events/*,fsm/*,parsers/*' --fail-under=100
+	$(BIN)/coverage report --include='serving/*,src/interlock/*.py' --fail-under=90
+
+.PHONY: floor
+floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
+	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)
+
+.PHONY: clean
+clean: ## Remove the environments and what the tools left
+	rm -rf .venv .venv-floor build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		.import_linter_cache
+
+# An environment is made once; what it holds is installed again only when pyproject.toml has changed.
+.venv/bin/python .venv-floor/bin/python:
+	@test -n "$(PYTHON)" || { echo >&2 "make: no Python 3.11 or newer with venv found;" \
+		"install one (on Debian: python3-venv) or name it: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 \
+		"make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Interlock needs Python 3.11 or newer"; exit 1; }
+	$(PYTHON) -m venv $(@D:/bin=)
+
+.venv/.serve: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[serve]'
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/.serve
+
+.venv-floor/.test: pyproject.toml Makefile | .venv-floor/bin/python
+	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'
+	@touch $@
