@@ -1,0 +1,160 @@
+"""The settings of a request as a response object echoes them, complete as Open Responses' `ResponseResource` wants it.
+
+This module knows what each setting is when a request leaves it out or says null, and that no echo may break the type of
+the response (rule R14): a value that the installed `openai` package's `Response` type refuses (a tool type of another
+release, say) is not echoed; its default is, and a tool of such a type is left out of `tools`. It does not judge
+requests, and it knows nothing of what a response becomes while it runs: its id, status, output and usage are the
+driver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeGuard
+
+from openai.types.responses import Response
+from openai.types.responses.tool import Tool
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["response_settings"]
+
+Reading: TypeAlias = Callable[[object], object]
+
+DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "background": False,
+        "frequency_penalty": 0.0,
+        "instructions": None,
+        "max_output_tokens": None,
+        "max_tool_calls": None,
+        "metadata": MappingProxyType[str, object]({}),
+        "model": "",
+        "parallel_tool_calls": True,
+        "presence_penalty": 0.0,
+        "previous_response_id": None,
+        "prompt_cache_key": None,
+        "reasoning": MappingProxyType({"effort": None, "summary": None}),
+        "safety_identifier": None,
+        "service_tier": "default",
+        "store": True,
+        "temperature": 1.0,
+        "text": MappingProxyType({"format": MappingProxyType({"type": "text"})}),
+        "tool_choice": "auto",
+        "tools": (),
+        "top_logprobs": 0,
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "user": None,
+    }
+)
+"""Every setting that a response echoes, as it is when the request does not give it."""
+
+SECRETS = frozenset({"authorization", "headers"})
+"""What a request says about an MCP server that no response repeats: it may be stored, logged and shown."""
+
+
+def response_settings(request: Mapping[str, object]) -> dict[str, object]:
+    """Give the settings of a request as its response object echoes them.
+
+    Args:
+        request: The body of a `POST /v1/responses`, already found valid.
+
+    Returns:
+        Every field that `ResponseResource` requires but `id`, `object`, `created_at`, `completed_at`, `status`,
+        `output`, `usage`, `error` and `incomplete_details`. The numbers and booleans are never null.
+    """
+    return {name: _echo(name, request.get(name)) for name in DEFAULTS}
+
+
+def _echo(name: str, given: object) -> object:
+    """The value that the request gave if the response's type has room for it, else the default; a copy at the top."""
+    if given is not None:
+        echoed = READINGS.get(name, _as_given)(given)
+        if _fits(name, echoed):
+            return echoed
+    return _plain(DEFAULTS[name])
+
+
+def _as_given(value: object) -> object:
+    return value
+
+
+def _tools(value: object) -> object:
+    """The tools of known types, each in the response's shape."""
+    tools = value if _is_sequence(value) else ()
+    return [echoed for tool in tools if _is_mapping(tool) and _fits("", echoed := _tool(tool))]
+
+
+def _tool(tool: Mapping[str, object]) -> dict[str, object]:
+    """One tool: a function with all the fields that a response's function has, an MCP server without its secrets."""
+    match tool.get("type"):
+        case "function":
+            return {"description": None, "parameters": None, "strict": None, **tool}
+        case "code_interpreter":
+            return {"container": {"type": "auto"}, **tool}
+        case "mcp":
+            return {name: value for name, value in tool.items() if name not in SECRETS}
+        case _:
+            return dict(tool)
+
+
+def _text(value: object) -> object:
+    """The text settings with a format, whose optional fields are there too where it is a schema."""
+    given = _without_nulls(value)
+    form = given.get("format", {"type": "text"})
+    if _is_mapping(form) and form.get("type") == "json_schema":
+        form = {"description": None, **form, "strict": form.get("strict") is True}
+    return {**given, "format": form}
+
+
+def _reasoning(value: object) -> object:
+    """The reasoning settings with both of the fields that Open Responses requires of them."""
+    return {"effort": None, "summary": None, **_without_nulls(value)}
+
+
+def _service_tier(value: object) -> object:
+    """The tier that was asked for; `fast` is another name for `priority`, and responses say the latter."""
+    return "priority" if value == "fast" else value
+
+
+READINGS: Mapping[str, Reading] = MappingProxyType(
+    {"reasoning": _reasoning, "service_tier": _service_tier, "text": _text, "tools": _tools}
+)
+"""The settings that are not echoed just as they were given."""
+
+
+@cache
+def _type_of(name: str) -> TypeAdapter[object]:
+    """The type of a response's field in the installed `openai` package; that of a tool for the empty name."""
+    declared = Response.model_fields.get(name)
+    annotation: Any = declared.annotation if declared else Tool if not name else type(DEFAULTS[name])
+    return TypeAdapter(annotation)
+
+
+def _fits(name: str, value: object) -> bool:
+    try:
+        _type_of(name).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _without_nulls(value: object) -> dict[str, object]:
+    return {name: inner for name, inner in value.items() if inner is not None} if _is_mapping(value) else {}
+
+
+def _plain(value: object) -> object:
+    """A default as plain JSON, for the caller to keep."""
+    if _is_mapping(value):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [] if value == () else value
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)

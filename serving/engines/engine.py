@@ -1,0 +1,83 @@
+"""What an engine is to the server: something that is asked for one turn of a model, and yields its output in steps.
+
+The protocol knows nothing of HTTP, events or items. An engine knows nothing of the stream that is made of its output,
+and the server nothing of where the output comes from; the engine's format says which parser reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from attrs import field, frozen
+
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers.chunk import Chunk
+from interlock.serving.request import CreateResponse
+
+__all__ = ["Engine", "EngineOutput", "Format", "Turn"]
+
+Format: TypeAlias = Literal["harmony", "text", "vllm"]
+"""What a model's output is written in: harmony token ids, plain text, or the deltas of a vLLM parser."""
+
+
+@frozen
+class EngineOutput:
+    """One step of an engine for one request.
+
+    Args:
+        chunk: What it yielded.
+        finish_reason: Why the turn ended, on its last step; None on the others.
+        input_tokens: Tokens of the turn's prompt; any step may say it, and 0 says nothing.
+        cached_tokens: Those of them that came from a prefix cache.
+    """
+
+    chunk: Chunk
+    finish_reason: FinishReason | None = None
+    input_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@frozen
+class Turn:
+    """What an engine is asked for: the next turn of a response.
+
+    Args:
+        request: The request that the response answers.
+        items: The conversation so far, as input items: what came before the request, its input, and this response's
+            earlier items with the results of their tools.
+        budget: How many tokens the turn may have, at least 1, or None if the request sets no limit.
+        index: How many turns of this response came before, from 0.
+    """
+
+    request: CreateResponse
+    items: Sequence[Mapping[str, object]]
+    budget: int | None = None
+    index: int = field(default=0, kw_only=True)
+
+
+class Engine(Protocol):
+    """A source of model output."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The names of the models that can be asked for; the first is the one that is served."""
+        ...
+
+    @property
+    def format(self) -> Format:
+        """What the output is written in."""
+        ...
+
+    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Generate one turn, step by step; the last step has a finish reason.
+
+        Closing the generator (`aclose`) aborts the generation and frees what it held.
+
+        Args:
+            turn: What is asked.
+
+        Raises:
+            EngineError: The engine cannot go on; what was yielded before stands.
+        """
+        ...

@@ -1,0 +1,46 @@
+"""The errors of serving, and how an API error looks on the wire.
+
+It knows the OpenAI error body. It does not know HTTP: whoever answers takes the status and the body from here.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from interlock.fsm.errors import InterlockError
+
+__all__ = ["ApiError", "EngineError"]
+
+
+@frozen
+class ApiError(InterlockError):
+    """A request that gets an error instead of a response.
+
+    Args:
+        status: The HTTP status, 400 to 599.
+        message: For the developer of the client; it says what was wrong and carries no secrets.
+        type: The OpenAI class of error, such as `invalid_request_error`.
+        param: The parameter at fault, with its path from the body's root (`input[2].content[0].type`), or None.
+        code: A word for programs, such as `invalid_type`, or None.
+    """
+
+    status: int
+    message: str
+    type: str = "invalid_request_error"
+    param: str | None = None
+    code: str | None = None
+
+    def __str__(self) -> str:
+        """Say it as the wire does."""
+        return self.message
+
+    def body(self) -> dict[str, object]:
+        """Give the body of the HTTP answer, in OpenAI's shape."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+class EngineError(InterlockError):
+    """An engine could not go on with a generation; the response fails with this message (rule R4).
+
+    The message reaches the client, so it must not carry secrets.
+    """
