@@ -6,16 +6,14 @@ It knows what of a chunk may be cut where, and nothing of what it means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, zip_longest
-from typing import TypeVar, cast
+from itertools import groupby
+from typing import cast
 
 import attrs
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.recording import Recording, Turn
-
-T = TypeVar("T")
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
@@ -70,14 +68,15 @@ def _cut(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
         return
     text = "".join(chunk.text for chunk in chunks)
     ids = [token for chunk in chunks for token in chunk.token_ids]
-    if first.logprobs is None:
-        for some_ids, some_text in zip_longest(_pieces(ids, size), _pieces(text, size)):
-            yield Chunk(token_ids=tuple(some_ids or ()), text=some_text or "")
-        return
     logprobs = [token for chunk in chunks for token in chunk.logprobs or ()]
     texts = _texts(text, logprobs)
-    for some_ids, some_logprobs, some_texts in zip_longest(*(_pieces(each, size) for each in (ids, logprobs, texts))):
-        yield Chunk(tuple(some_ids or ()), "".join(some_texts or ()), tuple(some_logprobs or ()))
+    for start in range(0, max(len(ids), len(logprobs), len(texts)), size):
+        piece = slice(start, start + size)
+        yield Chunk(
+            token_ids=tuple(ids[piece]),
+            text="".join(texts[piece]),
+            logprobs=None if first.logprobs is None else tuple(logprobs[piece]),
+        )
 
 
 def _texts(text: str, logprobs: Sequence[Mapping[str, object]]) -> Sequence[str]:
@@ -86,8 +85,10 @@ def _texts(text: str, logprobs: Sequence[Mapping[str, object]]) -> Sequence[str]
     return tokens if "".join(tokens) == text else text
 
 
-def _pieces(sequence: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (sequence[start : start + size] for start in range(0, len(sequence), size))
+def _pieces(text: object, size: int) -> Iterator[str]:
+    """Cut a string that may be missing."""
+    whole = cast("str | None", text) or ""
+    return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
 def _cut_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
@@ -102,17 +103,17 @@ def _cut_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
 
 def _cut_fields(delta: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
     for name in ("reasoning", "content"):
-        for piece in _pieces(cast("str | None", delta.get(name)) or "", size):
+        for piece in _pieces(delta.get(name), size):
             yield {name: piece}
     for call in cast("Sequence[Mapping[str, object]] | None", delta.get("tool_calls")) or ():
-        for piece in _cut_call(call, size):
-            yield {"tool_calls": [piece]}
+        for cut in _cut_call(call, size):
+            yield {"tool_calls": [cut]}
 
 
 def _cut_call(call: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
     """The first piece keeps all that there is beside the arguments; the others continue it by its index."""
     function = cast("Mapping[str, object] | None", call.get("function")) or {}
-    first, *rest = [*_pieces(cast("str | None", function.get("arguments")) or "", size)] or [""]
+    first, *rest = [*_pieces(function.get("arguments"), size)] or [""]
     yield {**call, "function": {**function, "arguments": first}}
-    for piece in rest:
-        yield {"index": call.get("index", 0), "function": {"arguments": piece}}
+    for continued in rest:
+        yield {"index": call.get("index", 0), "function": {"arguments": continued}}

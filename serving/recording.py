@@ -31,9 +31,14 @@ from interlock.serving.engines.engine import EngineOutput
 Format: TypeAlias = Literal["harmony", "text", "vllm"]
 """In which form the model's output was recorded: harmony token ids, plain text, or the deltas of a vLLM parser."""
 
+VERSION: Final = 1
 T = TypeVar("T")
 
-VERSION: Final = 1
+# JSON's types as Python has them, and in words.
+_OBJECT: Final[type[dict[str, object]]] = dict
+_LIST: Final[type[list[object]]] = list
+_WORDS: Final[Mapping[type, str]] = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
+
 _CHUNK_FIELDS: Final = frozenset({"token_ids", "text", "logprobs", "delta", "finish_reason", "usage"})
 _MAX_TOKEN_ID: Final = 2**32 - 1  # vocabularies count in 32 bits
 
@@ -98,7 +103,7 @@ class Recording:
     """
 
     format: Format
-    request: Mapping[str, object] = field(factory=dict)
+    request: Mapping[str, object] = field(factory=dict[str, object])
     turns: tuple[Turn, ...] = ()
 
 
@@ -122,7 +127,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
     header.allow({"interlock_recording", "format", "request"})
     return Recording(
         format=cast("Format", header.one_of("format", get_args(Format))),
-        request=header.get("request", dict, {}),
+        request=header.get("request", _OBJECT, {}),
         turns=tuple(_turns(rest)),
     )
 
@@ -156,8 +161,10 @@ class _Line:
 
     def within(self, name: str) -> _Line | None:
         """The object in a field, or None if it is missing."""
-        fields: Mapping[str, object] | None = self.get(name, dict, None)
-        return None if fields is None else _Line(self.number, fields)
+        return _Line(self.number, self.get(name, _OBJECT, {})) if self.fields.get(name) is not None else None
+
+    def string(self, name: str) -> str | None:
+        return self.get(name, str, "") if self.fields.get(name) is not None else None
 
     def allow(self, names: Iterable[str]) -> None:
         if unknown := sorted(self.fields.keys() - set(names)):
@@ -184,14 +191,11 @@ class _Line:
             raise RecordingError(self.number, f"{name} is negative")
         return value
 
-    def objects(self, name: str) -> list[Mapping[str, object]] | None:
-        values: list[object] | None = self.get(name, list, None)
-        if values is not None and not all(isinstance(value, dict) for value in values):
+    def objects(self, name: str) -> list[Mapping[str, object]]:
+        values = self.get(name, _LIST, [])
+        if not all(isinstance(value, dict) for value in values):
             raise RecordingError(self.number, f"{name} has to be a list of objects")
-        return cast("list[Mapping[str, object]] | None", values)
-
-
-_WORDS: Final[Mapping[type, str]] = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
+        return cast("list[Mapping[str, object]]", values)
 
 
 def _turns(lines: Iterable[_Line]) -> Iterator[Turn]:
@@ -214,7 +218,7 @@ def _turns(lines: Iterable[_Line]) -> Iterator[Turn]:
 
 def _tool_result(line: _Line) -> ToolResult:
     line.allow({"output", "error"})
-    return ToolResult(line.get("output", str, ""), _optional_string(line, "error"))
+    return ToolResult(line.get("output", str, ""), line.string("error"))
 
 
 def _output(line: _Line) -> EngineOutput:
@@ -238,7 +242,7 @@ def _output(line: _Line) -> EngineOutput:
 
 
 def _token_ids(line: _Line) -> tuple[int, ...]:
-    ids: list[object] = line.get("token_ids", list, [])
+    ids = line.get("token_ids", _LIST, [])
     for value in ids:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_TOKEN_ID:
             raise RecordingError(line.number, f"token_ids has {value!r}, which is no token id")
@@ -246,12 +250,13 @@ def _token_ids(line: _Line) -> tuple[int, ...]:
 
 
 def _logprobs(line: _Line) -> tuple[Mapping[str, object], ...] | None:
-    logprobs = line.objects("logprobs")
-    if logprobs is None:
+    if line.fields.get("logprobs") is None:
         return None
-    ids = line.get("token_ids", list, logprobs)
-    if len(ids) != len(logprobs):
-        raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {len(ids)} token_ids")
+    logprobs = line.objects("logprobs")
+    ids = line.get("token_ids", _LIST, [])
+    tokens = len(ids or logprobs)
+    if tokens != len(logprobs):
+        raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {tokens} token_ids")
     return tuple(logprobs)
 
 
@@ -262,21 +267,16 @@ def _delta(line: _Line) -> Mapping[str, object] | None:
         return None
     delta.allow({"role", "reasoning", "content", "tool_calls"})
     for name in ("role", "reasoning", "content"):
-        _optional_string(delta, name)
-    for fields in delta.objects("tool_calls") or ():
+        delta.string(name)
+    for fields in delta.objects("tool_calls"):
         call = _Line(line.number, fields)
         call.allow({"index", "id", "type", "function"})
         call.count("index")
         function = call.within("function") or _Line(line.number, {})
         function.allow({"name", "arguments"})
         for place, name in ((call, "id"), (call, "type"), (function, "name"), (function, "arguments")):
-            _optional_string(place, name)
+            place.string(name)
     return delta.fields
-
-
-def _optional_string(line: _Line, name: str) -> str | None:
-    value: str | None = line.get(name, str, "") if line.fields.get(name) is not None else None
-    return value
 
 
 def _chunk_fields(output: EngineOutput) -> dict[str, object]:
