@@ -13,7 +13,7 @@ import attrs
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recording import Recording, Turn
+from interlock.serving.recording import RecordedTurn, Recording
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
@@ -35,7 +35,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
     return attrs.evolve(recording, turns=tuple(_turn(turn, size) for turn in recording.turns))
 
 
-def _turn(turn: Turn, size: int) -> Turn:
+def _turn(turn: RecordedTurn, size: int) -> RecordedTurn:
     chunks = [piece for group in _groups(turn) for piece in _cut(group, size)] or [Chunk()]
     last = len(chunks) - 1
     usage = max(turn.outputs, key=lambda output: output.input_tokens)
@@ -51,7 +51,7 @@ def _turn(turn: Turn, size: int) -> Turn:
     return attrs.evolve(turn, outputs=tuple(outputs))
 
 
-def _groups(turn: Turn) -> Iterator[list[Chunk]]:
+def _groups(turn: RecordedTurn) -> Iterator[list[Chunk]]:
     """What may be merged: neighbours that are not deltas and all have log probabilities, or all have none."""
     for (_, whole), group in groupby(
         (output.chunk for output in turn.outputs),

@@ -19,20 +19,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Final, TypeVar, cast, get_args
 
 from attrs import field, frozen
 
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import InterlockError
 from interlock.parsers.chunk import Chunk
-from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.engines.engine import EngineOutput, Format
 
-Format: TypeAlias = Literal["harmony", "text", "vllm"]
-"""In which form the model's output was recorded: harmony token ids, plain text, or the deltas of a vLLM parser."""
-
-VERSION: Final = 1
 T = TypeVar("T")
+
+VERSION: Final = 1  # of the format
 
 # JSON's types as Python has them, and in words.
 _OBJECT: Final[type[dict[str, object]]] = dict
@@ -75,7 +73,7 @@ class ToolResult:
 
 
 @frozen
-class Turn:
+class RecordedTurn:
     """One turn of the model, and the results of the tools that it called, in the order of the calls.
 
     Args:
@@ -104,7 +102,7 @@ class Recording:
 
     format: Format
     request: Mapping[str, object] = field(factory=dict[str, object])
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[RecordedTurn, ...] = ()
 
 
 def read(source: Path | Iterable[str | bytes]) -> Recording:
@@ -198,7 +196,7 @@ class _Line:
         return cast("list[Mapping[str, object]]", values)
 
 
-def _turns(lines: Iterable[_Line]) -> Iterator[Turn]:
+def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
     outputs: list[EngineOutput] = []
     results: list[ToolResult] = []
     for line in lines:
@@ -209,11 +207,11 @@ def _turns(lines: Iterable[_Line]) -> Iterator[Turn]:
             results.append(_tool_result(result))
             continue
         if results or (outputs and outputs[-1].finish_reason):
-            yield Turn(tuple(outputs), tuple(results))
+            yield RecordedTurn(tuple(outputs), tuple(results))
             outputs, results = [], []
         outputs.append(_output(line))
     if outputs:
-        yield Turn(tuple(outputs), tuple(results))
+        yield RecordedTurn(tuple(outputs), tuple(results))
 
 
 def _tool_result(line: _Line) -> ToolResult:

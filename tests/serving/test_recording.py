@@ -6,7 +6,7 @@ import pytest
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recording import Recording, RecordingError, ToolResult, Turn, read, write
+from interlock.serving.recording import RecordedTurn, Recording, RecordingError, ToolResult, read, write
 
 HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
 
@@ -27,14 +27,14 @@ def test_a_recording_is_a_request_and_turns_of_outputs_with_the_results_of_their
         format="harmony",
         request={"model": "m"},
         turns=(
-            Turn(
+            RecordedTurn(
                 outputs=(
                     EngineOutput(Chunk(token_ids=(1, 2)), input_tokens=7, cached_tokens=4),
                     EngineOutput(Chunk(token_ids=(3,)), finish_reason="stop"),
                 ),
                 results=(ToolResult("4"), ToolResult(error="no network")),
             ),
-            Turn(outputs=(EngineOutput(Chunk(token_ids=(5,))),)),
+            RecordedTurn(outputs=(EngineOutput(Chunk(token_ids=(5,))),)),
         ),
     )
 
@@ -56,7 +56,7 @@ def test_a_turn_knows_why_it_ended(reason) -> None:
 
 def test_a_recording_without_chunks_has_no_turns_and_an_empty_turn_stopped_by_itself() -> None:
     assert read([HEADER]).turns == ()
-    assert Turn().finish_reason == "stop"
+    assert RecordedTurn().finish_reason == "stop"
 
 
 def test_text_log_probabilities_and_deltas_are_kept_as_they_are() -> None:
