@@ -1,0 +1,327 @@
+"""Write the recordings beside this file, and the table that lists them; the same bytes every time.
+
+    python recordings/make.py [FOLDER]
+
+The harmony recordings hold real tokens: what is written below as text is encoded by `openai_harmony`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.recording import RecordedTurn, Recording, ToolResult, write
+
+ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+
+ANALYSIS = "<|channel|>analysis<|message|>"
+FINAL = "<|channel|>final<|message|>"
+CALL = "<|channel|>commentary {} <|constrain|>json<|message|>"
+NEXT = "<|start|>assistant"
+NEXT_FINAL = f"{NEXT}{FINAL}"
+SIZES = (1, 3, 2, 1, 5)
+
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+CLOCK = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Applies a patch."}
+DOCS = {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example/mcp", "require_approval": "never"}
+PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
+WEB = {"type": "web_search"}
+
+
+@frozen
+class Said:
+    """What a model wrote in one turn, in harmony's text or as plain text, and what its tools then gave.
+
+    Args:
+        text: All that it wrote.
+        results: In the order of its hosted calls.
+        reason: Why the turn ended.
+        logprobs: Whether they were asked for.
+        sizes: Tokens, or characters of plain text, of the chunks, over and over.
+        unsaid: How many of the last tokens did not come any more.
+    """
+
+    text: str
+    results: Sequence[ToolResult] = ()
+    reason: FinishReason = "stop"
+    logprobs: bool = False
+    sizes: Sequence[int] = SIZES
+    unsaid: int = 0
+
+
+@frozen
+class Entry:
+    """A recording with the sentence that the table says about it."""
+
+    about: str
+    recording: Recording = field(repr=False)
+
+
+def request(text: str, *tools: object, **settings: object) -> dict[str, object]:
+    """Give the body of a request with one user message."""
+    body: dict[str, object] = {"model": "gpt-oss-20b", "input": text, "stream": True, **settings}
+    return {**body, "tools": list(tools)} if tools else body
+
+
+def harmony(about: str, body: dict[str, object], *turns: Said) -> Entry:
+    """Record turns that are written as harmony's text, control tokens included."""
+    return Entry(about, Recording("harmony", body, tuple(_harmony_turn(said) for said in turns)))
+
+
+def text(about: str, body: dict[str, object], *turns: Said) -> Entry:
+    """Record turns of plain text, in chunks of tokens where they have log probabilities, else of characters."""
+    return Entry(about, Recording("text", body, tuple(_text_turn(said) for said in turns)))
+
+
+def vllm(about: str, body: dict[str, object], *deltas: dict[str, object], reason: FinishReason = "stop") -> Entry:
+    """Record one turn of the deltas of a vLLM parser, one chunk for each."""
+    turn = _turn(
+        (Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)), Said("", reason=reason)
+    )
+    return Entry(about, Recording("vllm", body, (turn,)))
+
+
+def _harmony_turn(said: Said) -> RecordedTurn:
+    ids = ENCODING.encode(said.text, allowed_special="all")
+    pieces = _pieces(ids[: len(ids) - said.unsaid], said.sizes)
+    return _turn((Chunk(tuple(piece), logprobs=_logprobs(piece) if said.logprobs else None) for piece in pieces), said)
+
+
+def _text_turn(said: Said) -> RecordedTurn:
+    if not said.logprobs:
+        return _turn((Chunk(text=piece) for piece in _pieces(said.text, said.sizes)), said)
+    ids = ENCODING.encode(said.text)
+    chunks = [Chunk(tuple(piece), ENCODING.decode(piece), _logprobs(piece)) for piece in _pieces(ids, said.sizes)]
+    return _turn(chunks, said)
+
+
+def _turn(chunks: Iterator[Chunk] | Sequence[Chunk], said: Said) -> RecordedTurn:
+    *before, last = (EngineOutput(chunk) for chunk in chunks)
+    end = evolve(last, finish_reason=said.reason, input_tokens=70, cached_tokens=64)
+    return RecordedTurn((*before, end), tuple(said.results))
+
+
+def _pieces(sequence: Sequence[int] | str, sizes: Sequence[int]) -> Iterator[Sequence[int]]:
+    start = 0
+    for size in cycle(sizes):
+        if start >= len(sequence):
+            return
+        yield sequence[start : start + size]
+        start += size
+
+
+def _logprobs(ids: Sequence[int]) -> tuple[dict[str, object], ...]:
+    """Log probabilities that depend on the token alone, with one other token at each place."""
+    return tuple({**_logprob(token), "top_logprobs": [_logprob(token), _logprob(token + 1)]} for token in ids)
+
+
+def _logprob(token: int) -> dict[str, object]:
+    piece = ENCODING.decode([token])
+    return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
+
+
+ENTRIES = {
+    "answer": harmony(
+        "Reasoning, then an answer; characters of several tokens, one token at a time.",
+        request("Greet the astronaut in German and Chinese."),
+        Said(
+            f"{ANALYSIS}Grüße, 你好, 👩🏽‍🚀.<|end|>{NEXT_FINAL}Schöne Grüße, 👩🏽‍🚀! 你好，宇航员。<|return|>",
+            sizes=(1,),
+        ),
+    ),
+    "preamble-and-function-call": harmony(
+        "Reasoning, a preamble (a message of phase `commentary`), a function call.",
+        request("What is the weather in Berlin?", WEATHER),
+        Said(
+            f"{ANALYSIS}I need the weather.<|end|>"
+            f"{NEXT}<|channel|>commentary<|message|>Let me look at the sky over Berlin.<|end|>"
+            f'{NEXT}{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
+        ),
+    ),
+    "two-calls": harmony(
+        "Two function calls in one turn, the second with its recipient before the channel.",
+        request("Berlin and Zürich?", WEATHER),
+        Said(
+            f'{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
+            f'{NEXT} to=functions.get_weather<|channel|>commentary json<|message|>{{"city": "Zürich"}}<|call|>'
+        ),
+    ),
+    "function-call-without-arguments": harmony(
+        "A function call without a single argument token is still a whole item (R18).",
+        request("What time is it?", CLOCK),
+        Said(f"{CALL.format('to=functions.now')}<|call|>"),
+    ),
+    "custom-tool-call": harmony(
+        "A call of a custom tool, whose input is text of its own format.",
+        request("Fix the typo.", PATCH),
+        Said(
+            f"{ANALYSIS}A one-line patch.<|end|>{NEXT}<|channel|>commentary to=functions.apply_patch<|message|>"
+            "*** Begin Patch\n-Helo\n+Hello\n*** End Patch<|call|>"
+        ),
+    ),
+    "mcp-call": harmony(
+        "A call of an MCP server's tool with its result, then the answer.",
+        request("How do I install it?", DOCS),
+        Said(
+            f'{ANALYSIS}The docs know.<|end|>{NEXT}{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
+            [ToolResult("pip install interlock")],
+        ),
+        Said(f"{FINAL}Run `pip install interlock`.<|return|>"),
+    ),
+    "mcp-call-that-fails": harmony(
+        "The same with a tool that fails; the answer follows all the same.",
+        request("How do I install it?", DOCS),
+        Said(
+            f'{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
+            [ToolResult(error="the server did not answer")],
+        ),
+        Said(f"{FINAL}I could not reach the docs.<|return|>"),
+    ),
+    "code-interpreter": harmony(
+        "Python code, its output, the answer.",
+        request("What is 2 to the 64th?", PYTHON),
+        Said(
+            f"{ANALYSIS}I compute it.<|end|>{NEXT}<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
+            [ToolResult("18446744073709551616\n")],
+        ),
+        Said(f"{FINAL}2 to the 64th is 18446744073709551616.<|return|>"),
+    ),
+    "code-interpreter-that-fails": harmony(
+        "The same with code that could not be run.",
+        request("What is 2 to the 64th?", PYTHON),
+        Said(
+            "<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
+            [ToolResult(error="the sandbox is gone")],
+        ),
+        Said(f"{FINAL}I could not run it.<|return|>"),
+    ),
+    "web-search": harmony(
+        "A search, a page opened, a pattern found in it, one turn each; then the answer.",
+        request("Who wrote h11?", WEB),
+        Said(
+            f'{ANALYSIS}Search.<|end|>{NEXT}{CALL.format("to=browser.search")}{{"query": "h11 author"}}<|call|>',
+            [ToolResult("[0] h11: a pure-Python HTTP/1.1 library (https://h11.example)")],
+        ),
+        Said(f'{CALL.format("to=browser.open")}{{"id": 0}}<|call|>', [ToolResult("h11 was written by …")]),
+        Said(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
+        Said(f"{FINAL}Its page names the author.<|return|>"),
+    ),
+    "web-search-that-fails": harmony(
+        "A search that failed; the answer follows all the same.",
+        request("Who wrote h11?", WEB),
+        Said(f'{CALL.format("to=browser.search")}{{"query": "h11"}}<|call|>', [ToolResult(error="no network")]),
+        Said(f"{FINAL}I could not search.<|return|>"),
+    ),
+    "cut-in-reasoning": harmony(
+        "The token budget ends inside the reasoning (R12).",
+        request("Think hard.", max_output_tokens=8),
+        Said(f"{ANALYSIS}First I think of", reason="length"),
+    ),
+    "cut-in-message": harmony(
+        "The token budget ends inside a character of the answer (R9, R12).",
+        request("Greet the astronaut.", max_output_tokens=12),
+        Said(f"{ANALYSIS}Wave.<|end|>{NEXT_FINAL}Hello 👩🏽", reason="length", unsaid=1),
+    ),
+    "cut-in-arguments": harmony(
+        "The token budget ends inside a call's arguments.",
+        request("What is the weather in Berlin?", WEATHER),
+        Said(f'{CALL.format("to=functions.get_weather")}{{"city": "Ber', reason="length"),
+    ),
+    "cut-in-header": harmony(
+        "The token budget ends inside the header of a message, of which nothing was said yet.",
+        request("What is the weather in Berlin?", WEATHER),
+        Said(f"{ANALYSIS}Call it.<|end|>{NEXT}<|channel|>commentary to=functions.get", reason="length"),
+    ),
+    "cut-in-code": harmony(
+        "The token budget ends inside the code: it is never run.",
+        request("What is 2 to the 64th?", PYTHON),
+        Said("<|channel|>analysis to=python code<|message|>print(2**", reason="length"),
+    ),
+    "engine-error": harmony(
+        "The engine fails in the middle of the answer (R4).",
+        request("Hello?"),
+        Said(f"{FINAL}Hello, how are", reason="error"),
+    ),
+    "logprobs": harmony(
+        "Log probabilities with one alternative for each token of the answer (R15).",
+        request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
+        Said(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello there, how are you?<|return|>", logprobs=True),
+    ),
+    "text": text(
+        "Plain text, which is an answer from its first character to its last.",
+        request("Hello?"),
+        Said("\n\nHello there.\n\nHow are you, 👩🏽‍🚀?"),
+    ),
+    "text-logprobs": text(
+        "Plain text with log probabilities.",
+        request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
+        Said("Hello there, how are you?", logprobs=True),
+    ),
+    "vllm-calls": vllm(
+        "The deltas of a reasoning and tool parser of vLLM: reasoning, white space that is no message, two calls.",
+        request("Berlin and Paris?", WEATHER),
+        {"reasoning": "The user wants "},
+        {"reasoning": "the weather.\n"},
+        {"content": "\n\n"},
+        {"tool_calls": [{"index": 0, "id": "call_berlin", "type": "function", "function": {"name": "get_weather"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"city": '}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"Berlin"}'}}]},
+        {
+            "tool_calls": [
+                {
+                    "index": 1,
+                    "id": "call_paris",
+                    "type": "function",
+                    "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+                }
+            ]
+        },
+    ),
+    "vllm-answer": vllm(
+        "The same kind of deltas with an answer, its beginning in one delta with the end of the reasoning; cut.",
+        request("Hello?", max_output_tokens=4),
+        {"role": "assistant", "reasoning": "Greet"},
+        {"reasoning": ".", "content": "Hel"},
+        {"content": "lo, "},
+        {"content": "👩🏽‍🚀"},
+        reason="length",
+    ),
+}
+
+README = """\
+# Recordings
+
+What an engine yielded for one request, as JSON lines: `interlock replay recordings/answer.jsonl` writes the stream
+that a client would have seen. `interlock.serving.recording` describes the format. `make.py` writes these files and this
+table; each is replayed by the tests, in chunks of 1, 2, 7 and 1000 tokens.
+
+| recording | format | what it shows |
+|---|---|---|
+"""
+
+
+def main(folder: Path) -> None:
+    """Write the recordings and the table into a folder."""
+    rows: list[str] = []
+    for name, entry in ENTRIES.items():
+        (folder / f"{name}.jsonl").write_text("".join(write(entry.recording)))
+        rows.append(f"| [{name}]({name}.jsonl) | {entry.recording.format} | {entry.about} |\n")
+    (folder / "README.md").write_text(README + "".join(rows))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
