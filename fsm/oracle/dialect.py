@@ -1,0 +1,47 @@
+"""Open Responses' way of saying the same, put into OpenAI's words, so that the rules are written once.
+
+It knows the differences between the two dialects: two names, the nesting of an error, the nulls that Open Responses
+refuses. It reports an event that is in the wrong dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interlock.fsm.oracle.view import Json, Violation, an_object
+
+_IN_OPENAI: Final = {
+    "response.reasoning.delta": "response.reasoning_text.delta",
+    "response.reasoning.done": "response.reasoning_text.done",
+}
+
+
+def in_openai_words(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
+    """Translate a stream of Open Responses, and report what that dialect does not say."""
+    found = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
+    return [_translated(body) for body in events], found
+
+
+def _translated(body: Json) -> Json:
+    """Put one event into OpenAI's words."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI:
+        return {**body, "type": _IN_OPENAI[name]}
+    if name == "error":
+        error = an_object(body.get("error"))
+        return {
+            "type": "error",
+            "sequence_number": body.get("sequence_number"),
+            **{field: error.get(field) for field in ("code", "message", "param")},
+        }
+    return body
+
+
+def _foreign(body: Json) -> Iterator[str]:
+    """Say what in an event is OpenAI's and not Open Responses'."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI.values():
+        yield f"Open Responses has no event {name!r}"
+    if name == "error" and "error" not in body:
+        yield "the fields of an error are not nested"

@@ -1,0 +1,128 @@
+"""The order of an item's events, as regular expressions over their names (R8, R10 and the table of lifecycles).
+
+An expression is written in the words of the table of lifecycles, without the leading `response.`; `added` and
+`done` alone stand for `response.output_item.added` and `.done`. Each name is one letter of the alphabet of the
+compiled expression, and the events of an item are a word in that alphabet.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Final
+
+from interlock.fsm.oracle.vocabulary import EVENTS
+
+_NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
+LETTERS: Final = dict(zip(_NAMES, string.ascii_letters, strict=False))
+"""The letter of each event that belongs to an item."""
+_SHORT: Final = {
+    name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()
+}
+_NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
+
+
+def _letters(names: str) -> str:
+    """Spell short names, separated by spaces, as a word."""
+    return "".join(_SHORT[name] for name in names.split())
+
+
+def spelled(word: str) -> str:
+    """Say which events a word stands for."""
+    return " · ".join(_NAME_OF[letter] for letter in word)
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    """Compile an expression in the words of the table."""
+    return re.compile(re.sub(r"\s+", "", re.sub(r"[a-z_.]+", lambda name: _SHORT[name[0]], text)))
+
+
+_PARTS: Final = """(
+    content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done
+  | content_part.added refusal.delta* refusal.done content_part.done
+  | content_part.added reasoning_text.delta* reasoning_text.done content_part.done
+  | reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done
+)*"""
+PARTS: Final = _expression(_PARTS)
+"""Any number of whole parts, one after the other (rule R8)."""
+IN_PARTS: Final = str.maketrans(
+    dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)})
+)
+"""What takes everything out of a word (by `str.translate`) that is no event of a part."""
+
+_CODE: Final = (
+    "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
+)
+_MCP: Final = "added mcp_call.in_progress mcp_call_arguments.delta* mcp_call_arguments.done"
+_ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
+_INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
+_LIST: Final = "added mcp_list_tools.in_progress"
+_IMAGE: Final = "added image_generation_call.in_progress"
+_SHOWN: Final = "image_generation_call.generating image_generation_call.partial_image*"
+_MESSAGE: Final = """added (
+    content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done
+  | content_part.added refusal.delta* refusal.done content_part.done
+)* done"""
+_REASONING: Final = """added (
+    content_part.added reasoning_text.delta* reasoning_text.done content_part.done
+  | reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done
+)* done"""
+
+
+def _searches(call: str) -> dict[str | None, str]:
+    """Give the orders of a hosted search, whose arguments have no events of their own."""
+    return {
+        "completed": f"added {call}.in_progress {call}.searching {call}.completed done",
+        "failed": f"added {call}.in_progress ({call}.searching)? done",
+        "incomplete": f"added {call}.in_progress done",
+    }
+
+
+_ORDERS: Final[dict[str, dict[str | None, str]]] = {
+    "reasoning": {"completed": _REASONING, "incomplete": _REASONING, None: _REASONING},
+    "message": {"completed": _MESSAGE, "incomplete": _MESSAGE},
+    "function_call": {"completed": _ARGUMENTS, "incomplete": _ARGUMENTS},
+    "custom_tool_call": {"completed": _INPUT, "incomplete": _INPUT, None: _INPUT},
+    "mcp_call": {
+        "completed": f"{_MCP} mcp_call.completed done",
+        "failed": f"{_MCP} mcp_call.failed done",
+        "incomplete": f"{_MCP} done",
+    },
+    "mcp_list_tools": {None: f"{_LIST} (mcp_list_tools.completed | mcp_list_tools.failed) done"},
+    "code_interpreter_call": {
+        "completed": f"{_CODE} code_interpreter_call.interpreting code_interpreter_call.completed done",
+        "failed": f"{_CODE} (code_interpreter_call.interpreting)? done",
+        "incomplete": f"{_CODE} done",
+    },
+    "web_search_call": _searches("web_search_call"),
+    "file_search_call": _searches("file_search_call"),
+    "image_generation_call": {
+        "completed": f"{_IMAGE} {_SHOWN} image_generation_call.completed done",
+        "failed": f"{_IMAGE} ({_SHOWN})? done",
+    },
+}
+ORDERS: Final = {
+    kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()
+}
+"""The order of the events, for each kind of item and each status in which it can end (None: it has no status)."""
+
+RUNNING: Final = {
+    "code_interpreter_call": (_SHORT["code_interpreter_call.interpreting"], _SHORT["code_interpreter_call.completed"]),
+    "web_search_call": (_SHORT["web_search_call.searching"], _SHORT["web_search_call.completed"]),
+    "file_search_call": (_SHORT["file_search_call.searching"], _SHORT["file_search_call.completed"]),
+    "image_generation_call": (_SHORT["image_generation_call.generating"], _SHORT["image_generation_call.completed"]),
+    "mcp_call": (_SHORT["mcp_call_arguments.done"], _SHORT["mcp_call.completed"]),
+}
+"""For each kind of hosted call the event that says that its tool runs, and the one that says that it ended (R11)."""
+
+TOOL_EVENTS: Final[dict[str, str]] = {
+    "mcp_call": _letters("mcp_call_arguments.done mcp_call.completed mcp_call.failed done"),
+    "mcp_list_tools": _letters("mcp_list_tools.completed mcp_list_tools.failed done"),
+    "code_interpreter_call": _letters("code_interpreter_call.interpreting code_interpreter_call.completed done"),
+    "web_search_call": _letters("web_search_call.searching web_search_call.completed done"),
+    "file_search_call": _letters("file_search_call.searching file_search_call.completed done"),
+    "image_generation_call": _letters(
+        "image_generation_call.generating image_generation_call.partial_image image_generation_call.completed done"
+    ),
+}
+"""The events of a hosted call that its tool causes, the only ones that may come when a later item has begun."""

@@ -1,0 +1,278 @@
+"""The rules of a stream, one function for each, in the words of the rules.
+
+A rule takes a stream and yields what breaks it. `ANY_SHAPE` hold for any events at all; `SOUND_SHAPE` rely on the
+fields and their types, which `shapes` has looked at before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spelled
+from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
+from interlock.fsm.oracle.view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
+from interlock.fsm.oracle.vocabulary import ITEM_PREFIX
+
+Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
+
+_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "role")
+_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_STATUSES: Final = {
+    "response.created": {"queued", "in_progress"},
+    "response.queued": {"queued"},
+    "response.in_progress": {"in_progress"},
+    "response.completed": {"completed"},
+    "response.incomplete": {"incomplete", "cancelled"},
+    "response.failed": {"failed"},
+}
+
+
+def r1_opening(stream: Stream) -> Iterator[Violation]:
+    """R1: created, then in_progress, first and once; queued may come between."""
+    opening = [name for name in stream.names if name in _OPENING]
+    expected = ["response.created", "response.in_progress"]
+    if "response.queued" in opening:
+        expected.insert(1, "response.queued")
+    first = list(stream.names[: len(expected)])
+    if first != expected:
+        yield Violation("R1", 0, f"the stream opens with {first}")
+    elif opening != expected:
+        yield Violation("R1", len(stream.events), "an opening event comes again")
+
+
+def r2_numbering(stream: Stream) -> Iterator[Violation]:
+    """R2: 0, 1, 2, … on every event."""
+    for place, body in enumerate(stream.events):
+        number = body.get("sequence_number")
+        if type(number) is not int or number != place:
+            yield Violation("R2", place, f"sequence_number is {number!r} instead of {place}")
+
+
+def r3_ending(stream: Stream) -> Iterator[Violation]:
+    """R3: one terminal event, and it is the last."""
+    ends = [place for place, name in enumerate(stream.names) if name in TERMINAL]
+    if not ends:
+        yield Violation("R3", len(stream.events), "there is no terminal event")
+    elif ends != [len(stream.events) - 1]:
+        yield Violation("R3", ends[0] + 1, "something follows a terminal event")
+
+
+def r3_status(stream: Stream) -> Iterator[Violation]:
+    """R3, R1: the event's name agrees with the response's status."""
+    for place, name in enumerate(stream.names):
+        if name in _STATUSES and (status := stream.events[place]["response"]["status"]) not in _STATUSES[name]:
+            yield Violation("R1" if name in _OPENING else "R3", place, f"{name} carries the status {status}")
+
+
+def r4_failure(stream: Stream) -> Iterator[Violation]:
+    """R4: a failed response says why and leaves nothing open; an error event is followed by nothing but the end."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    failed, error = response["status"] == "failed", response.get("error")
+    if failed and not (error and _says(error.get("code")) and _says(error.get("message"))):
+        yield Violation("R4", last, "a failed response without error.code and error.message")
+    if not failed and error is not None:
+        yield Violation("R4", last, f"a response with an error has the status {response['status']}")
+    if "error" in stream.names:
+        place = stream.names.index("error")
+        if not failed:
+            yield Violation("R4", place, f"an error event in a response that ends {response['status']}")
+        if any(item.at > place for item in stream.items):
+            yield Violation("R4", place, "an item begins after an error event")
+    if response["status"] != "completed":
+        for item in stream.items:
+            if item.done is None:
+                yield Violation("R4", last, f"item {item.index} is left open")
+
+
+def r6_index(stream: Stream) -> Iterator[Violation]:
+    """R6: output_index is dense from 0, in the order of the added events."""
+    for position, item in enumerate(stream.items):
+        if item.index != position:
+            yield Violation("R6", item.at, f"output_index is {item.index} instead of {position}")
+
+
+def r7_bracket(stream: Stream) -> Iterator[Violation]:
+    """R7: one added, one done, all else between them."""
+    for place, body in stream.orphans:
+        yield Violation("R7", place, f"{body['type']} comes before its item is added")
+    for item in stream.items:
+        if item.word.count(ADDED) != 1:
+            yield Violation("R7", item.end, f"item {item.index} is added {item.word.count(ADDED)} times")
+        if item.word.count(DONE) != 1:
+            yield Violation("R7", len(stream.events), f"item {item.index} is done {item.word.count(DONE)} times")
+        elif item.word[-1] != DONE:
+            yield Violation("R7", item.end, f"{spelled(item.word[-1])} comes after item {item.index} was done")
+
+
+def r7_identity(stream: Stream) -> Iterator[Violation]:
+    """R7: the ids and the name stay the same, and the response's too."""
+    for item in stream.items:
+        for place, body in item.events:
+            about = body.get("item")
+            if about is None:
+                if body["item_id"] != item.added["id"] or body.get("name", item.added.get("name")) != item.added.get(
+                    "name"
+                ):
+                    yield Violation("R7", place, f"{body['type']} is about {body['item_id']}, not {item.added['id']}")
+            elif any(about.get(field) != item.added.get(field) for field in _STABLE):
+                yield Violation("R7", place, f"item {item.index} is no longer what was added")
+    responses = [(place, body["response"]["id"]) for place, body in enumerate(stream.events) if "response" in body]
+    for place, response_id in responses:
+        if response_id != responses[0][1]:
+            yield Violation("R7", place, "the id of the response has changed")
+
+
+def r7_ids(stream: Stream) -> Iterator[Violation]:
+    """R7: ids are unique in the response, and begin as their kind says."""
+    seen: set[str] = set()
+    for item in stream.items:
+        for name, prefix in (("id", ITEM_PREFIX[item.kind]), ("call_id", "call_")):
+            identity = item.added.get(name)
+            if identity is None:
+                continue
+            if not identity.startswith(prefix):
+                yield Violation("R7", item.at, f"the {name} {identity!r} of a {item.kind} does not begin with {prefix}")
+            if identity in seen:
+                yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
+            seen.add(identity)
+
+
+def r8_parts(stream: Stream) -> Iterator[Violation]:
+    """R8: parts come one after the other, each whole."""
+    for item in stream.items:
+        in_parts = item.word.translate(IN_PARTS)
+        if item.done is not None and not PARTS.fullmatch(in_parts):
+            yield Violation("R8", item.at, f"the parts of item {item.index} go {spelled(in_parts)}")
+
+
+def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
+    """R10: the events of an item follow the order of its kind, for the status in which it ends."""
+    for item in stream.items:
+        if item.added.get("status", "in_progress") != "in_progress":
+            yield Violation("R10", item.at, f"item {item.index} begins with the status {item.added['status']}")
+        if item.done is None:
+            continue
+        status = item.done.get("status")
+        order = ORDERS[item.kind].get(status)
+        if order is None:
+            yield Violation("R10", item.end, f"a {item.kind} cannot end with the status {status}")
+        elif not order.fullmatch(item.word):
+            yield Violation("R10", item.end, f"a {item.kind} that is {status} cannot go {spelled(item.word)}")
+
+
+def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
+    """R10: when an item begins, the earlier ones are done or wait for their tools."""
+    for item, later in zip(stream.items, stream.items[1:], strict=False):
+        of_tool = TOOL_EVENTS.get(item.kind, "")
+        for (place, body), letter in zip(item.events, item.word, strict=True):
+            if place > later.at and letter not in of_tool:
+                yield Violation(
+                    "R10", place, f"{body['type']} of item {item.index} comes after item {later.index} began"
+                )
+
+
+def r11_truth(stream: Stream) -> Iterator[Violation]:
+    """R11: nothing completes that did not run, and what ended carries its result."""
+    for item in stream.items:
+        if item.kind in RUNNING:
+            running, completed = RUNNING[item.kind]
+            if completed in item.word and running not in item.word.split(completed)[0]:
+                yield Violation("R11", item.end, f"item {item.index} completes without {spelled(running)}")
+        if item.done is not None and not _has_its_result(item.done, item.word):
+            yield Violation("R11", item.end, f"item {item.index} does not carry what its tool gave")
+        if any(item.added.get(field) for field in ("output", "outputs", "results", "result", "error", "tools")):
+            yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
+
+
+def _has_its_result(item: Json, word: str) -> bool:
+    """Whether a done item carries the result, or the error, that its status and its events speak of."""
+    match item["type"], item.get("status"):
+        case "mcp_call", "completed":
+            return item.get("output") is not None and item.get("error") is None
+        case "mcp_call", "failed":
+            return item.get("error") is not None
+        case "mcp_call", _:
+            return item.get("output") is None
+        case "mcp_list_tools", _:
+            return (item.get("error") is not None) == (LETTERS["response.mcp_list_tools.failed"] in word)
+        case "code_interpreter_call", "completed":
+            return item.get("outputs") is not None
+        case _:
+            return True
+
+
+def r12_cut(stream: Stream) -> Iterator[Violation]:
+    """R12: an incomplete item is the last one, and the response is then incomplete too, and says why."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    details = response.get("incomplete_details")
+    if response["status"] == "incomplete":
+        if an_object(details).get("reason") not in {"max_output_tokens", "content_filter"}:
+            yield Violation("R12", last, "an incomplete response without the reason")
+    elif details is not None:
+        yield Violation("R12", last, f"a response with incomplete_details has the status {response['status']}")
+    for item in stream.items:
+        if item.done is not None and item.done.get("status") == "incomplete":
+            if item.index != len(stream.items) - 1:
+                yield Violation("R12", item.end, f"item {item.index} is incomplete, but not the last")
+            if response["status"] == "completed":
+                yield Violation("R12", last, f"the response is completed, but item {item.index} is incomplete")
+
+
+def r13_final(stream: Stream) -> Iterator[Violation]:
+    """R13: the final response has the items as they were done, and usage."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    if response["output"] != [item.done for item in stream.items if item.done is not None]:
+        yield Violation("R13", last, "the output of the final response is not the items that were done")
+    usage = response.get("usage")
+    if usage is None:
+        yield Violation("R13", last, "there is no usage")
+    elif type(usage["input_tokens_details"].get("cached_tokens")) is not int or (
+        type(usage["output_tokens_details"].get("reasoning_tokens")) is not int
+    ):
+        yield Violation("R13", last, "usage lacks its details")
+    elif usage["total_tokens"] != usage["input_tokens"] + usage["output_tokens"]:
+        yield Violation("R13", last, "usage does not add up")
+    for place, name in enumerate(stream.names):
+        if name in _OPENING and stream.events[place]["response"]["output"]:
+            yield Violation("R13", place, "a response has output before it has items")
+
+
+def _final(stream: Stream) -> Json | None:
+    """Give the response of the terminal event, if the stream ends with one."""
+    if not stream.names or stream.names[-1] not in TERMINAL:
+        return None
+    response: Json = stream.events[-1]["response"]
+    return response
+
+
+def _says(value: object) -> bool:
+    """Whether this is a text that says something."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+ANY_SHAPE: Final[tuple[Rule, ...]] = (r1_opening, r2_numbering, r3_ending)
+SOUND_SHAPE: Final[tuple[Rule, ...]] = (
+    r3_status,
+    r4_failure,
+    r6_index,
+    r7_bracket,
+    r7_identity,
+    r7_ids,
+    r8_parts,
+    r8_indices,
+    r9_text,
+    r10_lifecycle,
+    r10_one_at_a_time,
+    r11_truth,
+    r12_cut,
+    r13_final,
+    r15_logprobs,
+    r18_empties,
+)

@@ -1,0 +1,198 @@
+"""The rules about text: its parts and their indices, the equality of deltas and whole, log probabilities, emptiness.
+
+It looks only at items whose parts are in order, since without that there is no telling what belongs together;
+`rules.r8_parts` reports the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import frozen
+
+from interlock.fsm.oracle.grammar import IN_PARTS, PARTS
+from interlock.fsm.oracle.view import Item, Json, Stream, Violation, a_list, an_object
+
+_BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
+_ANNOTATION: Final = "response.output_text.annotation.added"
+_WHOLE: Final = {
+    "function_call": "arguments",
+    "mcp_call": "arguments",
+    "custom_tool_call": "input",
+    "code_interpreter_call": "code",
+}
+"""The field that holds the text of the kinds that write one text and no parts."""
+
+
+@frozen
+class _Part:
+    """The events of one part, from its added to its done, each with its place in the stream."""
+
+    events: list[tuple[int, Json]]
+
+    @property
+    def added(self) -> Json:
+        """The event that begins it."""
+        return self.events[0][1]
+
+    @property
+    def text_done(self) -> Json:
+        """The event that gives its whole text."""
+        return self.events[-2][1]
+
+    @property
+    def done(self) -> Json:
+        """The event that ends it."""
+        return self.events[-1][1]
+
+    @property
+    def deltas(self) -> list[Json]:
+        """The events that give pieces of its text."""
+        return [body for _, body in self.events if "delta" in body]
+
+    @property
+    def annotations(self) -> list[Json]:
+        """The events that annotate its text."""
+        return [body for _, body in self.events if body["type"] == _ANNOTATION]
+
+    @property
+    def end(self) -> int:
+        """The place in the stream at which it ends."""
+        return self.events[-1][0]
+
+
+def _parts(item: Item) -> list[_Part]:
+    """Cut an item into its parts; none if they are not in order."""
+    if not PARTS.fullmatch(item.word.translate(IN_PARTS)):
+        return []
+    parts: list[_Part] = []
+    for place, body in item.events:
+        if body["type"] in _BEGINS:
+            parts.append(_Part([]))
+        if "content_index" in body or "summary_index" in body:
+            parts[-1].events.append((place, body))
+    return parts
+
+
+def _text_of(part: Json) -> str:
+    """Give the text of a part, or of the event that says it is done."""
+    text: str = part["refusal"] if "refusal" in part else part["text"]
+    return text
+
+
+def r8_indices(stream: Stream) -> Iterator[Violation]:
+    """R8: content_index and summary_index are dense from 0 in an item, annotation_index in a part."""
+    for item in stream.items:
+        counts = {"content_index": 0, "summary_index": 0}
+        for part in _parts(item):
+            name = "content_index" if "content_index" in part.added else "summary_index"
+            for place, body in part.events:
+                if body.get(name) != counts[name]:
+                    yield Violation("R8", place, f"{name} is {body.get(name)} instead of {counts[name]}")
+            counts[name] += 1
+            numbers = [body["annotation_index"] for body in part.annotations]
+            if numbers != list(range(len(numbers))):
+                yield Violation("R8", part.end, f"the annotations of a part are numbered {numbers}")
+
+
+def r9_text(stream: Stream) -> Iterator[Violation]:
+    """R9: the deltas, the done value, the part and the item say the same, character for character."""
+    for item in stream.items:
+        if field := _WHOLE.get(item.kind):
+            yield from _whole_text(item, field)
+        parts = _parts(item)
+        for part in parts:
+            yield from _part_text(part)
+        for name, event in (("content", "content_part"), ("summary", "reasoning_summary_part")):
+            done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
+            if item.added.get(name):
+                yield Violation("R9", item.at, f"item {item.index} has {name} before it is written")
+            if item.done is not None and (item.done.get(name) or []) != done:
+                yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
+
+
+def _whole_text(item: Item, field: str) -> Iterator[Violation]:
+    """Compare the deltas of an item without parts with its text."""
+    text = "".join([body["delta"] for _, body in item.events if "delta" in body])
+    if item.added.get(field):
+        yield Violation("R9", item.at, f"item {item.index} has {field} before they are written")
+    for place, body in item.events:
+        if field in body and body[field] != text:
+            yield Violation("R9", place, f"{body['type']} does not say what the deltas said")
+    if item.done is not None and item.done.get(field) != text:
+        yield Violation("R9", item.end, f"the {field} of item {item.index} are not what the deltas said")
+
+
+def _part_text(part: _Part) -> Iterator[Violation]:
+    """Compare the deltas of a part with its text."""
+    text = "".join([body["delta"] for body in part.deltas])
+    begun, done = part.added["part"], part.done["part"]
+    if begun["type"] != done["type"] or begun["type"] != _part_type(part.text_done["type"]):
+        yield Violation("R9", part.end, f"a part begins as {begun['type']} and ends as {done['type']}")
+        return
+    if _text_of(begun) or begun.get("annotations"):
+        yield Violation("R9", part.events[0][0], "a part has text before it is written")
+    if _text_of(part.text_done) != text:
+        yield Violation("R9", part.end - 1, f"{part.text_done['type']} does not say what the deltas said")
+    if _text_of(done) != text:
+        yield Violation("R9", part.end, "the part does not say what the deltas said")
+    if done.get("annotations", []) != [body["annotation"] for body in part.annotations]:
+        yield Violation("R9", part.end, "the annotations of the part are not those that were added")
+
+
+def _part_type(event: str) -> str:
+    """Give the type of the part that the `<type>.done` event belongs to."""
+    return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
+
+
+def r15_logprobs(stream: Stream) -> Iterator[Violation]:
+    """R15: logprobs are on every text delta and done; together they are the text, and the same in both."""
+    for item in stream.items:
+        for place, body in item.events:
+            if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
+                logprobs = body.get("logprobs")
+                if logprobs is None or not all(_is_logprob(entry) for entry in logprobs):
+                    yield Violation("R15", place, f"{body['type']} without sound logprobs")
+                    return
+        for part in _parts(item):
+            if part.text_done["type"] == "response.output_text.done":
+                yield from _part_logprobs(part)
+
+
+def _is_logprob(entry: object) -> bool:
+    """Whether this is the log probability of a token."""
+    known = an_object(entry)
+    return isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
+
+
+def _part_logprobs(part: _Part) -> Iterator[Violation]:
+    """Compare the log probabilities of a part's deltas with its text, with those of its done event and with its own."""
+    entries = [entry for body in part.deltas for entry in body["logprobs"]]
+    said = [(entry["token"], entry["logprob"]) for entry in entries]
+    wholes = (part.text_done["logprobs"], part.done["part"].get("logprobs") or entries)
+    if any([(entry["token"], entry["logprob"]) for entry in whole] != said for whole in wholes):
+        yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
+    if entries and not _rebuilds(entries, _text_of(part.text_done)):
+        yield Violation("R15", part.end, "the tokens of the logprobs are not the text")
+
+
+def _rebuilds(entries: list[Json], text: str) -> bool:
+    """Whether tokens make up a text; a token can be a piece of a character, which only its bytes can say."""
+    if "".join([entry["token"] for entry in entries]) == text:
+        return True
+    data = b"".join([bytes(entry.get("bytes") or entry["token"].encode()) for entry in entries])
+    return data.decode(errors="replace") == text
+
+
+def r18_empties(stream: Stream) -> Iterator[Violation]:
+    """R18: no message and no reasoning is blank; white space that leads waits for other text."""
+    for item in stream.items:
+        if item.kind not in {"message", "reasoning"} or item.done is None:
+            continue
+        first = next((body["delta"] for _, body in item.events if "delta" in body), "")
+        parts = [*a_list(item.done.get("content")), *a_list(item.done.get("summary"))]
+        if not "".join([_text_of(part) for part in parts]).strip():
+            yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
+        elif not first.strip():
+            yield Violation("R18", item.at, f"item {item.index} begins with white space alone")

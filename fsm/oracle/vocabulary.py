@@ -1,0 +1,134 @@
+"""The fields of every event, item and part of the API, by hand, as the oracle expects them (rule R14).
+
+Each line is a type, then its fields as `name:type`; `?` marks a field that may be missing, `|` separates types.
+`type` is a field of all of them and is left out, as is `sequence_number` of the events (rule R2 wants it).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENTS: Final = """
+    response.created                            response:object
+    response.queued                             response:object
+    response.in_progress                        response:object
+    response.completed                          response:object
+    response.incomplete                         response:object
+    response.failed                             response:object
+    error                                       code:string|null message:string param:string|null
+
+    response.output_item.added                  output_index:integer item:object
+    response.output_item.done                   output_index:integer item:object
+
+    response.content_part.added                 item_id:string output_index:integer content_index:integer part:object
+    response.content_part.done                  item_id:string output_index:integer content_index:integer part:object
+    response.output_text.delta                  item_id:string output_index:integer content_index:integer delta:string
+                                                logprobs?:array obfuscation?:string
+    response.output_text.done                   item_id:string output_index:integer content_index:integer text:string
+                                                logprobs?:array
+    response.output_text.annotation.added       item_id:string output_index:integer content_index:integer
+                                                annotation_index:integer annotation:object
+    response.refusal.delta                      item_id:string output_index:integer content_index:integer delta:string
+                                                obfuscation?:string
+    response.refusal.done                       item_id:string output_index:integer content_index:integer refusal:string
+    response.reasoning_text.delta               item_id:string output_index:integer content_index:integer delta:string
+                                                obfuscation?:string
+    response.reasoning_text.done                item_id:string output_index:integer content_index:integer text:string
+
+    response.reasoning_summary_part.added       item_id:string output_index:integer summary_index:integer part:object
+    response.reasoning_summary_part.done        item_id:string output_index:integer summary_index:integer part:object
+                                                status?:string
+    response.reasoning_summary_text.delta       item_id:string output_index:integer summary_index:integer delta:string
+                                                obfuscation?:string
+    response.reasoning_summary_text.done        item_id:string output_index:integer summary_index:integer text:string
+
+    response.function_call_arguments.delta      item_id:string output_index:integer delta:string obfuscation?:string
+    response.function_call_arguments.done       item_id:string output_index:integer arguments:string name?:string
+    response.custom_tool_call_input.delta       item_id:string output_index:integer delta:string obfuscation?:string
+    response.custom_tool_call_input.done        item_id:string output_index:integer input:string
+
+    response.mcp_call_arguments.delta           item_id:string output_index:integer delta:string obfuscation?:string
+    response.mcp_call_arguments.done            item_id:string output_index:integer arguments:string
+    response.mcp_call.in_progress               item_id:string output_index:integer
+    response.mcp_call.completed                 item_id:string output_index:integer
+    response.mcp_call.failed                    item_id:string output_index:integer
+    response.mcp_list_tools.in_progress         item_id:string output_index:integer
+    response.mcp_list_tools.completed           item_id:string output_index:integer
+    response.mcp_list_tools.failed              item_id:string output_index:integer
+
+    response.code_interpreter_call_code.delta   item_id:string output_index:integer delta:string obfuscation?:string
+    response.code_interpreter_call_code.done    item_id:string output_index:integer code:string
+    response.code_interpreter_call.in_progress  item_id:string output_index:integer
+    response.code_interpreter_call.interpreting item_id:string output_index:integer
+    response.code_interpreter_call.completed    item_id:string output_index:integer
+
+    response.web_search_call.in_progress        item_id:string output_index:integer
+    response.web_search_call.searching          item_id:string output_index:integer
+    response.web_search_call.completed          item_id:string output_index:integer
+    response.file_search_call.in_progress       item_id:string output_index:integer
+    response.file_search_call.searching         item_id:string output_index:integer
+    response.file_search_call.completed         item_id:string output_index:integer
+
+    response.image_generation_call.in_progress  item_id:string output_index:integer
+    response.image_generation_call.generating   item_id:string output_index:integer
+    response.image_generation_call.partial_image item_id:string output_index:integer partial_image_index:integer
+                                                partial_image_b64:string background?:string output_format?:string
+                                                quality?:string size?:string
+    response.image_generation_call.completed    item_id:string output_index:integer
+"""
+
+ITEMS: Final = """
+    reasoning               id:string summary:array content?:array encrypted_content?:string|null status?:string
+    message                 id:string role:string status:string content:array phase?:string|null
+    function_call           id:string call_id:string name:string arguments:string status:string namespace?:string
+    custom_tool_call        id:string call_id:string name:string input:string status?:string namespace?:string
+    mcp_call                id:string name:string server_label:string arguments:string status:string
+                            output?:string|null error?:object|null approval_request_id?:string|null
+    mcp_list_tools          id:string server_label:string tools:array error?:object|string|null
+    code_interpreter_call   id:string container_id:string code:string|null outputs?:array|null status:string
+    web_search_call         id:string action:object status:string
+    file_search_call        id:string queries:array results?:array|null status:string
+    image_generation_call   id:string result:string|null status:string action?:string background?:string
+                            error?:object|null output_format?:string quality?:string
+                            revised_prompt?:string|null size?:string
+"""
+
+PARTS: Final = """
+    output_text      text:string annotations:array logprobs?:array
+    refusal          refusal:string
+    reasoning_text   text:string
+    summary_text     text:string
+"""
+
+ACTIONS: Final = """
+    search           query:string queries?:array sources?:array
+    open_page        url:string|null
+    find_in_page     url:string pattern:string
+"""
+
+RESPONSE: Final = """
+    response         id:string object:string created_at:integer|number model:string status:string output:array
+                     parallel_tool_calls:boolean tool_choice:string|object tools:array error?:object|null
+                     incomplete_details?:object|null usage?:object|null instructions?:string|array|null
+                     metadata?:object|null temperature?:integer|number|null top_p?:integer|number|null
+"""
+"""Of a response only these are looked at: what else it echoes of the request is not the stream's business."""
+
+USAGE: Final = """
+    usage            input_tokens:integer input_tokens_details:object output_tokens:integer output_tokens_details:object
+                     total_tokens:integer
+"""
+
+ITEM_PREFIX: Final = {
+    "reasoning": "rs_",
+    "message": "msg_",
+    "function_call": "fc_",
+    "custom_tool_call": "ctc_",
+    "mcp_call": "mcp_",
+    "mcp_list_tools": "mcpl_",
+    "code_interpreter_call": "ci_",
+    "web_search_call": "ws_",
+    "file_search_call": "fs_",
+    "image_generation_call": "ig_",
+}
+"""What the id of an item of each kind begins with (rule R7)."""
