@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import TypeAlias
 
 from attrs import evolve, field, frozen
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
@@ -19,6 +20,8 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.recording import RecordedTurn, Recording, ToolResult, write
+
+JsonObject: TypeAlias = dict[str, object]
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
@@ -29,17 +32,22 @@ NEXT = "<|start|>assistant"
 NEXT_FINAL = f"{NEXT}{FINAL}"
 SIZES = (1, 3, 2, 1, 5)
 
-WEATHER = {
+WEATHER: JsonObject = {
     "type": "function",
     "name": "get_weather",
     "description": "The weather in a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-CLOCK = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
-PATCH = {"type": "custom", "name": "apply_patch", "description": "Applies a patch."}
-DOCS = {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example/mcp", "require_approval": "never"}
-PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
-WEB = {"type": "web_search"}
+CLOCK: JsonObject = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
+PATCH: JsonObject = {"type": "custom", "name": "apply_patch", "description": "Applies a patch."}
+DOCS: JsonObject = {
+    "type": "mcp",
+    "server_label": "docs",
+    "server_url": "https://docs.example/mcp",
+    "require_approval": "never",
+}
+PYTHON: JsonObject = {"type": "code_interpreter", "container": {"type": "auto"}}
+WEB: JsonObject = {"type": "web_search"}
 
 
 @frozen
@@ -71,23 +79,23 @@ class Entry:
     recording: Recording = field(repr=False)
 
 
-def request(text: str, *tools: object, **settings: object) -> dict[str, object]:
+def request(text: str, *tools: object, **settings: object) -> JsonObject:
     """Give the body of a request with one user message."""
-    body: dict[str, object] = {"model": "gpt-oss-20b", "input": text, "stream": True, **settings}
+    body: JsonObject = {"model": "gpt-oss-20b", "input": text, "stream": True, **settings}
     return {**body, "tools": list(tools)} if tools else body
 
 
-def harmony(about: str, body: dict[str, object], *turns: Said) -> Entry:
+def harmony(about: str, body: JsonObject, *turns: Said) -> Entry:
     """Record turns that are written as harmony's text, control tokens included."""
     return Entry(about, Recording("harmony", body, tuple(_harmony_turn(said) for said in turns)))
 
 
-def text(about: str, body: dict[str, object], *turns: Said) -> Entry:
+def text(about: str, body: JsonObject, *turns: Said) -> Entry:
     """Record turns of plain text, in chunks of tokens where they have log probabilities, else of characters."""
     return Entry(about, Recording("text", body, tuple(_text_turn(said) for said in turns)))
 
 
-def vllm(about: str, body: dict[str, object], *deltas: dict[str, object], reason: FinishReason = "stop") -> Entry:
+def vllm(about: str, body: JsonObject, *deltas: JsonObject, reason: FinishReason = "stop") -> Entry:
     """Record one turn of the deltas of a vLLM parser, one chunk for each."""
     turn = _turn(
         (Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)), Said("", reason=reason)
@@ -97,39 +105,41 @@ def vllm(about: str, body: dict[str, object], *deltas: dict[str, object], reason
 
 def _harmony_turn(said: Said) -> RecordedTurn:
     ids = ENCODING.encode(said.text, allowed_special="all")
-    pieces = _pieces(ids[: len(ids) - said.unsaid], said.sizes)
-    return _turn((Chunk(tuple(piece), logprobs=_logprobs(piece) if said.logprobs else None) for piece in pieces), said)
+    ids = ids[: len(ids) - said.unsaid]
+    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), said.sizes)]
+    return _turn([Chunk(piece, logprobs=_logprobs(piece) if said.logprobs else None) for piece in pieces], said)
 
 
 def _text_turn(said: Said) -> RecordedTurn:
     if not said.logprobs:
-        return _turn((Chunk(text=piece) for piece in _pieces(said.text, said.sizes)), said)
+        return _turn([Chunk(text=said.text[piece]) for piece in _pieces(len(said.text), said.sizes)], said)
     ids = ENCODING.encode(said.text)
-    chunks = [Chunk(tuple(piece), ENCODING.decode(piece), _logprobs(piece)) for piece in _pieces(ids, said.sizes)]
-    return _turn(chunks, said)
+    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), said.sizes)]
+    return _turn([Chunk(piece, ENCODING.decode(piece), _logprobs(piece)) for piece in pieces], said)
 
 
-def _turn(chunks: Iterator[Chunk] | Sequence[Chunk], said: Said) -> RecordedTurn:
+def _turn(chunks: Sequence[Chunk], said: Said) -> RecordedTurn:
     *before, last = (EngineOutput(chunk) for chunk in chunks)
     end = evolve(last, finish_reason=said.reason, input_tokens=70, cached_tokens=64)
     return RecordedTurn((*before, end), tuple(said.results))
 
 
-def _pieces(sequence: Sequence[int] | str, sizes: Sequence[int]) -> Iterator[Sequence[int]]:
+def _pieces(length: int, sizes: Sequence[int]) -> Iterator[slice]:
+    """Say where to cut something of that length."""
     start = 0
     for size in cycle(sizes):
-        if start >= len(sequence):
+        if start >= length:
             return
-        yield sequence[start : start + size]
+        yield slice(start, start + size)
         start += size
 
 
-def _logprobs(ids: Sequence[int]) -> tuple[dict[str, object], ...]:
+def _logprobs(ids: Sequence[int]) -> tuple[JsonObject, ...]:
     """Log probabilities that depend on the token alone, with one other token at each place."""
     return tuple({**_logprob(token), "top_logprobs": [_logprob(token), _logprob(token + 1)]} for token in ids)
 
 
-def _logprob(token: int) -> dict[str, object]:
+def _logprob(token: int) -> JsonObject:
     piece = ENCODING.decode([token])
     return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
 
