@@ -97,9 +97,8 @@ def text(about: str, body: JsonObject, *turns: Said) -> Entry:
 
 def vllm(about: str, body: JsonObject, *deltas: JsonObject, reason: FinishReason = "stop") -> Entry:
     """Record one turn of the deltas of a vLLM parser, one chunk for each."""
-    turn = _turn(
-        (Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)), Said("", reason=reason)
-    )
+    chunks = [Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)]
+    turn = _turn(chunks, Said("", reason=reason))
     return Entry(about, Recording("vllm", body, (turn,)))
 
 
