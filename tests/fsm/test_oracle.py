@@ -1,0 +1,136 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpus.broken import BROKEN, numbered
+from corpus.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
+from corpus.make_corpus import HERE, corpus
+
+from interlock.fsm.oracle import Violation, check
+
+
+def spoken(bodies):
+    """Say an OpenAI stream in Open Responses' words."""
+    said = []
+    for body in bodies:
+        name = body["type"].replace("reasoning_text", "reasoning")
+        if name == "error":
+            error = {"type": "server_error", **{field: body[field] for field in ("code", "message", "param")}}
+            said.append({"type": "error", "sequence_number": body["sequence_number"], "error": error})
+        else:
+            said.append({**body, "type": name})
+    return said
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_breaks_no_rule(name):
+    assert check(LEGAL[name]) == []
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
+    assert check(spoken(LEGAL[name]), dialect="open_responses") == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_stream_breaks_the_rule_it_is_named_after(name):
+    assert name.split("-")[0] in {violation.rule for violation in check(BROKEN[name])}
+
+
+def test_a_violation_says_where_and_what():
+    assert check(BROKEN["R2-skips"]) == [Violation("R2", 4, "sequence_number is 99 instead of 4")]
+
+
+def test_the_empty_stream_neither_opens_nor_ends():
+    assert check([]) == [
+        Violation("R1", 0, "the stream opens with []"),
+        Violation("R3", 0, "there is no terminal event"),
+    ]
+
+
+def test_every_prefix_of_a_legal_stream_lacks_its_end():
+    for bodies in LEGAL.values():
+        for length in range(len(bodies)):
+            assert "R3" in {violation.rule for violation in check(bodies[:length])}
+
+
+def test_every_event_left_out_but_a_delta_or_a_choice_breaks_a_rule():
+    optional = {
+        "response.queued",
+        "error",
+        "response.image_generation_call.partial_image",
+        "response.web_search_call.searching",
+        "response.code_interpreter_call.interpreting",
+    }
+    for name, bodies in LEGAL.items():
+        for place, body in enumerate(bodies):
+            if body["type"] not in optional or name in {"code", "web-search"}:
+                assert check(numbered([*bodies[:place], *bodies[place + 1 :]])), (name, place, body["type"])
+
+
+def test_every_event_sent_twice_breaks_a_rule():
+    for name, bodies in LEGAL.items():
+        for place, body in enumerate(bodies):
+            if body["type"] not in {"error", "response.image_generation_call.partial_image"}:
+                assert check(numbered([*bodies[: place + 1], *bodies[place:]])), (name, place, body["type"])
+
+
+def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items():
+    for name, bodies in LEGAL.items():
+        if name == "message-annotated":  # an annotation may come at any time
+            continue
+        for place in range(len(bodies) - 1):
+            one, other = bodies[place], bodies[place + 1]
+            of_two_items = one.get("output_index") != other.get("output_index") and "item" not in other
+            if one["type"] != "error" and other["type"] != "error" and not of_two_items and one["type"] != other["type"]:
+                swapped = numbered([*bodies[:place], other, one, *bodies[place + 2 :]])
+                assert check(swapped), (name, place, one["type"], other["type"])
+
+
+def test_openai_words_are_no_words_of_open_responses():
+    violations = check(LEGAL["reasoning"], dialect="open_responses")
+    assert {violation.rule for violation in violations} == {"R14"}
+    assert "R14" in {violation.rule for violation in check(LEGAL["fault-said"], dialect="open_responses")}
+
+
+def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
+    logprobs = [[{"token": "h", "logprob": 0}], [{"token": "i", "logprob": -1.0}]]
+    assert check(stream(message(0, *text_part(0, "h", "i", logprobs=logprobs)))) == []
+
+
+def test_a_reasoning_item_may_leave_its_status_and_its_content_out():
+    events = reasoning(0, *reasoning_part(0, "t"))
+    for body in (events[0], events[-1]):
+        del body["item"]["status"]
+    del events[0]["item"]["content"]
+    assert check(stream(events)) == []
+
+
+def test_a_failed_response_may_have_no_items_at_all():
+    assert check(stream([], **FAILED)) == []
+
+
+def test_values_that_are_not_json_objects_are_found_and_not_raised():
+    for value in (None, 3, "x", [], [[]]):
+        for field in ("type", "item", "part", "response", "output_index", "item_id", "delta", "logprobs", "sequence_number"):
+            for name in ("message", "message-annotated", "web-search"):
+                for place in range(len(LEGAL[name])):
+                    bodies = list(LEGAL[name])
+                    if bodies[place].get(field, value) != value:
+                        bodies[place] = {**bodies[place], field: value}
+                        assert check(bodies), (name, place, field, value)
+
+
+def test_the_oracle_imports_nothing_that_it_judges():
+    code = "import interlock.fsm.oracle, sys; print([m for m in sys.modules if m.startswith(('interlock.', 'openai'))])"
+    loaded = subprocess.run(  # noqa: S603 (our own code)
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    assert {name for name in json.loads(loaded.replace("'", '"')) if "oracle" not in name} == {"interlock.fsm"}
+
+
+def test_the_corpus_on_disk_is_what_its_script_writes():
+    on_disk = {path: path.read_bytes() for path in Path(HERE).glob("*/*.sse")}
+    assert on_disk == corpus()
