@@ -1,3 +1,193 @@
-"""(being written)"""
-from typing import Literal, TypeAlias
-ItemKind: TypeAlias = Literal["reasoning","message","function_call","custom_tool_call","mcp_call","mcp_list_tools","code_interpreter_call","web_search_call","file_search_call","image_generation_call"]
+"""Output items: one specification for each kind, as data, and the snapshot of an item in any of its states.
+
+It knows which fields an item of a kind has, what its id begins with, which statuses its type knows, and where a tool's
+result or error goes. It does not know when an item changes: that is its lifecycle (`interlock.fsm.lifecycles`).
+
+Source: the output item types of the `openai` package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+ItemKind: TypeAlias = Literal[
+    "reasoning",
+    "message",
+    "function_call",
+    "custom_tool_call",
+    "mcp_call",
+    "mcp_list_tools",
+    "code_interpreter_call",
+    "web_search_call",
+    "file_search_call",
+    "image_generation_call",
+]
+"""The items that this project can emit, by the API's names."""
+
+_STATUSES: Final = ("in_progress", "completed", "incomplete")
+
+
+@frozen
+class PartSpec:
+    """A part of an item: an entry of its `content`, or of a reasoning item's `summary`.
+
+    Args:
+        type: The part's `type`.
+        text: The field that holds its text.
+        lists: The fields that are lists and start empty.
+    """
+
+    type: str
+    text: str
+    lists: tuple[str, ...] = ()
+
+    def empty(self) -> dict[str, object]:
+        """Give the part as it is when it opens."""
+        part: dict[str, object] = {"type": self.type, self.text: ""}
+        part.update((name, []) for name in self.lists)
+        return part
+
+
+OUTPUT_TEXT: Final = PartSpec("output_text", "text", ("annotations", "logprobs"))
+REFUSAL: Final = PartSpec("refusal", "refusal")
+REASONING_TEXT: Final = PartSpec("reasoning_text", "text")
+SUMMARY_TEXT: Final = PartSpec("summary_text", "text")
+
+
+@frozen
+class ItemSpec:
+    """One kind of item.
+
+    Args:
+        kind: The item's `type`.
+        prefix: What its ids begin with.
+        statuses: The values that its `status` can take; a kind without the field has none.
+        text: The field that holds its own text (arguments, input, code), or an empty string.
+        lists: The lists of parts it has.
+        opens_with: The fields that must be known when it opens.
+        constant: Fields that every item of the kind has, with the value they start with.
+        made: Fields that hold an id which is made where none is known, with the prefix of that id.
+    """
+
+    kind: ItemKind
+    prefix: str
+    statuses: tuple[str, ...] = _STATUSES
+    text: str = ""
+    lists: tuple[str, ...] = ()
+    opens_with: tuple[str, ...] = ()
+    constant: Mapping[str, object] = field(factory=dict[str, object])
+    made: Mapping[str, str] = field(factory=dict[str, str])
+
+
+ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
+    spec.kind: spec
+    for spec in (
+        ItemSpec("reasoning", "rs", lists=("summary", "content")),
+        ItemSpec("message", "msg", lists=("content",), constant={"role": "assistant"}),
+        ItemSpec("function_call", "fc", text="arguments", opens_with=("name",), made={"call_id": "call"}),
+        ItemSpec("custom_tool_call", "ctc", text="input", opens_with=("name",), made={"call_id": "call"}),
+        ItemSpec(
+            "mcp_call",
+            "mcp",
+            (*_STATUSES, "calling", "failed"),
+            text="arguments",
+            opens_with=("server_label", "name"),
+        ),
+        ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": ()}),
+        ItemSpec(
+            "code_interpreter_call",
+            "ci",
+            (*_STATUSES, "interpreting", "failed"),
+            text="code",
+            constant={"outputs": None},
+            made={"container_id": "cntr"},
+        ),
+        # openai 2.25 does not know the status `incomplete` of a web search; later ones do.
+        ItemSpec("web_search_call", "ws", (*_STATUSES, "searching", "failed"), opens_with=("action",)),
+        ItemSpec(
+            "file_search_call",
+            "fs",
+            (*_STATUSES, "searching", "failed"),
+            opens_with=("queries",),
+            constant={"results": None},
+        ),
+        ItemSpec(
+            "image_generation_call",
+            "ig",
+            ("in_progress", "completed", "generating", "failed"),
+            constant={"result": None},
+        ),
+    )
+}
+"""Every kind of item by its name."""
+
+
+def snapshot(
+    spec: ItemSpec,
+    item_id: str,
+    status: str,
+    fields: Mapping[str, object],
+    text: str,
+    parts: Mapping[str, Sequence[Mapping[str, object]]],
+) -> dict[str, object]:
+    """Give an item as the API shows it.
+
+    Args:
+        spec: Its kind.
+        item_id: Its id.
+        status: The state of its lifecycle; one that the API has no status for shows as `in_progress`.
+        fields: What is known of it beside its text and parts, by the API's names.
+        text: Its own text, for a kind that has one.
+        parts: Its whole parts, by the name of the list that holds them.
+
+    Returns:
+        A new dict, which later changes of `parts` do not reach.
+    """
+    shown: dict[str, object] = {"id": item_id, "type": spec.kind, **spec.constant}
+    if spec.statuses:
+        shown["status"] = status if status in spec.statuses else "in_progress"
+    shown.update(fields)
+    if spec.text:
+        shown[spec.text] = text
+    for name in spec.lists:
+        shown[name] = list(parts[name])
+    return shown
+
+
+def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
+    """Say where an item of a kind carries the plain text that its tool gave.
+
+    Args:
+        kind: The kind of the call.
+        output: What the tool gave, as text.
+
+    Returns:
+        The fields for `Succeed`; empty for a kind whose item shows nothing of it (a web search: its results go to the
+        model, its sources into `action`).
+    """
+    match kind:
+        case "mcp_call":
+            return {"output": output}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": output}]}
+        case "image_generation_call":
+            return {"result": output}
+        case _:
+            return {}
+
+
+def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
+    """Say where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
+    match kind:
+        case "mcp_call":
+            content = [{"type": "text", "text": message}]
+            return {"error": {"type": "mcp_tool_execution_error", "content": content}}
+        case "mcp_list_tools":
+            return {"error": message}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": message}]}
+        case _:
+            return {}

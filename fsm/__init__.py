@@ -1,1 +1,1 @@
-"""(being written)"""
+"""The lifecycles and the driver: what may follow what. Nothing here does IO, tells the time or draws a random number."""

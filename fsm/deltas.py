@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.items import ITEMS, ItemKind
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
 """Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed."""
@@ -63,12 +63,23 @@ class Open:
 
     Args:
         kind: The item's type, as in the API.
-        fields: What is known of it at once, by the names of the API's fields: `name`, `call_id`, `namespace`, `server_label`,
-            `phase`, `container_id`. A missing `call_id` is made by the driver.
+        fields: What is known of it at once, by the names of the API's fields: `name`, `call_id`, `namespace`,
+            `server_label`, `phase`, `container_id`, `action`. A missing `call_id` is made by the driver.
+
+    Raises:
+        ValueError: There is no such kind, or a field that its `added` event must show is missing.
     """
 
     kind: ItemKind
-    fields: Mapping[str, object] = field(factory=dict)
+    fields: Mapping[str, object] = field(factory=dict[str, object])
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what no item can be made of."""
+        if self.kind not in ITEMS:
+            raise ValueError(f"there is no item of kind {self.kind!r}")
+        missing = [name for name in ITEMS[self.kind].opens_with if name not in self.fields]
+        if missing:
+            raise ValueError(f"a {self.kind} cannot open without {', '.join(missing)}")
 
 
 @frozen
@@ -165,7 +176,7 @@ class Succeed:
     """
 
     item_id: str
-    fields: Mapping[str, object] = field(factory=dict)
+    fields: Mapping[str, object] = field(factory=dict[str, object])
 
 
 @frozen

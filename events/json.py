@@ -1,0 +1,58 @@
+"""JSON that never fails: any text a model or a tool wrote can be written on the wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Final, cast
+
+import orjson
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Replace what UTF-8 cannot carry (surrogates, one by one) with U+FFFD; other text is given back as it is."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def dumps(value: object) -> bytes:
+    """Write a value as JSON.
+
+    Args:
+        value: Anything made of mappings, lists, tuples, strings, numbers, booleans and None. Surrogates become U+FFFD,
+            infinite and undefined floats null; integers may be of any size.
+
+    Returns:
+        UTF-8, without white space and without a line break.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Rare, so plain: surrogates, integers over 64 bits, mappings that are not dicts, over 254 levels of nesting.
+        return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _plain(value: object) -> object:
+    match value:
+        case str():
+            return clean(value)
+        case float():
+            return value if isfinite(value) else None
+        case Mapping():
+            entries = cast("Mapping[object, object]", value)
+            return {clean(str(key)): _plain(entry) for key, entry in entries.items()}
+        case list() | tuple():
+            return [_plain(entry) for entry in cast("Sequence[object]", value)]
+        case None | bool() | int():
+            return value
+        case _:
+            raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -1,0 +1,119 @@
+"""How an event is written: as the bytes of a server-sent event, or as an `Event` object.
+
+A writer knows the form of events and nothing of their order. It is not a way to make one: the only caller is
+`interlock.fsm.driver`, which calls it when an edge fires.
+
+The hot path is `stamp`: everything of a delta event but its text and its number is rendered once, when the part opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
+
+import orjson
+from attrs import frozen
+
+from interlock.events.json import dumps
+from interlock.events.spec import EventSpec
+
+T_co = TypeVar("T_co", covariant=True)
+
+DONE_FRAME: Final = b"data: [DONE]\n\n"
+"""What follows the terminal event on the wire (rule R3)."""
+
+CONTENT_TYPE: Final = "text/event-stream"
+"""The media type of a stream (rule R5)."""
+
+
+@frozen(eq=True)
+class Event:
+    """One event of a stream.
+
+    There is no way to make one but by firing an edge of a lifecycle: the constructor refuses.
+
+    Args:
+        name: The wire name.
+        sequence_number: Its place in the stream, from 0.
+        body: The JSON object, `type` and `sequence_number` included.
+    """
+
+    name: str
+    sequence_number: int
+    body: Mapping[str, object]
+
+    def __attrs_pre_init__(self) -> None:
+        """Refuse.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("an Event is made by firing an edge of a lifecycle, not by calling its class")
+
+
+class Writer(Protocol[T_co]):
+    """The form in which a driver gives its events."""
+
+    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> T_co:
+        """Write one event.
+
+        Args:
+            spec: Which.
+            values: The fields that address it, and its own.
+            sequence_number: Its place in the stream.
+        """
+        ...
+
+    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], T_co]:
+        """Prepare a delta event that will be written many times.
+
+        Args:
+            spec: Which; it has a field `delta`.
+            values: All its fields but `delta`.
+
+        Returns:
+            A function of the delta's text, which UTF-8 must be able to carry, and the sequence number.
+        """
+        ...
+
+
+def _frame(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+@frozen
+class SseWriter:
+    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
+
+    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> bytes:
+        """Write one event as a frame."""
+        return _frame(spec.name, dumps({"type": spec.name, **values, "sequence_number": sequence_number}))
+
+    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], bytes]:
+        """Render a delta event's frame up to its text."""
+        head = dumps({"type": spec.name, **values})
+        # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
+        template = _frame(spec.name, head[:-1]).rstrip().replace(b"%", b"%%") + b',"delta":%b,"sequence_number":%d}\n\n'
+        render = template.__mod__
+        escape = orjson.dumps
+        return lambda text, sequence_number: render((escape(text), sequence_number))
+
+
+@frozen
+class EventWriter:
+    """Gives `Event` objects, for those who read a stream in the same process."""
+
+    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> Event:
+        """Give one event."""
+        return _event(spec.name, sequence_number, {"type": spec.name, **values, "sequence_number": sequence_number})
+
+    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], Event]:
+        """Prepare a delta event."""
+        return lambda text, sequence_number: self.write(spec, {**values, "delta": text}, sequence_number)
+
+
+def _event(name: str, sequence_number: int, body: Mapping[str, object]) -> Event:
+    event = object.__new__(Event)
+    for attribute, value in (("name", name), ("sequence_number", sequence_number), ("body", body)):
+        object.__setattr__(event, attribute, value)
+    return event

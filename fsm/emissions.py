@@ -1,0 +1,130 @@
+"""What edges emit: each emission binds one wire event to a pure function of the item that gives its fields.
+
+The lifecycles are made of these. An emission is not an event and cannot become one but by an edge that fires.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, TypeAlias
+
+from interlock.events import spec
+from interlock.events.items import OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
+from interlock.events.spec import EventSpec, Scope
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import Emission
+
+ItemEmission: TypeAlias = Emission[Item]
+
+
+def _bare(_item: Item) -> dict[str, object]:
+    """Give no field beyond those of the scope."""
+    return {}
+
+
+def _delta(item: Item) -> dict[str, object]:
+    return {"delta": item.delta}
+
+
+def _delta_with_logprobs(item: Item) -> dict[str, object]:
+    return {"delta": item.delta, "logprobs": item.delta_logprobs}
+
+
+def _part(item: Item) -> dict[str, object]:
+    return {"part": dict(item.part)}
+
+
+def _progress(event: EventSpec) -> ItemEmission:
+    return Emission(event, _bare)
+
+
+def _own_text_done(event: EventSpec, text: str) -> ItemEmission:
+    return Emission(event, lambda item: {text: item.text}, Item.end_own_text)
+
+
+def _part_added(event: EventSpec, part: PartSpec) -> ItemEmission:
+    return Emission(event, _part, partial(_open, part, event.scope))
+
+
+def _part_text_done(event: EventSpec, part: PartSpec) -> ItemEmission:
+    return Emission(event, lambda item: {name: item.part[name] for name in event.fields}, partial(_end_text, part))
+
+
+def _part_done(event: EventSpec) -> ItemEmission:
+    return Emission(event, _part, partial(_close, event.scope))
+
+
+def _open(part: PartSpec, scope: Scope, item: Item) -> None:
+    item.open_part(part, scope)
+
+
+def _end_text(part: PartSpec, item: Item) -> None:
+    item.end_text(part)
+
+
+def _close(scope: Scope, item: Item) -> None:
+    item.close_part(scope)
+
+
+# The bracket of every item.
+added: Final = Emission(spec.ADDED, _bare, Item.join)
+done: Final = Emission(spec.DONE, _bare, Item.show)
+
+# Parts.
+text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)
+text_delta: Final = Emission(spec.TEXT_DELTA, _delta_with_logprobs, Item.send)
+annotation_added: Final[ItemEmission] = Emission(
+    spec.ANNOTATION_ADDED,
+    lambda item: {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]},
+)
+text_done: Final = _part_text_done(spec.TEXT_DONE, OUTPUT_TEXT)
+
+refusal_part_added: Final = _part_added(spec.PART_ADDED, REFUSAL)
+refusal_delta: Final = Emission(spec.REFUSAL_DELTA, _delta, Item.send)
+refusal_done: Final = _part_text_done(spec.REFUSAL_DONE, REFUSAL)
+
+reasoning_part_added: Final = _part_added(spec.PART_ADDED, REASONING_TEXT)
+reasoning_delta: Final = Emission(spec.REASONING_DELTA, _delta, Item.send)
+reasoning_done: Final = _part_text_done(spec.REASONING_DONE, REASONING_TEXT)
+
+part_done: Final = _part_done(spec.PART_DONE)
+
+summary_part_added: Final = _part_added(spec.SUMMARY_PART_ADDED, SUMMARY_TEXT)
+summary_delta: Final = Emission(spec.SUMMARY_DELTA, _delta, Item.send)
+summary_done: Final = _part_text_done(spec.SUMMARY_DONE, SUMMARY_TEXT)
+summary_part_done: Final = _part_done(spec.SUMMARY_PART_DONE)
+
+# Texts that are a field of their item.
+arguments_delta: Final = Emission(spec.ARGUMENTS_DELTA, _delta, Item.send)
+arguments_done: Final = Emission(
+    spec.ARGUMENTS_DONE, lambda item: {"name": item.fields["name"], "arguments": item.text}, Item.end_own_text
+)
+input_delta: Final = Emission(spec.INPUT_DELTA, _delta, Item.send)
+input_done: Final = _own_text_done(spec.INPUT_DONE, "input")
+mcp_arguments_delta: Final = Emission(spec.MCP_ARGUMENTS_DELTA, _delta, Item.send)
+mcp_arguments_done: Final = _own_text_done(spec.MCP_ARGUMENTS_DONE, "arguments")
+code_delta: Final = Emission(spec.CODE_DELTA, _delta, Item.send)
+code_done: Final = _own_text_done(spec.CODE_DONE, "code")
+
+# The progress of hosted calls.
+mcp_in_progress: Final = _progress(spec.MCP_IN_PROGRESS)
+mcp_completed: Final = _progress(spec.MCP_COMPLETED)
+mcp_failed: Final = _progress(spec.MCP_FAILED)
+list_in_progress: Final = _progress(spec.LIST_IN_PROGRESS)
+list_completed: Final = _progress(spec.LIST_COMPLETED)
+list_failed: Final = _progress(spec.LIST_FAILED)
+code_in_progress: Final = _progress(spec.CODE_IN_PROGRESS)
+code_interpreting: Final = _progress(spec.CODE_INTERPRETING)
+code_completed: Final = _progress(spec.CODE_COMPLETED)
+web_in_progress: Final = _progress(spec.WEB_IN_PROGRESS)
+web_searching: Final = _progress(spec.WEB_SEARCHING)
+web_completed: Final = _progress(spec.WEB_COMPLETED)
+file_in_progress: Final = _progress(spec.FILE_IN_PROGRESS)
+file_searching: Final = _progress(spec.FILE_SEARCHING)
+file_completed: Final = _progress(spec.FILE_COMPLETED)
+image_in_progress: Final = _progress(spec.IMAGE_IN_PROGRESS)
+image_generating: Final = _progress(spec.IMAGE_GENERATING)
+image_completed: Final = _progress(spec.IMAGE_COMPLETED)
+partial_image: Final[ItemEmission] = Emission(
+    spec.PARTIAL_IMAGE, lambda item: {**item.progress, "partial_image_index": item.progressed - 1}
+)

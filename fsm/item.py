@@ -1,0 +1,136 @@
+"""An item of a response while it is being made: its state, and what is known of it so far.
+
+It keeps what the events need and nothing that could be derived. Its methods are what emissions record; they fire nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from attrs import define, field
+
+from interlock.events.items import ItemSpec, PartSpec, snapshot
+from interlock.events.spec import Scope
+from interlock.fsm.lifecycle import Subject
+
+_LIST_OF: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
+"""The list that a part belongs to, by the scope of its events."""
+
+_INDEX_OF: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
+
+
+@define(eq=False)
+class Item(Subject["Item"]):
+    """One item.
+
+    Args:
+        state: Where its lifecycle stands.
+        spec: Its kind.
+        id: Its id.
+        output: The items of the response in the order of their `added`, which the item joins when it is added.
+        fields: What is known of it beside text and parts, by the API's names.
+    """
+
+    spec: ItemSpec
+    id: str
+    output: list[Item] = field(repr=False)
+    fields: dict[str, object]
+    output_index: int = -1
+    parts: dict[str, list[Mapping[str, object]]] = field(init=False)
+    part: dict[str, object] = field(factory=dict[str, object])
+    """The part that is open."""
+    part_index: int = -1
+    pieces: list[str] = field(factory=list[str])
+    """What was sent of the text that is open: the part's, or the item's own."""
+    logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    """The same for its log probabilities."""
+    unsent: str = ""
+    """What came and was not sent yet: white space that is held back (rule R18), or the piece of the delta being fired."""
+    unsent_logprobs: Sequence[Mapping[str, object]] = ()
+    delta: str = ""
+    """What the delta that is being emitted carries."""
+    delta_logprobs: Sequence[Mapping[str, object]] = ()
+    text: str = ""
+    """The item's own text, once it is whole."""
+    progress: Mapping[str, object] = field(factory=dict[str, object])
+    """What a running tool showed last, and how often it did before."""
+    progressed: int = 0
+    shown: Mapping[str, object] = field(factory=dict[str, object])
+    """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
+
+    def __attrs_post_init__(self) -> None:
+        """Start with empty lists of parts."""
+        self.parts = {name: [] for name in self.spec.lists}
+
+    def address(self, scope: Scope) -> dict[str, object]:
+        """Give the fields that address an event about this item.
+
+        Args:
+            scope: The event's.
+        """
+        if scope is Scope.BRACKET:
+            return {"output_index": self.output_index, "item": self.shown}
+        address: dict[str, object] = {"item_id": self.id, "output_index": self.output_index}
+        if scope in _INDEX_OF:
+            address[_INDEX_OF[scope]] = self.part_index
+        return address
+
+    def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
+        """Take a piece of text that a trigger brings, to be sent by the next delta."""
+        self.unsent += text
+        if logprobs:
+            self.unsent_logprobs = [*self.unsent_logprobs, *logprobs]
+
+    def join(self) -> None:
+        """Record that the item is added: it takes the next index (rule R6)."""
+        self.output_index = len(self.output)
+        self.output.append(self)
+        self.show()
+
+    def show(self) -> None:
+        """Record how the item is shown now."""
+        self.shown = snapshot(self.spec, self.id, self.state.name, self.fields, self.text, self.parts)
+
+    def open_part(self, part: PartSpec, scope: Scope) -> None:
+        """Record that a part begins: it takes the next index of its list (rule R8)."""
+        self.part = part.empty()
+        self.part_index = len(self.parts[_LIST_OF[scope]])
+        self.pieces = []
+        self.logprobs = []
+
+    def send(self) -> None:
+        """Record that what was unsent goes out in a delta."""
+        self.delta, self.unsent = self.unsent, ""
+        self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, ()
+        self.pieces.append(self.delta)
+        self.logprobs.extend(self.delta_logprobs)
+
+    def end_text(self, part: PartSpec) -> None:
+        """Record that the text of the open part is whole (rule R9)."""
+        self.part[part.text] = "".join(self.pieces)
+        if "logprobs" in part.lists:
+            self.part["logprobs"] = self.logprobs
+
+    def close_part(self, scope: Scope) -> None:
+        """Record that the open part is whole."""
+        self.parts[_LIST_OF[scope]].append(self.part)
+
+    def end_own_text(self) -> None:
+        """Record that the item's own text is whole (rule R9)."""
+        self.text = "".join(self.pieces)
+        self.pieces = []
+
+    def annotate(self, annotation: Mapping[str, object]) -> None:
+        """Take an annotation of the open part."""
+        self.part["annotations"] = [*self.annotations, annotation]
+
+    def show_progress(self, fields: Mapping[str, object]) -> None:
+        """Take what a running tool has to show."""
+        self.progress = fields
+        self.progressed += 1
+
+    @property
+    def annotations(self) -> Sequence[Mapping[str, object]]:
+        """The annotations of the open part."""
+        return cast("list[Mapping[str, object]]", self.part["annotations"])

@@ -1,0 +1,35 @@
+"""The lifecycles: one file for each kind of item, and one for the response; each reads top to bottom as its diagram."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.events.items import ItemKind
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
+from interlock.fsm.lifecycles.custom_tool_call import CUSTOM_TOOL_CALL
+from interlock.fsm.lifecycles.file_search_call import FILE_SEARCH_CALL
+from interlock.fsm.lifecycles.function_call import FUNCTION_CALL
+from interlock.fsm.lifecycles.image_generation_call import IMAGE_GENERATION_CALL
+from interlock.fsm.lifecycles.mcp_call import MCP_CALL
+from interlock.fsm.lifecycles.mcp_list_tools import MCP_LIST_TOOLS
+from interlock.fsm.lifecycles.message import MESSAGE
+from interlock.fsm.lifecycles.reasoning import REASONING
+from interlock.fsm.lifecycles.response import RESPONSE
+from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
+
+__all__ = ["LIFECYCLES", "RESPONSE"]
+
+LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
+    "reasoning": REASONING,
+    "message": MESSAGE,
+    "function_call": FUNCTION_CALL,
+    "custom_tool_call": CUSTOM_TOOL_CALL,
+    "mcp_call": MCP_CALL,
+    "mcp_list_tools": MCP_LIST_TOOLS,
+    "code_interpreter_call": CODE_INTERPRETER_CALL,
+    "web_search_call": WEB_SEARCH_CALL,
+    "file_search_call": FILE_SEARCH_CALL,
+    "image_generation_call": IMAGE_GENERATION_CALL,
+}
+"""The lifecycle of each kind of item."""

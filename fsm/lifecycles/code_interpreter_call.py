@@ -1,0 +1,37 @@
+"""The lifecycle of code that the model wrote to be run.
+
+`interpreting` is sent when the code starts to run, `completed` after it ran (rule R11). Code that never runs fails from
+`ready`, and a run that fails has no `completed`.
+"""
+
+from interlock.fsm.emissions import (
+    added,
+    code_completed,
+    code_delta,
+    code_done,
+    code_in_progress,
+    code_interpreting,
+    done,
+)
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+CODE_INTERPRETER_CALL = Lifecycle(
+    item="code_interpreter_call",
+    initial="absent",
+    final={"completed", "incomplete", "failed"},
+    edges=[
+        #     in              on         goes to         and emits
+        Edge("absent",       "open",    "in_progress",  [added, code_in_progress]),
+        Edge("in_progress",  "append",  "in_progress",  [code_delta]),
+        Edge("in_progress",  "close",   "ready",        [code_done]),
+        Edge("in_progress",  "cut",     "incomplete",   [code_done, done]),
+
+        Edge("ready",        "run",     "interpreting", [code_interpreting]),
+        Edge("ready",        "fail",    "failed",       [done]),
+        Edge("ready",        "cut",     "failed",       [done]),
+
+        Edge("interpreting", "succeed", "completed",    [code_completed, done]),
+        Edge("interpreting", "fail",    "failed",       [done]),
+        Edge("interpreting", "cut",     "failed",       [done]),
+    ],
+)  # fmt: skip

@@ -1,0 +1,17 @@
+"""The lifecycle of a custom tool call, which the client runs: it ends with its input, which is free text."""
+
+from interlock.fsm.emissions import added, done, input_delta, input_done
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+CUSTOM_TOOL_CALL = Lifecycle(
+    item="custom_tool_call",
+    initial="absent",
+    final={"completed", "incomplete"},
+    edges=[
+        #     in             on        goes to        and emits
+        Edge("absent",      "open",   "in_progress", [added]),
+        Edge("in_progress", "append", "in_progress", [input_delta]),
+        Edge("in_progress", "close",  "completed",   [input_done, done]),
+        Edge("in_progress", "cut",    "incomplete",  [input_done, done]),
+    ],
+)  # fmt: skip

@@ -1,0 +1,17 @@
+"""The lifecycle of a function call, which the client runs: it ends with its arguments."""
+
+from interlock.fsm.emissions import added, arguments_delta, arguments_done, done
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+FUNCTION_CALL = Lifecycle(
+    item="function_call",
+    initial="absent",
+    final={"completed", "incomplete"},
+    edges=[
+        #     in             on        goes to        and emits
+        Edge("absent",      "open",   "in_progress", [added]),
+        Edge("in_progress", "append", "in_progress", [arguments_delta]),
+        Edge("in_progress", "close",  "completed",   [arguments_done, done]),
+        Edge("in_progress", "cut",    "incomplete",  [arguments_done, done]),
+    ],
+)  # fmt: skip

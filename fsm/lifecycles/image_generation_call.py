@@ -1,0 +1,35 @@
+"""The lifecycle of making an image, with partial images while it is made.
+
+The API has no status `incomplete` for it: whatever keeps it from its end makes it `failed`.
+"""
+
+from interlock.fsm.emissions import (
+    added,
+    done,
+    image_completed,
+    image_generating,
+    image_in_progress,
+    partial_image,
+)
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+IMAGE_GENERATION_CALL = Lifecycle(
+    item="image_generation_call",
+    initial="absent",
+    final={"completed", "failed"},
+    edges=[
+        #     in             on          goes to        and emits
+        Edge("absent",      "open",     "in_progress", [added, image_in_progress]),
+        Edge("in_progress", "close",    "ready"),
+        Edge("in_progress", "cut",      "failed",      [done]),
+
+        Edge("ready",       "run",      "generating",  [image_generating]),
+        Edge("ready",       "fail",     "failed",      [done]),
+        Edge("ready",       "cut",      "failed",      [done]),
+
+        Edge("generating",  "progress", "generating",  [partial_image]),
+        Edge("generating",  "succeed",  "completed",   [image_completed, done]),
+        Edge("generating",  "fail",     "failed",      [done]),
+        Edge("generating",  "cut",      "failed",      [done]),
+    ],
+)  # fmt: skip

@@ -1,0 +1,37 @@
+"""The lifecycle of a call of a tool on an MCP server.
+
+The arguments end when the tool starts (rule R11), so a call whose arguments are whole waits in `ready`. A call that never
+runs, because it was refused or the stream ended, fails from there.
+"""
+
+from interlock.fsm.emissions import (
+    added,
+    done,
+    mcp_arguments_delta,
+    mcp_arguments_done,
+    mcp_completed,
+    mcp_failed,
+    mcp_in_progress,
+)
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+MCP_CALL = Lifecycle(
+    item="mcp_call",
+    initial="absent",
+    final={"completed", "incomplete", "failed"},
+    edges=[
+        #     in             on         goes to        and emits
+        Edge("absent",      "open",    "in_progress", [added, mcp_in_progress]),
+        Edge("in_progress", "append",  "in_progress", [mcp_arguments_delta]),
+        Edge("in_progress", "close",   "ready"),
+        Edge("in_progress", "cut",     "incomplete",  [mcp_arguments_done, done]),
+
+        Edge("ready",       "run",     "calling",     [mcp_arguments_done]),
+        Edge("ready",       "fail",    "failed",      [mcp_arguments_done, mcp_failed, done]),
+        Edge("ready",       "cut",     "failed",      [mcp_arguments_done, mcp_failed, done]),
+
+        Edge("calling",     "succeed", "completed",   [mcp_completed, done]),
+        Edge("calling",     "fail",    "failed",      [mcp_failed, done]),
+        Edge("calling",     "cut",     "failed",      [mcp_failed, done]),
+    ],
+)  # fmt: skip

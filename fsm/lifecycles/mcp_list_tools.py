@@ -1,0 +1,17 @@
+"""The lifecycle of asking an MCP server for its tools; nobody writes it, so it can only succeed, fail or be cut."""
+
+from interlock.fsm.emissions import added, done, list_completed, list_failed, list_in_progress
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+MCP_LIST_TOOLS = Lifecycle(
+    item="mcp_list_tools",
+    initial="absent",
+    final={"completed", "failed"},
+    edges=[
+        #     in             on         goes to        and emits
+        Edge("absent",      "open",    "in_progress", [added, list_in_progress]),
+        Edge("in_progress", "succeed", "completed",   [list_completed, done]),
+        Edge("in_progress", "fail",    "failed",      [list_failed, done]),
+        Edge("in_progress", "cut",     "failed",      [list_failed, done]),
+    ],
+)  # fmt: skip
