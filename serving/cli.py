@@ -1,0 +1,22 @@
+"""The way into the command `interlock`, which works, to say what is missing, where the extra `serve` is not installed."""
+
+from __future__ import annotations
+
+import sys
+
+_NEEDED = frozenset({"openai_harmony", "rich", "starlette", "typer", "uvicorn"})
+
+
+def main() -> None:
+    """Run the command.
+
+    Raises:
+        SystemExit: Always, with the command's status.
+    """
+    try:
+        from interlock.serving.commands import app  # noqa: PLC0415 - it needs packages that may not be there
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.exit(f"interlock: the command needs {error.name}; install it with: pip install 'interlock[serve]'")
+    app()
