@@ -96,7 +96,7 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             text="arguments",
             opens_with=("server_label", "name"),
         ),
-        ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": ()}),
+        ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": []}),
         ItemSpec(
             "code_interpreter_call",
             "ci",

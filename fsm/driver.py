@@ -216,7 +216,7 @@ class ResponseDriver(Generic[T]):
         self._fire(item, "pad" if "pad" in item.state.rows and text.isspace() else trigger)
         emission = item.state.stream
         if emission is not None and not logprobs:
-            static = {"logprobs": ()} if "logprobs" in emission.spec.fields else {}
+            static = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
             self._stamp = self._writer.stamp(emission.spec, {**item.address(emission.spec.scope), **static})
 
     def _put_down_pen(self) -> None:
@@ -251,6 +251,8 @@ class ResponseDriver(Generic[T]):
         for step in _LEADS_TO[trigger]:
             if trigger not in item.state.rows:
                 self._try(item, step)
+        if trigger not in item.state.rows:
+            return  # it is running already
         if trigger == "progress":
             item.show_progress(fields)
         else:

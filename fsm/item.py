@@ -47,10 +47,10 @@ class Item(Subject["Item"]):
     """The same for its log probabilities."""
     unsent: str = ""
     """What came and was not sent yet: white space that is held back (rule R18), or the piece of the delta being fired."""
-    unsent_logprobs: Sequence[Mapping[str, object]] = ()
+    unsent_logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
     delta: str = ""
     """What the delta that is being emitted carries."""
-    delta_logprobs: Sequence[Mapping[str, object]] = ()
+    delta_logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
     text: str = ""
     """The item's own text, once it is whole."""
     progress: Mapping[str, object] = field(factory=dict[str, object])
@@ -79,8 +79,7 @@ class Item(Subject["Item"]):
     def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
         """Take a piece of text that a trigger brings, to be sent by the next delta."""
         self.unsent += text
-        if logprobs:
-            self.unsent_logprobs = [*self.unsent_logprobs, *logprobs]
+        self.unsent_logprobs.extend(logprobs)
 
     def join(self) -> None:
         """Record that the item is added: it takes the next index (rule R6)."""
@@ -102,7 +101,7 @@ class Item(Subject["Item"]):
     def send(self) -> None:
         """Record that what was unsent goes out in a delta."""
         self.delta, self.unsent = self.unsent, ""
-        self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, ()
+        self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, []
         self.pieces.append(self.delta)
         self.logprobs.extend(self.delta_logprobs)
 
