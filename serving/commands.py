@@ -68,10 +68,11 @@ def replay(
 
 
 def _read(file: Path) -> Recording:
+    piped = str(file) == "-"
     try:
-        return read(sys.stdin.buffer if str(file) == "-" else file)
+        return read(sys.stdin.buffer if piped else file)
     except RecordingError as error:
-        _fail(f"{file}:{error.line}: {error.message}")
+        _fail(f"{'standard input' if piped else file}:{error.line}: {error.message}")
     except OSError as error:
         _fail(f"{file}: {error.strerror}")
 
