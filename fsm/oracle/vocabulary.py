@@ -84,7 +84,7 @@ ITEMS: Final = """
     custom_tool_call        id:string call_id:string name:string input:string status?:string namespace?:string
     mcp_call                id:string name:string server_label:string arguments:string status:string
                             output?:string|null error?:object|null approval_request_id?:string|null
-    mcp_list_tools          id:string server_label:string tools:array error?:object|string|null
+    mcp_list_tools          id:string server_label:string tools:array error?:string|null
     code_interpreter_call   id:string container_id:string code:string|null outputs?:array|null status:string
     web_search_call         id:string action:object status:string
     file_search_call        id:string queries:array results?:array|null status:string

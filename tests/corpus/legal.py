@@ -11,7 +11,7 @@ Body = dict[str, Any]
 
 USAGE = {
     "input_tokens": 11,
-    "input_tokens_details": {"cached_tokens": 4},
+    "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
     "output_tokens": 7,
     "output_tokens_details": {"reasoning_tokens": 3},
     "total_tokens": 18,
@@ -186,7 +186,7 @@ def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
     """Give the listing of a server's tools."""
     begun = {"id": f"mcpl_{index}", "type": "mcp_list_tools", "server_label": "s", "tools": []}
     tools = [{"name": "t", "input_schema": {"type": "object"}}]
-    result = {"tools": tools} if end == "completed" else {"error": {"type": "http_error", "code": 500, "message": "no"}}
+    result = {"tools": tools} if end == "completed" else {"error": "no"}
     return item(index, begun, result, ("mcp_list_tools.in_progress", {}), (f"mcp_list_tools.{end}", {}))
 
 

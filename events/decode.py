@@ -1,0 +1,199 @@
+"""The incremental decoder of server-sent events: bytes in, however they are split, messages out.
+
+It follows the event stream interpretation of the WHATWG HTML standard (section 9.2.6), and beside what that hands to a
+client it notes how each message was framed, for those who check framing (rule R5). It does not know what the data says,
+and it never raises: bytes that are no UTF-8 become U+FFFD, and a message that is too long is cut and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import define, field, frozen
+
+_LINE_END: Final = re.compile(rb"\r\n?|\n")
+_BOM: Final = b"\xef\xbb\xbf"
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+
+DEFAULT_LIMIT: Final = 64 * 2**20
+"""How many bytes one message may have, unless the decoder is told otherwise."""
+
+
+@frozen
+class SseMessage:
+    """One message of a stream.
+
+    Args:
+        event: Its type; `message` if it names none.
+        data: Its data lines, joined by line feeds.
+        last_event_id: The last id that the stream gave, in this message or before.
+        fields: The names of its lines, in order; a comment has an empty name.
+        had_cr: Whether one of its lines ended with a carriage return, alone or before a line feed.
+        invalid_utf8: Whether bytes had to be replaced.
+        overlong: Whether it was longer than the limit; `data` is then what fitted, in whole lines.
+        complete: Whether its empty line came; without it a client throws the message away.
+    """
+
+    event: str
+    data: str
+    last_event_id: str = ""
+    fields: tuple[str, ...] = ("event", "data")
+    had_cr: bool = False
+    invalid_utf8: bool = False
+    overlong: bool = False
+    complete: bool = True
+
+    @property
+    def data_lines(self) -> int:
+        """How many lines of data it had."""
+        return self.fields.count("data")
+
+    @property
+    def has_id(self) -> bool:
+        """Whether it had an id."""
+        return "id" in self.fields
+
+    @property
+    def comments(self) -> int:
+        """How many comments it had."""
+        return self.fields.count("")
+
+
+@define
+class _Block:
+    """What has come of a message: everything since the last empty line."""
+
+    event: str = ""
+    data: list[str] = field(factory=list[str])
+    fields: list[str] = field(factory=list[str])
+    size: int = 0
+    had_cr: bool = False
+    invalid_utf8: bool = False
+
+    def text(self, value: bytes) -> str:
+        """Decode the value of a field, whatever its bytes are."""
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            self.invalid_utf8 = True
+            return value.decode(errors="replace")
+
+
+@define
+class SseDecoder:
+    """Turns the bytes of one stream into its messages; it holds no more than one message and a line.
+
+    Args:
+        limit: How many bytes a message may have.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    last_event_id: str = field(default="", init=False)
+    retry: int | None = field(default=None, init=False)
+    """The reconnection time that the stream asked for last, in milliseconds."""
+    without_data: int = field(default=0, init=False)
+    """How many blocks named an event but had no data, which a client passes over in silence."""
+    _block: _Block = field(factory=_Block, init=False)
+    _line: list[bytes] = field(factory=list[bytes], init=False)
+    """The pieces of the line that has not ended."""
+    _line_size: int = field(default=0, init=False)
+    _lines: int = field(default=0, init=False)
+    _last: bytes = field(default=b"", init=False)
+    """The byte before the next one: a line feed that follows a carriage return ends no further line."""
+
+    def feed(self, data: bytes) -> list[SseMessage]:
+        """Take some bytes.
+
+        Args:
+            data: The next bytes of the stream, split anywhere.
+
+        Returns:
+            The messages that they complete.
+        """
+        if not data:
+            return []
+        start = 1 if self._last == b"\r" and data.startswith(b"\n") else 0
+        self._last = data[-1:]
+        messages: list[SseMessage] = []
+        for match in _LINE_END.finditer(data, start):
+            self._keep(data[start : match.start()])
+            messages += self._end_line(match[0])
+            start = match.end()
+        self._keep(data[start:])
+        return messages
+
+    def end(self) -> list[SseMessage]:
+        """Take the end of the stream.
+
+        Returns:
+            The message in the middle of which it ended, if there is one; it is not `complete`.
+        """
+        if self._line_size:
+            self._take_line()
+        return [self._dispatch(complete=False)] if self._block.fields or self._block.size else []
+
+    def _keep(self, piece: bytes) -> None:
+        """Add to the line, unless the message has become too long."""
+        self._line_size += len(piece)
+        if piece and self._block.size + self._line_size <= self.limit:
+            self._line.append(piece)
+
+    def _end_line(self, terminator: bytes) -> list[SseMessage]:
+        """End the line: an empty one ends the message."""
+        if terminator != b"\n":
+            self._block.had_cr = True
+        if self._line_size and not self._is_lone_bom():
+            self._take_line()
+            return []
+        self._line, self._line_size, self._lines = [], 0, self._lines + 1
+        if "data" in self._block.fields or self._block.size > self.limit:
+            return [self._dispatch(complete=True)]
+        self.without_data += "event" in self._block.fields
+        self._block = _Block()
+        return []
+
+    def _is_lone_bom(self) -> bool:
+        """Whether the line is the stream's first and has nothing but a byte order mark."""
+        return not self._lines and self._line_size == len(_BOM) and b"".join(self._line) == _BOM
+
+    def _take_line(self) -> None:
+        """Take the line as a field of the message."""
+        line = b"".join(self._line)
+        if not self._lines:
+            line = line.removeprefix(_BOM)
+        self._block.size += self._line_size
+        self._line, self._line_size, self._lines = [], 0, self._lines + 1
+        if self._block.size <= self.limit:
+            name, _, value = line.partition(b":")
+            self._take_field(name, value.removeprefix(b" "))
+
+    def _take_field(self, name: bytes, value: bytes) -> None:
+        """Take a field; one that the standard does not know, or a value it does not allow, changes nothing."""
+        block = self._block
+        block.fields.append(block.text(name))
+        match name:
+            case b"data":
+                block.data.append(block.text(value))
+            case b"event":
+                block.event = block.text(value)
+            case b"id" if b"\0" not in value:
+                self.last_event_id = block.text(value)
+            case b"retry" if _DIGITS.fullmatch(value):
+                self.retry = int(value)
+            case _:
+                pass
+
+    def _dispatch(self, *, complete: bool) -> SseMessage:
+        """Make a message of the block, and begin another block."""
+        block, self._block = self._block, _Block()
+        return SseMessage(
+            event=block.event or "message",
+            data="\n".join(block.data),
+            last_event_id=self.last_event_id,
+            fields=tuple(block.fields),
+            had_cr=block.had_cr,
+            invalid_utf8=block.invalid_utf8,
+            overlong=block.size > self.limit,
+            complete=complete,
+        )

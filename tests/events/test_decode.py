@@ -1,0 +1,158 @@
+import re
+from itertools import pairwise
+
+import pytest
+from corpus.frames import framed
+from corpus.legal import LEGAL
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.events.decode import SseDecoder, SseMessage
+
+
+def decoded(*pieces, **options):
+    decoder = SseDecoder(**options)
+    messages = [message for piece in pieces for message in decoder.feed(piece)]
+    return messages + decoder.end()
+
+
+def understood(data):
+    """Read a whole stream in the plainest way, as (event, data, id) of what a client is given."""
+    text = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+    messages, event, lines, last_id = [], "", [], ""
+    for line in re.split("\r\n|\r|\n", text)[:-1]:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if lines:
+                messages.append((event or "message", "\n".join(lines), last_id))
+            event, lines = "", []
+        elif name == "event":
+            event = value
+        elif name == "data":
+            lines.append(value)
+        elif name == "id" and "\0" not in value:
+            last_id = value
+    return messages
+
+
+PIECES = st.sampled_from(
+    [b"data", b"event", b"id", b"retry", b":", b": ", b" ", b"\n", b"\r", b"\r\n", b"\n\n", b"x", b"10", b"\0", b"\xef\xbb\xbf"]
+    + ["é€😀".encode()[n : n + 1] for n in range(9)]
+    + [b"data: hello\n", b"event: e\n", b": comment\n"]
+)
+STREAMS = st.lists(PIECES, max_size=40).map(b"".join)
+
+
+@given(STREAMS)
+def test_it_understands_what_the_plainest_reader_does(data):
+    assert [(m.event, m.data, m.last_event_id) for m in decoded(data) if m.complete] == understood(data)
+
+
+@given(STREAMS, st.data())
+def test_any_split_gives_the_same_messages(data, choices):
+    cuts = sorted(choices.draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    edges = [0, *cuts, len(data)]
+    assert decoded(*(data[a:b] for a, b in pairwise(edges))) == decoded(data)
+
+
+@given(STREAMS)
+def test_byte_by_byte_is_a_split_like_any_other(data):
+    assert decoded(*(data[n : n + 1] for n in range(len(data)))) == decoded(data)
+
+
+@given(st.binary(max_size=200), st.integers(1, 20))
+def test_no_bytes_and_no_limit_make_it_raise(data, limit):
+    for message in decoded(data, limit=limit):
+        assert len(message.data) <= limit
+
+
+def test_a_frame_of_ours_is_an_event_and_one_line_of_data():
+    (message,) = decoded(b'event: response.created\ndata: {"a": 1}\n\n')
+    assert message == SseMessage("response.created", '{"a": 1}', fields=("event", "data"))
+    assert (message.data_lines, message.has_id, message.comments) == (1, False, 0)
+
+
+def test_a_whole_legal_stream_comes_through():
+    messages = decoded(framed(LEGAL["message"]))
+    assert [m.event for m in messages] == [*(body["type"] for body in LEGAL["message"]), "message"]
+    assert messages[-1].data == "[DONE]"
+
+
+def test_data_lines_are_joined_and_counted():
+    (message,) = decoded(b"data: a\ndata\ndata:b\n\n")
+    assert message == SseMessage("message", "a\n\nb", fields=("data", "data", "data"))
+    assert message.data_lines == 3
+
+
+def test_ids_comments_and_unknown_fields_are_noted():
+    one, other = decoded(b":hi\nid: 7\nfoo: x\ndata: a\n\ndata: b\n\n")
+    assert one == SseMessage("message", "a", "7", ("", "id", "foo", "data"))
+    assert (one.has_id, one.comments) == (True, 1)
+    assert other == SseMessage("message", "b", "7", ("data",))
+
+
+def test_an_id_with_a_nul_is_no_id():
+    assert decoded(b"id: 1\0\ndata: a\n\n")[0].last_event_id == ""
+
+
+@pytest.mark.parametrize(("line", "retry"), [(b"retry: 250", 250), (b"retry: 2s", None), (b"retry: " + b"9" * 5000, None)])
+def test_the_reconnection_time_is_kept_if_it_is_a_number(line, retry):
+    decoder = SseDecoder()
+    decoder.feed(line + b"\n\n")
+    assert decoder.retry == retry
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_carriage_returns_end_lines_and_are_noted(end):
+    (message,) = decoded(end.join([b"event: e", b"data: a", b"", b""]))
+    assert message == SseMessage("e", "a", had_cr=True)
+
+
+def test_a_line_feed_that_comes_late_is_no_further_line():
+    assert decoded(b"data: a\r", b"\n\r", b"\ndata: b\n\n") == [
+        SseMessage("message", "a", fields=("data",), had_cr=True),
+        SseMessage("message", "b", fields=("data",)),
+    ]
+
+
+def test_a_byte_order_mark_is_passed_over_once():
+    assert decoded(b"\xef", b"\xbb\xbfdata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
+    assert decoded(b"\xef\xbb\xbf\ndata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
+    assert decoded(b"\n\xef\xbb\xbfdata: a\n\n") == []
+
+
+def test_bytes_that_are_no_utf8_are_replaced_and_noted():
+    assert decoded(b"data: a\xffb\n\n") == [SseMessage("message", "a\ufffdb", fields=("data",), invalid_utf8=True)]
+
+
+def test_a_character_may_be_split():
+    assert decoded(b"data: \xe2\x82", b"\xac\n\n") == [SseMessage("message", "€", fields=("data",))]
+
+
+def test_a_block_without_data_is_no_message_but_is_counted():
+    decoder = SseDecoder()
+    assert decoder.feed(b"event: e\n\n: keep alive\n\n\n") == []
+    assert decoder.end() == []
+    assert decoder.without_data == 1
+
+
+def test_the_end_inside_a_message_is_visible():
+    assert decoded(b"event: e\ndata: a\nda") == [SseMessage("e", "a", fields=("event", "data", "da"), complete=False)]
+    assert decoded(b"event: e\n") == [SseMessage("e", "", fields=("event",), complete=False)]
+
+
+def test_a_message_that_is_too_long_is_cut_and_the_next_one_is_whole():
+    data = b"data: aa\ndata: " + b"b" * 100 + b"\ndata: c\n\ndata: d\n\n"
+    assert decoded(data, limit=20) == [
+        SseMessage("message", "aa", fields=("data",), overlong=True),
+        SseMessage("message", "d", fields=("data",)),
+    ]
+    assert decoded(b"x" * 100, limit=20) == [SseMessage("message", "", fields=(), overlong=True, complete=False)]
+
+
+def test_a_long_line_does_not_fill_memory():
+    decoder = SseDecoder(limit=1000)
+    for _ in range(10_000):
+        decoder.feed(b"x" * 1000)
+    assert sum(len(piece) for piece in decoder._line) <= 1000
