@@ -265,6 +265,11 @@ ENTRIES = {
         request("Hello?"),
         Said(f"{FINAL}Hello, how are", reason="error"),
     ),
+    "engine-abort": harmony(
+        "The engine gives the request up: the response is cancelled (R3).",
+        request("Hello?"),
+        Said(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello, how", reason="abort"),
+    ),
     "logprobs": harmony(
         "Log probabilities with one alternative for each token of the answer (R15).",
         request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),

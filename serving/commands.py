@@ -7,19 +7,29 @@ is never coloured; messages go to standard error.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import orjson
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import interlock
+from interlock.serving.check import Dialect, Verdict, judge
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
 
+ILLEGAL: Final = 1
+"""The exit status when a stream breaks a rule."""
 UNREADABLE: Final = 2
 """The exit status when the input is not what it should be, as for a wrong option."""
+
+PIECE: Final = 2**16  # bytes read at once
 
 app = typer.Typer(
     name="interlock",
@@ -67,12 +77,53 @@ def replay(
     output.flush()
 
 
-def _read(file: Path) -> Recording:
-    piped = str(file) == "-"
+@app.command()
+def check(
+    file: InputFile,
+    *,
+    dialect: Annotated[Dialect, typer.Option(help="In which dialect the stream claims to be.")] = "openai",
+) -> None:
+    """Judge a recorded stream of events; the status is 0 if it is legal, 1 if not, 2 if there is nothing to judge."""
+    verdict = judge(_pieces(file), dialect)
+    if not verdict.names:
+        _fail(f"{_name(file)}: no server-sent events")
+    if not verdict.findings:
+        typer.echo(f"legal: {len(verdict.names)} events")
+        return
+    Console().print(_table(verdict))
+    raise typer.Exit(ILLEGAL)
+
+
+def _table(verdict: Verdict) -> Table:
+    table = Table("event", "name", "rule", "finding", box=None, pad_edge=False)
+    for found in verdict.findings:
+        name = verdict.names[found.event] if found.event < len(verdict.names) else "(end)"
+        table.add_row(str(found.event), Text(name), found.rule, Text(found.message))
+    return table
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
     try:
-        return read(sys.stdin.buffer if piped else file)
+        with nullcontext(sys.stdin.buffer) if _is_piped(file) else file.open("rb") as stream:
+            while piece := stream.read(PIECE):
+                yield piece
+    except OSError as error:
+        _fail(f"{file}: {error.strerror}")
+
+
+def _is_piped(file: Path) -> bool:
+    return str(file) == "-"
+
+
+def _name(file: Path) -> str:
+    return "standard input" if _is_piped(file) else str(file)
+
+
+def _read(file: Path) -> Recording:
+    try:
+        return read(sys.stdin.buffer if _is_piped(file) else file)
     except RecordingError as error:
-        _fail(f"{'standard input' if piped else file}:{error.line}: {error.message}")
+        _fail(f"{_name(file)}:{error.line}: {error.message}")
     except OSError as error:
         _fail(f"{file}: {error.strerror}")
 
