@@ -1,0 +1,85 @@
+"""The browser tool of harmony: from the arguments of its calls to the `action` of a `web_search_call`.
+
+It knows the three functions of that tool (`search`, `open`, `find`) and the three actions of the API. The tool names pages
+by cursors and links by numbers, the API by URLs: a page that was named by a cursor is given as `cursor:3`, and its link
+number 7 as `cursor:3#7`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import orjson
+from attrs import frozen
+
+LATEST = -1
+"""The cursor of the page that was looked at last; what the tool takes when none is given."""
+
+
+@frozen
+class Action:
+    """What a browser call asks for.
+
+    Args:
+        fields: The `action` of the item, in the API's shape.
+        fault: Why the call can never run, if it cannot.
+    """
+
+    fields: Mapping[str, object]
+    fault: str | None = None
+
+
+def read_action(function: str, arguments: str) -> Action:
+    """Give the action that a call of the browser asks for; never raises.
+
+    Args:
+        function: The name after `browser.`.
+        arguments: A JSON object, if the model did as it was told. Arguments that make no sense are given as the query of
+            a search with the fault beside it, so that they are not lost.
+    """
+    build = _ACTIONS.get(function)
+    if build is None:
+        return _fault(arguments, f"the browser has no function {function!r}")
+    try:
+        given: object = orjson.loads(arguments)
+    except ValueError:
+        return _fault(arguments, "the arguments are not JSON")
+    if not isinstance(given, dict):
+        return _fault(arguments, "the arguments are not an object")
+    fields = build(given)
+    return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
+
+
+def _fault(arguments: str, fault: str) -> Action:
+    return Action({"type": "search", "query": arguments}, fault)
+
+
+def _search(given: Mapping[str, object]) -> Mapping[str, object] | None:
+    query = given.get("query")
+    return {"type": "search", "query": query} if isinstance(query, str) else None
+
+
+def _open(given: Mapping[str, object]) -> Mapping[str, object]:
+    return {"type": "open_page", "url": _page(given)}
+
+
+def _find(given: Mapping[str, object]) -> Mapping[str, object] | None:
+    pattern = given.get("pattern")
+    return {"type": "find_in_page", "pattern": pattern, "url": _page(given)} if isinstance(pattern, str) else None
+
+
+def _page(given: Mapping[str, object]) -> str:
+    """Give the page's URL, or what the tool calls it."""
+    for name in ("url", "id"):
+        url = given.get(name)
+        if isinstance(url, str):
+            return url
+    cursor, link = given.get("cursor", LATEST), given.get("id")
+    return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
+
+
+_ACTIONS: dict[str, Callable[[Mapping[str, object]], Mapping[str, object] | None]] = {
+    "search": _search,
+    "open": _open,
+    "find": _find,
+}

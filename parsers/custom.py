@@ -1,0 +1,91 @@
+r"""The input of a custom tool, which is free text that most models can write only inside of JSON.
+
+Models are shown a custom tool as a function of one string, so that its call reads `{"input": "…"}`; some write the bare
+text. A text that begins with `{"input": "` is the first, any other is the second. Nothing is lost: an escape that JSON
+does not have stays as it is, and so does anything but a brace after the closing quote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from attrs import define
+
+Phase: TypeAlias = Literal["before", "inside", "after", "bare"]
+"""Before the quote that begins the input, inside of the string, after it, or in a text that is no JSON."""
+
+_START = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_PREFIX = re.compile(r'\s*(\{\s*("(i(n(p(u(t("\s*(:\s*)?)?)?)?)?)?)?)?)?')
+_PLAIN = re.compile(r'[^"\\]+')
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
+_UNFINISHED = re.compile(r"\\(u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+
+
+@define(eq=False)
+class InputDecoder:
+    """Decodes the input of one call as it streams."""
+
+    _phase: Phase = "before"
+    _held: str = ""
+
+    def feed(self, text: str) -> str:
+        """Give what the text makes certain of the input."""
+        match self._phase:
+            case "bare":
+                return text
+            case "after":
+                self._held += text
+                return ""
+            case "inside":
+                return self._decode(self._held + text)
+            case "before":
+                return self._begin(self._held + text)
+
+    def end(self) -> str:
+        """Give what was held back."""
+        held, self._held = self._held, ""
+        if self._phase == "after" and held.strip() in {"", "}"}:
+            return ""
+        return held
+
+    def _begin(self, text: str) -> str:
+        if (start := _START.match(text)) is not None:
+            self._phase = "inside"
+            return self._decode(text[start.end() :])
+        if _PREFIX.fullmatch(text):
+            self._held = text
+            return ""
+        self._phase, self._held = "bare", ""
+        return text
+
+    def _decode(self, text: str) -> str:
+        """Decode up to the closing quote, or to an escape that is not finished, which is held."""
+        decoded: list[str] = []
+        position = 0
+        while position < len(text):
+            if (plain := _PLAIN.match(text, position)) is not None:
+                decoded.append(plain.group())
+                position = plain.end()
+            elif text[position] == '"':
+                self._phase, self._held = "after", text[position + 1 :]
+                return "".join(decoded)
+            elif _UNFINISHED.fullmatch(text, position):
+                break
+            elif (escape := _ESCAPE.match(text, position)) is not None:
+                decoded.append(_unescape(escape.group()))
+                position = escape.end()
+            else:
+                decoded.append(text[position])
+                position += 1
+        self._held = text[position:]
+        return "".join(decoded)
+
+
+def _unescape(escape: str) -> str:
+    """Give the character of an escape; one that JSON does not have stays as it is."""
+    if escape[1] != "u":
+        return _SIMPLE.get(escape[1], escape)
+    units = [int(unit, 16) for unit in escape.split("\\u")[1:]]
+    return b"".join(unit.to_bytes(2, "big") for unit in units).decode("utf-16-be", "replace")

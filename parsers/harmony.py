@@ -1,0 +1,185 @@
+"""The format `harmony`: from token ids to deltas.
+
+What may come in which order is declared in `interlock.parsers.framing`, what a header says in `interlock.parsers.header`,
+what an id stands for in `interlock.parsers.vocabulary`; this module runs the first over the other two. It is total: no
+sequence of ids, in no partition and with no end, raises or loses text (rules R16 to R18). What becomes of malformed output
+is written down case by case in docs/recovery.md.
+
+The hot path is a token of text inside of a content: one look into a dict. `_plain` holds the tokens whose text can be
+passed on as it is, which are the vocabulary's whole ones while an item streams, and none at any other time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, repeat
+from types import MappingProxyType
+from typing import assert_never
+
+from attrs import define, evolve, field
+
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Text, Usage
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.framing import HARMONY, Effect, FramingState, Trigger
+from interlock.parsers.header import Header
+from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
+from interlock.parsers.vocabulary import Characters, Entry, Piece, Vocabulary, vocabulary
+from interlock.parsers.writing import Streamed, Writer, joined, writer_for
+
+_CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
+_NOTHING: Mapping[int, str] = MappingProxyType({})
+
+
+@define(eq=False)
+class HarmonyParser:
+    """Parses the tokens of a model that writes harmony; see `Parser`.
+
+    Of the tokens, those count as reasoning whose text is in a reasoning item: the tokens of text in a content of the
+    analysis channel without a recipient. Headers and control tokens do not count.
+
+    Args:
+        routing: Where the recipients of the request go.
+    """
+
+    _routing: Routing
+    _vocabulary: Vocabulary = field(factory=vocabulary)
+    _state: FramingState = HARMONY.initial
+    _plain: Mapping[int, str] = _NOTHING
+    _header: Header = field(factory=Header)
+    _characters: Characters = field(factory=Characters)
+    _writer: Writer = field(factory=lambda: writer_for(ANSWER))
+    _out: list[Delta] = field(factory=list)
+    _tokens: int = 0
+    _content_start: int = 0
+    _reasoning: int = 0
+
+    def feed(self, chunk: Chunk) -> list[Delta]:
+        """Give the deltas of some tokens.
+
+        Args:
+            chunk: Its `token_ids`, any numbers, and its `logprobs`; the text of a chunk is not looked at.
+        """
+        tokens = chunk.token_ids
+        if chunk.logprobs is not None:
+            for token, entry in zip(tokens, chain(chunk.logprobs, repeat(None)), strict=False):
+                self._step(token, entry)
+            return self._take()
+        plain = self._plain
+        texts = [text for token in tokens if (text := plain.get(token)) is not None]
+        if texts and len(texts) == len(tokens):
+            self._tokens += len(texts)
+            return ["".join(texts)]
+        for token in tokens:
+            self._step(token, None)
+        return self._take()
+
+    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+        """End the turn, wherever it is.
+
+        Args:
+            reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
+            usage: What the engine counted.
+        """
+        self._control(Trigger.FINISH if reason == "stop" else Trigger.CUT)
+        counted = evolve(usage, output_tokens=usage.output_tokens or self._tokens, reasoning_tokens=self._reasoning)
+        self._plain = _NOTHING
+        self._tokens = self._reasoning = 0
+        return [*self._take(), EndTurn(reason, counted)]
+
+    def _step(self, token: int, entry: Entry | None) -> None:
+        """Take a token that cannot simply be passed on; text is counted before it has effects, control after."""
+        meaning = self._vocabulary.read(token)
+        if isinstance(meaning, Trigger):
+            self._control(meaning)
+            self._tokens += 1
+        else:
+            self._tokens += 1
+            if isinstance(meaning, str) and not self._characters.pending:
+                self._words(Piece(meaning, [] if entry is None else [entry]))
+            elif self._characters.feed(meaning.encode() if isinstance(meaning, str) else meaning, entry):
+                self._words(self._characters.take())
+        streams = self._state == "content" and isinstance(self._writer, Streamed) and not self._characters.pending
+        self._plain = self._vocabulary.whole if streams else _NOTHING
+
+    def _control(self, trigger: Trigger) -> None:
+        """Take a control token, or the end of the turn."""
+        if self._characters.pending:
+            self._words(self._characters.take())
+        if self._state == "header" and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
+            self._fire(Trigger.PROSE, Piece(tokens=0))
+        self._fire(trigger, Piece(tokens=0))
+
+    def _words(self, piece: Piece) -> None:
+        """Take text: of the content, or of a header as long as it can be one."""
+        if self._state == "content":
+            self._fire(Trigger.TEXT, piece)
+        else:
+            self._fire(Trigger.WORD if self._header.takes(piece.text) else Trigger.PROSE, piece)
+
+    def _fire(self, trigger: Trigger, piece: Piece) -> None:
+        self._state, effects = HARMONY.rows[self._state][trigger]
+        for effect in effects:
+            self._take_effect(effect, trigger, piece)
+
+    def _take_effect(self, effect: Effect, trigger: Trigger, piece: Piece) -> None:  # noqa: C901 - one case for each effect
+        match effect:
+            case Effect.NOTE:
+                self._header.note(piece)
+            case Effect.SECTION:
+                self._header.begin_section(trigger)
+            case Effect.SEAL:
+                self._header.seal()
+            case Effect.BREAK:
+                self._header.break_off()
+            case Effect.OPEN:
+                self._open()
+            case Effect.SPILL:
+                self._spill()
+            case Effect.APPEND:
+                self._write(piece)
+            case Effect.SKIP:
+                self._content_start += 1
+            case Effect.CLOSE:
+                self._leave(self._writer.close())
+            case Effect.LEAVE:
+                self._leave(self._writer.leave())
+            case Effect.DROP:
+                self._header = Header()
+            case _:
+                assert_never(effect)
+
+    def _open(self) -> None:
+        """Open the item that the header asks for."""
+        self._writer = writer_for(self._route())
+        self._content_start = self._tokens
+        self._out += self._writer.open()
+
+    def _route(self) -> Route:
+        header = self._header
+        if header.recipient is not None and (route := self._routing.recipient(header.recipient)) is not None:
+            return route
+        return _CHANNELS.get(header.channel, PREAMBLE if header.foreign else ANSWER)
+
+    def _spill(self) -> None:
+        """Give the item the words of a header that was none."""
+        for piece in self._header.spill():
+            self._content_start -= piece.tokens
+            self._write(piece)
+
+    def _write(self, piece: Piece) -> None:
+        if piece.entries and self._writer.route.kind == "message":
+            self._out.append(Text(piece.text, piece.entries))
+        else:
+            self._out += self._writer.write(piece.text)
+
+    def _leave(self, ending: list[Delta]) -> None:
+        """End the item and count its tokens."""
+        self._out += ending
+        if self._writer.route is REASONING:
+            self._reasoning += self._tokens - self._content_start
+        self._header = Header()
+
+    def _take(self) -> list[Delta]:
+        """Give the deltas of this chunk, pieces of text joined."""
+        out, self._out = self._out, []
+        return joined(out) if len(out) > 1 else out

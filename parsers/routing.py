@@ -1,0 +1,194 @@
+"""Routing: from the recipient that a model names to the kind of item its call is, as one table.
+
+Every parser asks here, so that a call is of the same kind and name in whatever format it was written. The table holds what
+the request declares; the rules below it hold for what no request declares. It knows names, not texts.
+
+    recipient                                item
+    a declared function, `functions.` or not function_call
+    a declared custom tool, likewise         custom_tool_call
+    `functions.X`                            function_call X
+    `python`                                 code_interpreter_call
+    `browser.search`, `.open`, `.find`       web_search_call
+    `mcp.server.tool`, `server.tool`         mcp_call of that server
+    a bare name                              mcp_call of the only server declared, or of a server of that name
+    `assistant`, `user`, `all`               no call: somebody is spoken to
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from attrs import field, frozen
+
+from interlock.events.items import ItemKind
+
+Payload: TypeAlias = Literal["text", "input", "browser"]
+"""What the text of an item is: passed on as it is, the input of a custom tool, the arguments of a browser call."""
+
+SEPARATOR = "__"
+"""Between a namespace and a name in the flat names that chat templates show to a model."""
+
+
+@frozen
+class Route:
+    """Where a text goes.
+
+    Args:
+        kind: The kind of item.
+        fields: What is known of it at once, by the API's names.
+        payload: How its text is read.
+        function: The function of the browser that is called.
+    """
+
+    kind: ItemKind
+    fields: Mapping[str, object] = field(factory=dict)
+    payload: Payload = "text"
+    function: str = ""
+
+
+REASONING = Route("reasoning")
+PREAMBLE = Route("message", {"phase": "commentary"})
+ANSWER = Route("message", {"phase": "final_answer"})
+
+_NOBODY = ("", "assistant", "user", "all")
+_PYTHON = Route("code_interpreter_call")
+
+
+@frozen
+class Routing:
+    """The recipients of one request.
+
+    Args:
+        declared: The route of each recipient that the request's tools declare.
+        servers: The labels of its MCP servers, each with the tools that it is said to allow.
+    """
+
+    declared: Mapping[str, Route] = field(factory=dict)
+    servers: Mapping[str, frozenset[str]] = field(factory=dict)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, object]) -> Routing:
+        """Read the `tools` of a request; what is no tool is passed over.
+
+        Args:
+            body: The body of `POST /v1/responses`.
+        """
+        tools = list(_mappings(body.get("tools")))
+        declared = dict(_functions(tools, hosted=frozenset(str(tool.get("type")) for tool in tools)))
+        servers = {
+            label: frozenset(_allowed(tool.get("allowed_tools")))
+            for tool in tools
+            if tool.get("type") == "mcp" and (label := _name(tool.get("server_label")))
+        }
+        return cls(declared, servers)
+
+    def recipient(self, recipient: str) -> Route | None:
+        """Route what harmony calls a recipient.
+
+        Args:
+            recipient: What follows `to=`.
+
+        Returns:
+            None if nothing is called.
+        """
+        if (route := self._certain(recipient)) is not None:
+            return route
+        return None if recipient in _NOBODY else self._mcp(recipient)
+
+    def function(self, name: str) -> Route:
+        """Route a call of a format that has functions and nothing else: an unknown name is a function.
+
+        Args:
+            name: The name as the model wrote it.
+        """
+        if (route := self._certain(name)) is not None:
+            return route
+        server, dot, _ = name.partition(".")
+        hosted = dot and (server in {"mcp", "container"} or self._label(name) is not None)
+        return self._mcp(name) if hosted else Route("function_call", {"name": name})
+
+    def _certain(self, recipient: str) -> Route | None:
+        """Route what is declared, and what has a meaning of its own."""
+        if (route := self.declared.get(recipient)) is not None:
+            return route
+        space, _, name = recipient.partition(".")
+        match space:
+            case "functions" if name:
+                return Route("function_call", {"name": name})
+            case "python":
+                return _PYTHON
+            case "browser":
+                return Route("web_search_call", payload="browser", function=name)
+            case _:
+                return None
+
+    def _mcp(self, recipient: str) -> Route:
+        name = recipient.removeprefix("mcp.") or recipient
+        label = self._label(name)
+        if label is not None:
+            name = name.removeprefix(f"{label}.")
+        elif "." in name.strip("."):
+            label, _, name = name.strip(".").partition(".")
+        else:
+            label = self._owner(name)
+        return Route("mcp_call", {"name": name, "server_label": label})
+
+    def _label(self, recipient: str) -> str | None:
+        """Give the declared server that a recipient begins with; labels may hold dots."""
+        return max((label for label in self.servers if recipient.startswith(f"{label}.")), key=len, default=None)
+
+    def _owner(self, tool: str) -> str:
+        """Give the server of a bare tool name: the one that allows it, the only one, or one of that name."""
+        owners = [label for label, tools in self.servers.items() if tool in tools] or list(self.servers)
+        return owners[0] if len(owners) == 1 else tool
+
+
+def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
+    """Give the recipients of the functions and custom tools; hosted tools keep their names for themselves."""
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            space = _name(tool.get("name"))
+            for member in _mappings(tool.get("tools")):
+                route = _route(member, {"namespace": space})
+                if route is not None:
+                    for between in (SEPARATOR, "."):
+                        yield from _recipients(f"{space}{between}{route.fields['name']}", route)
+        elif (route := _route(tool, {})) is not None:
+            name = str(route.fields["name"])
+            taken = (name == "python" and "code_interpreter" in hosted) or name in _NOBODY
+            yield from _recipients(name, route) if not taken else [(f"functions.{name}", route)]
+
+
+def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
+    yield name, route
+    yield f"functions.{name}", route
+
+
+def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
+    """Give the route of a function or custom tool; functions may be nested, as in chat completions."""
+    nested = tool.get("function")
+    name = _name(tool.get("name")) or _name(nested.get("name") if isinstance(nested, Mapping) else None)
+    match tool.get("type"):
+        case "function" if name:
+            return Route("function_call", {"name": name, **fields})
+        case "custom" if name:
+            return Route("custom_tool_call", {"name": name, **fields}, payload="input")
+        case _:
+            return None
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, object]]:
+    if isinstance(value, Sequence):
+        yield from (each for each in value if isinstance(each, Mapping))
+
+
+def _allowed(value: object) -> Iterator[str]:
+    """Give the tool names of an MCP tool's `allowed_tools`: a list, or a filter that holds one."""
+    names = value.get("tool_names") if isinstance(value, Mapping) else value
+    if isinstance(names, Sequence):
+        yield from (name for name in names if isinstance(name, str))
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) else ""

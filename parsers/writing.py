@@ -1,0 +1,161 @@
+"""Writers: from the text of one item, as a model writes it, to the deltas of that item.
+
+There is one writer for each way in which a text is read. A writer knows its item and nothing of what comes before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, groupby
+from typing import Protocol
+
+from attrs import define, field
+
+from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
+from interlock.parsers.browser import read_action
+from interlock.parsers.custom import InputDecoder
+from interlock.parsers.routing import Payload, Route
+
+
+class Writer(Protocol):
+    """What each writer does."""
+
+    route: Route
+
+    def open(self) -> list[Delta]:
+        """Give what opens the item, if that is known before its text is."""
+        ...
+
+    def write(self, text: str) -> list[Delta]:
+        """Give what a piece of text makes certain."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """Give what ends the item."""
+        ...
+
+    def leave(self) -> list[Delta]:
+        """Give what was held back of an item that was cut; the driver ends it."""
+        ...
+
+
+@define(eq=False)
+class Streamed:
+    """Writes an item whose text is passed on as it comes."""
+
+    route: Route
+    _fields: Mapping[str, object] = field(factory=dict)
+
+    def open(self) -> list[Delta]:
+        """Open the item."""
+        return [Open(self.route.kind, {**self.route.fields, **self._fields})]
+
+    def write(self, text: str) -> list[Delta]:
+        """Pass the text on."""
+        return [text]
+
+    def close(self) -> list[Delta]:
+        """Close the item."""
+        return [Close()]
+
+    def leave(self) -> list[Delta]:
+        """Nothing was held back."""
+        return []
+
+
+@define(eq=False)
+class CustomInput:
+    """Writes a `custom_tool_call`, whose input a model may wrap into JSON."""
+
+    route: Route
+    _fields: Mapping[str, object] = field(factory=dict)
+    _decoder: InputDecoder = field(factory=InputDecoder)
+
+    def open(self) -> list[Delta]:
+        """Open the item."""
+        return [Open(self.route.kind, {**self.route.fields, **self._fields})]
+
+    def write(self, text: str) -> list[Delta]:
+        """Give what is certain of the input."""
+        return _pieces(self._decoder.feed(text))
+
+    def close(self) -> list[Delta]:
+        """Give the rest of the input and close the item."""
+        return [*self.leave(), Close()]
+
+    def leave(self) -> list[Delta]:
+        """Give the rest of the input."""
+        return _pieces(self._decoder.end())
+
+
+@define(eq=False)
+class BrowserCall:
+    """Writes a `web_search_call`, which needs all of its arguments before it can be opened."""
+
+    route: Route
+    _fields: Mapping[str, object] = field(factory=dict)
+    _arguments: list[str] = field(factory=list)
+
+    def open(self) -> list[Delta]:
+        """Nothing is known yet."""
+        return []
+
+    def write(self, text: str) -> list[Delta]:
+        """Hold the arguments."""
+        self._arguments.append(text)
+        return []
+
+    def close(self) -> list[Delta]:
+        """Open the item with its action, and close it; one that makes no sense is rejected."""
+        action = read_action(self.route.function, "".join(self._arguments))
+        end = Close() if action.fault is None else Reject(action.fault)
+        return [Open(self.route.kind, {**self._fields, "action": action.fields}), end]
+
+    def leave(self) -> list[Delta]:
+        """Open the item with what there is of its action."""
+        return self.close()[:1]
+
+
+_WRITERS: dict[Payload, type[Streamed | CustomInput | BrowserCall]] = {
+    "text": Streamed,
+    "input": CustomInput,
+    "browser": BrowserCall,
+}
+
+
+def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writer:
+    """Give the writer of an item.
+
+    Args:
+        route: Where the text goes.
+        fields: What else is known of the item: its `call_id`.
+    """
+    return _WRITERS[route.payload](route, fields or {})
+
+
+def _pieces(text: str) -> list[Delta]:
+    return [text] if text else []
+
+
+def joined(deltas: list[Delta]) -> list[Delta]:
+    """Join pieces of text that follow one another, and their log probabilities.
+
+    Args:
+        deltas: The deltas of one chunk.
+    """
+    whole: list[Delta] = []
+    for scored, run in groupby(deltas, key=_scored):
+        match scored:
+            case None:
+                whole.extend(run)
+            case False:
+                whole.append("".join(text for text in run if isinstance(text, str)))
+            case True:
+                texts = [text for text in run if isinstance(text, Text)]
+                whole.append(Text("".join(text.text for text in texts), list(chain(*(text.logprobs for text in texts)))))
+    return whole
+
+
+def _scored(delta: Delta) -> bool | None:
+    """Tell plain text from text with log probabilities, and None from both."""
+    return None if not isinstance(delta, str | Text) else isinstance(delta, Text)
