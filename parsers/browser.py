@@ -8,6 +8,7 @@ number 7 as `cursor:3#7`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import orjson
 from attrs import frozen
@@ -46,7 +47,7 @@ def read_action(function: str, arguments: str) -> Action:
         return _fault(arguments, "the arguments are not JSON")
     if not isinstance(given, dict):
         return _fault(arguments, "the arguments are not an object")
-    fields = build(given)
+    fields = build(cast("dict[str, object]", given))
     return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
 
 

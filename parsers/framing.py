@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, cast
 
 from attrs import field, frozen
 from transitions import EventData, Machine
@@ -78,7 +78,15 @@ class Effect(Enum):
 
     def __call__(self, event: EventData) -> None:
         """Take effect on the model of a running `transitions.Machine`; this is the reference, not the hot path."""
-        event.model.take(self)
+        cast("Taker", event.model).take(self)
+
+
+class Taker(Protocol):
+    """The model of a running machine of this framing."""
+
+    def take(self, effect: Effect) -> None:
+        """Do what the edge says."""
+        ...
 
 
 @frozen
@@ -131,8 +139,8 @@ class Framing:
 
     def _check(self) -> None:
         declared = [(edge.source, edge.trigger) for edge in self.edges]
-        states = dict.fromkeys([self.initial, *(edge.dest for edge in self.edges)])
-        for pair in ((state, trigger) for state in states for trigger in _answered(state)):
+        states = {self.initial, *(edge.dest for edge in self.edges)}
+        for pair in ((state, trigger) for state in sorted(states) for trigger in _answered(state)):
             if declared.count(pair) != 1:
                 raise DeclarationError(f"{self.item}: {declared.count(pair)} edges for {pair[1].value!r} in {pair[0]!r}")
 
@@ -166,7 +174,8 @@ def _compile(machine: Machine) -> Mapping[FramingState, Mapping[Trigger, Row]]:
     rows: dict[FramingState, dict[Trigger, Row]] = {}
     for event in machine.events.values():
         for source, (transition,) in event.transitions.items():
-            rows.setdefault(source, {})[Trigger(event.name)] = (transition.dest, tuple(transition.after))
+            row = (cast("FramingState", transition.dest), tuple(cast("list[Effect]", transition.after)))
+            rows.setdefault(cast("FramingState", source), {})[Trigger(event.name)] = row
     return MappingProxyType(rows)
 
 

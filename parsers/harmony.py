@@ -48,7 +48,7 @@ class HarmonyParser:
     _header: Header = field(factory=Header)
     _characters: Characters = field(factory=Characters)
     _writer: Writer = field(factory=lambda: writer_for(ANSWER))
-    _out: list[Delta] = field(factory=list)
+    _out: list[Delta] = field(factory=list[Delta])
     _tokens: int = 0
     _content_start: int = 0
     _reasoning: int = 0
@@ -64,8 +64,10 @@ class HarmonyParser:
             for token, entry in zip(tokens, chain(chunk.logprobs, repeat(None)), strict=False):
                 self._step(token, entry)
             return self._take()
-        plain = self._plain
-        texts = [text for token in tokens if (text := plain.get(token)) is not None]
+        if len(tokens) == 1 and (text := self._plain.get(tokens[0])) is not None:
+            self._tokens += 1
+            return [text]
+        texts = [text for token in tokens if (text := self._plain.get(token)) is not None]
         if texts and len(texts) == len(tokens):
             self._tokens += len(texts)
             return ["".join(texts)]

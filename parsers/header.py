@@ -66,7 +66,7 @@ class Header:
     channel: str | None = None
     recipient: str | None = None
     _opener: Opener = "text"
-    _pieces: list[Piece] = field(factory=list)
+    _pieces: list[Piece] = field(factory=list[Piece])
 
     @property
     def foreign(self) -> bool:

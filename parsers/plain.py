@@ -18,7 +18,7 @@ class PlainParser:
     """Parses plain text; see `Parser`. A message is opened when its first text comes."""
 
     _tokens: int = 0
-    _entries: list[Entry] = field(factory=list)
+    _entries: list[Entry] = field(factory=list[Entry])
     _opened: tuple[Open, ...] = ()
 
     def feed(self, chunk: Chunk) -> list[Delta]:

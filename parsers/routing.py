@@ -17,7 +17,7 @@ the request declares; the rules below it hold for what no request declares. It k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -42,7 +42,7 @@ class Route:
     """
 
     kind: ItemKind
-    fields: Mapping[str, object] = field(factory=dict)
+    fields: Mapping[str, object] = field(factory=dict[str, object])
     payload: Payload = "text"
     function: str = ""
 
@@ -64,8 +64,8 @@ class Routing:
         servers: The labels of its MCP servers, each with the tools that it is said to allow.
     """
 
-    declared: Mapping[str, Route] = field(factory=dict)
-    servers: Mapping[str, frozenset[str]] = field(factory=dict)
+    declared: Mapping[str, Route] = field(factory=dict[str, Route])
+    servers: Mapping[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Routing:
@@ -167,8 +167,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
     """Give the route of a function or custom tool; functions may be nested, as in chat completions."""
-    nested = tool.get("function")
-    name = _name(tool.get("name")) or _name(nested.get("name") if isinstance(nested, Mapping) else None)
+    name = _name(tool.get("name")) or _name(_mapping(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
             return Route("function_call", {"name": name, **fields})
@@ -178,16 +177,25 @@ def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | 
             return None
 
 
-def _mappings(value: object) -> Iterator[Mapping[str, object]]:
-    if isinstance(value, Sequence):
-        yield from (each for each in value if isinstance(each, Mapping))
-
-
 def _allowed(value: object) -> Iterator[str]:
     """Give the tool names of an MCP tool's `allowed_tools`: a list, or a filter that holds one."""
-    names = value.get("tool_names") if isinstance(value, Mapping) else value
-    if isinstance(names, Sequence):
-        yield from (name for name in names if isinstance(name, str))
+    for name in _list(_mapping(value).get("tool_names", value)):
+        if isinstance(name, str):
+            yield name
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, object]]:
+    for each in _list(value):
+        if isinstance(each, Mapping):
+            yield cast("Mapping[str, object]", each)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
 def _name(value: object) -> str:

@@ -53,8 +53,8 @@ class Vocabulary:
     """
 
     encoding: Encoding
-    whole: dict[int, str] = field(factory=dict)
-    _others: dict[int, bytes | Trigger] = field(factory=dict)
+    whole: dict[int, str] = field(factory=dict[int, str])
+    _others: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
 
     def read(self, token: int) -> str | bytes | Trigger:
         """Give the meaning of a token: its text, the bytes of one with parts of characters, or what it triggers.
@@ -121,8 +121,8 @@ class Characters:
     """
 
     _decoder: codecs.IncrementalDecoder = field(factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-    _text: list[str] = field(factory=list)
-    _entries: list[Entry] = field(factory=list)
+    _text: list[str] = field(factory=list[str])
+    _entries: list[Entry] = field(factory=list[Entry])
 
     @property
     def pending(self) -> bool:

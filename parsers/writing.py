@@ -44,7 +44,7 @@ class Streamed:
     """Writes an item whose text is passed on as it comes."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict)
+    _fields: Mapping[str, object] = field(factory=dict[str, object])
 
     def open(self) -> list[Delta]:
         """Open the item."""
@@ -68,7 +68,7 @@ class CustomInput:
     """Writes a `custom_tool_call`, whose input a model may wrap into JSON."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict)
+    _fields: Mapping[str, object] = field(factory=dict[str, object])
     _decoder: InputDecoder = field(factory=InputDecoder)
 
     def open(self) -> list[Delta]:
@@ -93,8 +93,8 @@ class BrowserCall:
     """Writes a `web_search_call`, which needs all of its arguments before it can be opened."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict)
-    _arguments: list[str] = field(factory=list)
+    _fields: Mapping[str, object] = field(factory=dict[str, object])
+    _arguments: list[str] = field(factory=list[str])
 
     def open(self) -> list[Delta]:
         """Nothing is known yet."""
