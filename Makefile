@@ -60,10 +60,9 @@ clean: ## Remove the environments and what the tools left
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.
 .venv/bin/python .venv-floor/bin/python:
-	@test -n "$(PYTHON)" || { echo >&2 "make: no Python 3.11 or newer with venv found;" \
-		"install one (on Debian: python3-venv) or name it: make PYTHON=/path/to/python"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 \
-		"make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Interlock needs Python 3.11 or newer"; exit 1; }
+	@$(or $(PYTHON),false) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \
+		"make: $(if $(PYTHON),$(PYTHON) is no,found no) Python 3.11 or newer with venv; install one (on Debian: python3-venv)," \
+		"or name another: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(@D:/bin=)
 
 .venv/.serve: pyproject.toml | .venv/bin/python
