@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Violation", "check"]
 
 
-def check(
-    events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", "open_responses"] = "openai"
-) -> list[Violation]:
+def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", "open_responses"] = "openai") -> list[Violation]:
     """Judge a whole stream.
 
     A stream with malformed events (a field that is missing or of a wrong type) is judged by its shape, its

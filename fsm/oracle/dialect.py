@@ -16,6 +16,15 @@ _IN_OPENAI: Final = {
     "response.reasoning.done": "response.reasoning_text.done",
 }
 
+_NEVER_NULL: Final = frozenset(
+    {
+        *("phase", "encrypted_content", "content", "logprobs", "obfuscation"),
+        *("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "truncation", "tool_choice"),
+        *("parallel_tool_calls", "text", "store", "background", "service_tier"),
+    }
+)
+"""Fields of events, items and responses that may be null for OpenAI and may not for Open Responses."""
+
 
 def in_openai_words(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
     """Translate a stream of Open Responses, and report what that dialect does not say."""
@@ -45,3 +54,7 @@ def _foreign(body: Json) -> Iterator[str]:
         yield f"Open Responses has no event {name!r}"
     if name == "error" and "error" not in body:
         yield "the fields of an error are not nested"
+    for value in (body, an_object(body.get("item")), an_object(body.get("part")), an_object(body.get("response"))):
+        for field in _NEVER_NULL & value.keys():
+            if value[field] is None:
+                yield f"Open Responses allows no null in {field}"

@@ -16,9 +16,7 @@ from interlock.fsm.oracle.vocabulary import EVENTS
 _NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
 LETTERS: Final = dict(zip(_NAMES, string.ascii_letters, strict=False))
 """The letter of each event that belongs to an item."""
-_SHORT: Final = {
-    name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()
-}
+_SHORT: Final = {name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()}
 _NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
 
 
@@ -45,14 +43,10 @@ _PARTS: Final = """(
 )*"""
 PARTS: Final = _expression(_PARTS)
 """Any number of whole parts, one after the other (rule R8)."""
-IN_PARTS: Final = str.maketrans(
-    dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)})
-)
+IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)}))
 """What takes everything out of a word (by `str.translate`) that is no event of a part."""
 
-_CODE: Final = (
-    "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
-)
+_CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
 _MCP: Final = "added mcp_call.in_progress mcp_call_arguments.delta* mcp_call_arguments.done"
 _ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
 _INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
@@ -101,9 +95,7 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
         "failed": f"{_IMAGE} ({_SHOWN})? done",
     },
 }
-ORDERS: Final = {
-    kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()
-}
+ORDERS: Final = {kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()}
 """The order of the events, for each kind of item and each status in which it can end (None: it has no status)."""
 
 RUNNING: Final = {

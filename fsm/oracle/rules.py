@@ -113,9 +113,7 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
         for place, body in item.events:
             about = body.get("item")
             if about is None:
-                if body["item_id"] != item.added["id"] or body.get("name", item.added.get("name")) != item.added.get(
-                    "name"
-                ):
+                if body["item_id"] != item.added["id"] or body.get("name", item.added.get("name")) != item.added.get("name"):
                     yield Violation("R7", place, f"{body['type']} is about {body['item_id']}, not {item.added['id']}")
             elif any(about.get(field) != item.added.get(field) for field in _STABLE):
                 yield Violation("R7", place, f"item {item.index} is no longer what was added")
@@ -169,9 +167,7 @@ def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
         of_tool = TOOL_EVENTS.get(item.kind, "")
         for (place, body), letter in zip(item.events, item.word, strict=True):
             if place > later.at and letter not in of_tool:
-                yield Violation(
-                    "R10", place, f"{body['type']} of item {item.index} comes after item {later.index} began"
-                )
+                yield Violation("R10", place, f"{body['type']} of item {item.index} comes after item {later.index} began")
 
 
 def r11_truth(stream: Stream) -> Iterator[Violation]:

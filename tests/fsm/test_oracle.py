@@ -95,6 +95,13 @@ def test_openai_words_are_no_words_of_open_responses():
     assert "R14" in {violation.rule for violation in check(LEGAL["fault-said"], dialect="open_responses")}
 
 
+def test_open_responses_refuses_nulls_that_openai_allows():
+    events = message(0, *text_part(0, "hi"), phase=None)
+    assert check(stream(events)) == []
+    violations = check(stream(events), dialect="open_responses")
+    assert violations == [Violation("R14", place, "Open Responses allows no null in phase") for place in (2, 7)]
+
+
 def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
     logprobs = [[{"token": "h", "logprob": 0}], [{"token": "i", "logprob": -1.0}]]
     assert check(stream(message(0, *text_part(0, "h", "i", logprobs=logprobs)))) == []

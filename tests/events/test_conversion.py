@@ -1,0 +1,124 @@
+import pytest
+from corpus.broken import BROKEN
+from corpus.legal import LEGAL, USAGE, message, response, text_part
+from openai.types.responses import ResponseTextDeltaEvent
+from pydantic import ValidationError
+
+from interlock.events.conversion import (
+    EVENT_MODELS,
+    Release,
+    UnknownEventError,
+    response_to_openai,
+    stray_fields,
+    to_openai,
+)
+from interlock.events.dialects import to_open_responses
+
+OLD = Release(mcp_error_is_text=True, web_search_knows_incomplete=False)
+NEW = Release(mcp_error_is_text=False, web_search_knows_incomplete=True)
+EVENTS = [pytest.param(body, id=f"{name}-{n}") for name, bodies in LEGAL.items() for n, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize("body", EVENTS)
+def test_every_legal_event_is_a_model_of_the_installed_package_and_has_no_stray_field(body):
+    assert to_openai(body).type == body["type"]
+    assert stray_fields(body) == []
+
+
+@pytest.mark.parametrize("body", EVENTS)
+def test_the_other_dialect_gives_the_same_model(body):
+    model, other = to_openai(body), to_openai(to_open_responses(body))
+    if "response" in body:  # which the other dialect gives more fields
+        assert other.response.output == model.response.output
+    else:
+        assert other == model
+
+
+def test_the_model_has_the_values_of_the_event():
+    delta = LEGAL["message"][4]
+    assert to_openai(delta) == ResponseTextDeltaEvent(**delta)
+
+
+def test_the_models_are_those_of_the_union():
+    assert EVENT_MODELS["response.output_text.delta"] is ResponseTextDeltaEvent
+    assert len(EVENT_MODELS) >= 53
+
+
+def test_an_unknown_event_is_named():
+    with pytest.raises(UnknownEventError, match="no event 'response.poem'"):
+        to_openai({"type": "response.poem"})
+
+
+@pytest.mark.parametrize("value", ["0", None, 0.5, [0]])
+def test_values_are_not_converted_to_make_them_fit(value):
+    with pytest.raises(ValidationError):
+        to_openai({**LEGAL["message"][4], "content_index": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "strays"),
+    [
+        ("R14-event-with-a-stray-field", ["text"]),
+        ("R14-item-with-sequence-number", ["item.sequence_number"]),
+        ("R14-item-with-output-index", ["item.output_index", "response.output[0].output_index"]),
+        ("R14-part-with-a-stray-field", ["part.content_index"]),
+        ("R14-response-with-sequence-number", ["response.sequence_number"]),
+    ],
+)
+def test_stray_fields_are_found_at_any_depth(name, strays):
+    assert [stray for body in BROKEN[name] for stray in stray_fields(body)] == strays
+
+
+def test_a_stray_field_in_a_part_of_an_item_is_found():
+    done = message(0, *text_part(0, "hi"))[-1]
+    done["item"]["content"][0]["index"] = 0
+    assert stray_fields({**done, "sequence_number": 0}) == ["item.content[0].index"]
+
+
+def test_a_response_is_a_model_too():
+    body = response("completed", [message(0, *text_part(0, "hi"))[-1]["item"]], usage=USAGE)
+    model = response_to_openai(body)
+    assert (model.status, model.output_text, model.usage.total_tokens) == ("completed", "hi", 18)
+
+
+def test_a_wrong_response_is_refused():
+    with pytest.raises(ValidationError):
+        response_to_openai({"id": "resp_1"})
+
+
+def test_the_error_of_an_mcp_call_is_a_text_for_a_release_that_wants_one():
+    item = {"type": "mcp_call", "error": {"type": "x", "content": [{"type": "text", "text": "a"}, {}, {"text": "b"}]}}
+    assert OLD.adapted({"item": item}) == {"item": {"type": "mcp_call", "error": "a\nb"}}
+    assert NEW.adapted({"item": item}) == {"item": item}
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [({"type": "mcp_protocol_error", "message": "no"}, "no"), ({"type": "é"}, '{"type": "é"}'), (None, None), ("t", "t")],
+)
+def test_other_errors_of_an_mcp_call_are_a_text_too(error, text):
+    item = {"type": "mcp_call", "error": error}
+    assert OLD.adapted({"item": item}) == {"item": {"type": "mcp_call", "error": text}}
+
+
+def test_a_web_search_that_was_cut_is_failed_for_a_release_that_knows_no_better():
+    item = {"type": "web_search_call", "status": "incomplete"}
+    final = {"object": "response", "output": [item]}
+    assert OLD.adapted({"response": final})["response"]["output"] == [{**item, "status": "failed"}]
+    assert NEW.adapted({"response": final})["response"]["output"] == [item]
+
+
+def test_what_one_release_requires_and_another_does_not_know_is_supplied():
+    done = {"type": "response.function_call_arguments.done"}
+    assert NEW.adapted(done) == {**done, "name": ""}
+    assert NEW.adapted({**done, "name": "f"}) == {**done, "name": "f"}
+    usage = {"input_tokens_details": {"cached_tokens": 1}}
+    supplied = {"usage": {"input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 0}}}
+    assert NEW.adapted({"usage": usage}) == supplied
+    assert NEW.adapted({"usage": {}}) == {"usage": {}}
+
+
+def test_adapting_changes_nothing_of_what_it_is_given():
+    item = {"type": "web_search_call", "status": "incomplete"}
+    OLD.adapted({"item": item})
+    assert item == {"type": "web_search_call", "status": "incomplete"}
