@@ -21,7 +21,7 @@ from interlock.events.sse import Writer
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.response import Response
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class ResponseDriver(Generic[T]):
         ids: Makes ids.
         clock: Tells the time.
         response_id: The response's id, where it is known already.
+        lifecycles: What it composes.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class ResponseDriver(Generic[T]):
         ids: Ids,
         clock: Clock,
         response_id: str | None = None,
+        lifecycles: Lifecycles = DECLARED,
     ) -> None:
+        self._lifecycles = lifecycles
         self._writer = writer
         self._ids = ids
         self._sequence_number = 0
@@ -93,7 +96,7 @@ class ResponseDriver(Generic[T]):
         self._stamp: Callable[[str, int], T] | None = None
         self._response = Response(
             id=response_id or ids("resp"),
-            state=RESPONSE.states[RESPONSE.initial],
+            state=lifecycles.response.states[lifecycles.response.initial],
             settings=settings,
             created_at=clock(),
             clock=clock,
@@ -128,17 +131,14 @@ class ResponseDriver(Generic[T]):
             The events; a delta may make one, none, or many.
         """
         for delta in told:
-            if not isinstance(delta, str):
-                if not self.ended:
-                    self._react(delta)
-            elif self._stamp is not None and self._pen is not None and delta:
+            if isinstance(delta, str) and delta and self._stamp is not None and self._pen is not None:
                 # The hot path: text where text only streams. All of the frame but the text was rendered before.
                 text = delta if delta.isascii() else clean(delta)
                 self._pen.pieces.append(text)
                 self._events.append(self._stamp(text, self._sequence_number))
                 self._sequence_number += 1
-            elif delta and not self.ended:
-                self._write("append", delta)
+            elif not self.ended:
+                self._react(delta)
         events, self._events = self._events, []
         return events
 
@@ -193,7 +193,7 @@ class ResponseDriver(Generic[T]):
     def _begin_item(self, kind: ItemKind, fields: Mapping[str, object]) -> Item:
         self._begin()
         self._put_down_pen()
-        spec, lifecycle = ITEMS[kind], LIFECYCLES[kind]
+        spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
         known = dict(fields)
         for name, prefix in spec.made.items():
             if not known.get(name) or any(item.fields.get(name) == known[name] for item in self._response.output):
@@ -206,6 +206,8 @@ class ResponseDriver(Generic[T]):
         return item
 
     def _write(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
+        if not text and not logprobs:
+            return
         item = self._pen
         if item is None or trigger not in item.state.rows:
             item = self._begin_item(*_DEFAULT[trigger])
@@ -246,7 +248,7 @@ class ResponseDriver(Generic[T]):
     def _lead(self, item_id: str, trigger: str, fields: Mapping[str, object]) -> None:
         """Fire a tool's trigger, after those that lead to it; not for an item that has ended or whose kind has no tool."""
         item = self._open.get(item_id)
-        if item is None or trigger not in LIFECYCLES[item.spec.kind].triggers:
+        if item is None or trigger not in self._lifecycles.items[item.spec.kind].triggers:
             return
         for step in _LEADS_TO[trigger]:
             if trigger not in item.state.rows:

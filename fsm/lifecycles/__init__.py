@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from attrs import frozen
+
 from interlock.events.items import ItemKind
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
@@ -17,8 +19,9 @@ from interlock.fsm.lifecycles.message import MESSAGE
 from interlock.fsm.lifecycles.reasoning import REASONING
 from interlock.fsm.lifecycles.response import RESPONSE
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
+from interlock.fsm.response import Response
 
-__all__ = ["LIFECYCLES", "RESPONSE"]
+__all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
 LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
     "reasoning": REASONING,
@@ -33,3 +36,20 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
     "image_generation_call": IMAGE_GENERATION_CALL,
 }
 """The lifecycle of each kind of item."""
+
+
+@frozen
+class Lifecycles:
+    """What a driver composes.
+
+    Args:
+        response: The lifecycle of the response.
+        items: The lifecycle of each kind of item.
+    """
+
+    response: Lifecycle[Response]
+    items: Mapping[ItemKind, Lifecycle[Item]]
+
+
+DECLARED: Final = Lifecycles(RESPONSE, LIFECYCLES)
+"""The lifecycles as they are declared here; a driver is given others only to show that the proof finds what is wrong."""
