@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 from attrs import frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import DialectName
 from interlock.fsm import oracle
-
-Dialect: TypeAlias = Literal["openai", "open_responses"]
 
 _DONE = "[DONE]"
 _NO_BODY: Mapping[str, object] = {}
@@ -49,7 +48,7 @@ class Verdict:
     findings: Sequence[Finding]
 
 
-def judge(pieces: Iterable[bytes], dialect: Dialect = "openai") -> Verdict:
+def judge(pieces: Iterable[bytes], dialect: DialectName = "openai") -> Verdict:
     """Judge a whole stream.
 
     Args:

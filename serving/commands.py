@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 import interlock
-from interlock.serving.check import Dialect, Verdict, judge
+from interlock.events.dialects import DialectName
+from interlock.serving.check import Verdict, judge
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
@@ -81,7 +82,7 @@ def replay(
 def check(
     file: InputFile,
     *,
-    dialect: Annotated[Dialect, typer.Option(help="In which dialect the stream claims to be.")] = "openai",
+    dialect: Annotated[DialectName, typer.Option(help="In which dialect the stream claims to be.")] = "openai",
 ) -> None:
     """Judge a recorded stream of events; the status is 0 if it is legal, 1 if not, 2 if there is nothing to judge."""
     verdict = judge(_pieces(file), dialect)
