@@ -13,10 +13,11 @@ from interlock.parsers.chunk import Chunk, Parser
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.plain import PlainParser
 from interlock.parsers.routing import Routing
+from interlock.parsers.vllm import VllmParser
 
-__all__ = ["Chunk", "Format", "HarmonyParser", "Parser", "PlainParser", "Routing", "parser_for"]
+__all__ = ["Chunk", "Format", "HarmonyParser", "Parser", "PlainParser", "Routing", "VllmParser", "parser_for"]
 
-Format: TypeAlias = Literal["harmony", "text"]
+Format: TypeAlias = Literal["harmony", "text", "vllm"]
 """What a model's output is given as: token ids of harmony, text, or the deltas of one of vLLM's own parsers."""
 
 
@@ -33,5 +34,7 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
     match format:
         case "harmony":
             return HarmonyParser(Routing.from_request(request))
+        case "vllm":
+            return VllmParser(Routing.from_request(request), request.get("include_reasoning") is not False)
         case "text":
             return PlainParser()

@@ -1,6 +1,6 @@
-r"""The input of a custom tool, which is free text that most models can write only inside of JSON.
+"""Free text that a model could write only inside of JSON: the input of a custom tool, the code of a python call.
 
-Models are shown a custom tool as a function of one string, so that its call reads `{"input": "…"}`; some write the bare
+Models are shown such a tool as a function of one string, so that its call reads `{"input": "…"}`; some write the bare
 text. A text that begins with `{"input": "` is the first, any other is the second. Nothing is lost: an escape that JSON
 does not have stays as it is, and so does anything but a brace after the closing quote.
 """
@@ -15,8 +15,6 @@ from attrs import define
 Phase: TypeAlias = Literal["before", "inside", "after", "bare"]
 """Before the quote that begins the input, inside of the string, after it, or in a text that is no JSON."""
 
-_START = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_PREFIX = re.compile(r'\s*(\{\s*("(i(n(p(u(t("\s*(:\s*)?)?)?)?)?)?)?)?)?')
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
 _UNFINISHED = re.compile(r"\\(u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
@@ -25,8 +23,13 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\"
 
 @define(eq=False)
 class InputDecoder:
-    """Decodes the input of one call as it streams."""
+    """Decodes the text of one call as it streams.
 
+    Args:
+        key: The name of the string: `input` or `code`.
+    """
+
+    key: str = "input"
     _phase: Phase = "before"
     _held: str = ""
 
@@ -51,12 +54,21 @@ class InputDecoder:
         return held
 
     def _begin(self, text: str) -> str:
-        if (start := _START.match(text)) is not None:
-            self._phase = "inside"
-            return self._decode(text[start.end() :])
-        if _PREFIX.fullmatch(text):
-            self._held = text
-            return ""
+        """Find out whether this is JSON, token by token of its beginning."""
+        position = 0
+        for token in ("{", f'"{self.key}"', ":", '"'):
+            position = len(text) - len(text[position:].lstrip())
+            if not text.startswith(token, position):
+                return self._wait(text) if token.startswith(text[position:]) else self._pass_on(text)
+            position += len(token)
+        self._phase = "inside"
+        return self._decode(text[position:])
+
+    def _wait(self, text: str) -> str:
+        self._held = text
+        return ""
+
+    def _pass_on(self, text: str) -> str:
         self._phase, self._held = "bare", ""
         return text
 

@@ -139,7 +139,7 @@ class Framing:
 
     def _check(self) -> None:
         declared = [(edge.source, edge.trigger) for edge in self.edges]
-        states = {self.initial, *(edge.dest for edge in self.edges)}
+        states: set[FramingState] = {self.initial, *(edge.dest for edge in self.edges)}
         for pair in ((state, trigger) for state in sorted(states) for trigger in _answered(state)):
             if declared.count(pair) != 1:
                 raise DeclarationError(f"{self.item}: {declared.count(pair)} edges for {pair[1].value!r} in {pair[0]!r}")

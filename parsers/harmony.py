@@ -18,13 +18,13 @@ from typing import assert_never
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Text, Usage
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.framing import HARMONY, Effect, FramingState, Trigger
 from interlock.parsers.header import Header
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
 from interlock.parsers.vocabulary import Characters, Entry, Piece, Vocabulary, vocabulary
-from interlock.parsers.writing import Streamed, Writer, joined, writer_for
+from interlock.parsers.writing import Streamed, Writer, joined, writer_for, written
 
 _CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
 _NOTHING: Mapping[int, str] = MappingProxyType({})
@@ -138,7 +138,7 @@ class HarmonyParser:
             case Effect.SPILL:
                 self._spill()
             case Effect.APPEND:
-                self._write(piece)
+                self._out += written(self._writer, piece.text, piece.entries)
             case Effect.SKIP:
                 self._content_start += 1
             case Effect.CLOSE:
@@ -166,13 +166,7 @@ class HarmonyParser:
         """Give the item the words of a header that was none."""
         for piece in self._header.spill():
             self._content_start -= piece.tokens
-            self._write(piece)
-
-    def _write(self, piece: Piece) -> None:
-        if piece.entries and self._writer.route.kind == "message":
-            self._out.append(Text(piece.text, piece.entries))
-        else:
-            self._out += self._writer.write(piece.text)
+            self._out += written(self._writer, piece.text, piece.entries)
 
     def _leave(self, ending: list[Delta]) -> None:
         """End the item and count its tokens."""

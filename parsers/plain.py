@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Open, Text, Usage
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.routing import ANSWER
 from interlock.parsers.vocabulary import Entry
+from interlock.parsers.writing import Writer, writer_for, written
 
 
 @define(eq=False)
@@ -19,25 +20,27 @@ class PlainParser:
 
     _tokens: int = 0
     _entries: list[Entry] = field(factory=list[Entry])
-    _opened: tuple[Open, ...] = ()
+    _writer: Writer | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Pass the text on; log probabilities of tokens without text wait for the text that they are a part of."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
-        return self._take(chunk.text) if chunk.text else []
+        return self._write(chunk.text) if chunk.text else []
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn; what there is of a character that was cut came as text, if at all."""
-        deltas = self._take("") if self._entries else []
-        if self._opened and reason == "stop":
-            deltas.append(Close())
+        """End the turn; a character that was cut came as text, if at all."""
+        deltas = self._write("") if self._entries else []
+        if self._writer is not None and reason == "stop":
+            deltas += self._writer.close()
         counted = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
-        self._tokens, self._opened = 0, ()
+        self._tokens, self._writer = 0, None
         return [*deltas, EndTurn(reason, counted)]
 
-    def _take(self, text: str) -> list[Delta]:
-        opening = [] if self._opened else [Open(ANSWER.kind, ANSWER.fields)]
-        self._opened = self._opened or tuple(opening)
+    def _write(self, text: str) -> list[Delta]:
+        deltas: list[Delta] = []
+        if self._writer is None:
+            self._writer = writer_for(ANSWER)
+            deltas += self._writer.open()
         entries, self._entries = self._entries, []
-        return [*opening, Text(text, entries) if entries else text]
+        return deltas + written(self._writer, text, entries)

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from interlock.events.items import ItemKind
 
-Payload: TypeAlias = Literal["text", "input", "browser"]
-"""What the text of an item is: passed on as it is, the input of a custom tool, the arguments of a browser call."""
+Payload: TypeAlias = Literal["text", "input", "code", "browser"]
+"""How the text of an item is read: as it is, as a custom tool's input or as code (in JSON, perhaps), as a browser's arguments."""
 
 SEPARATOR = "__"
 """Between a namespace and a name in the flat names that chat templates show to a model."""
@@ -103,7 +103,7 @@ class Routing:
             name: The name as the model wrote it.
         """
         if (route := self._certain(name)) is not None:
-            return route
+            return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._label(name) is not None)
         return self._mcp(name) if hosted else Route("function_call", {"name": name})

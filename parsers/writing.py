@@ -5,7 +5,7 @@ There is one writer for each way in which a text is read. A writer knows its ite
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.parsers.browser import read_action
 from interlock.parsers.custom import InputDecoder
 from interlock.parsers.routing import Payload, Route
+from interlock.parsers.vocabulary import Entry
 
 
 class Writer(Protocol):
@@ -64,27 +65,54 @@ class Streamed:
 
 
 @define(eq=False)
-class CustomInput:
-    """Writes a `custom_tool_call`, whose input a model may wrap into JSON."""
+class Withheld:
+    """Writes nothing: an item that the request does not want to see."""
+
+    route: Route
+
+    def open(self) -> list[Delta]:
+        """Give nothing."""
+        return []
+
+    def write(self, text: str) -> list[Delta]:  # noqa: ARG002 - the signature is the protocol's
+        """Give nothing."""
+        return []
+
+    def close(self) -> list[Delta]:
+        """Give nothing."""
+        return []
+
+    def leave(self) -> list[Delta]:
+        """Give nothing."""
+        return []
+
+
+@define(eq=False)
+class Unwrapped:
+    """Writes a call whose text a model may have wrapped into JSON: a `custom_tool_call`, a python call."""
 
     route: Route
     _fields: Mapping[str, object] = field(factory=dict[str, object])
-    _decoder: InputDecoder = field(factory=InputDecoder)
+    _decoder: InputDecoder = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Say what the string in the JSON is called."""
+        self._decoder = InputDecoder(self.route.payload)
 
     def open(self) -> list[Delta]:
         """Open the item."""
         return [Open(self.route.kind, {**self.route.fields, **self._fields})]
 
     def write(self, text: str) -> list[Delta]:
-        """Give what is certain of the input."""
+        """Give what is certain of the text."""
         return _pieces(self._decoder.feed(text))
 
     def close(self) -> list[Delta]:
-        """Give the rest of the input and close the item."""
+        """Give the rest of the text and close the item."""
         return [*self.leave(), Close()]
 
     def leave(self) -> list[Delta]:
-        """Give the rest of the input."""
+        """Give the rest of the text."""
         return _pieces(self._decoder.end())
 
 
@@ -116,9 +144,10 @@ class BrowserCall:
         return self.close()[:1]
 
 
-_WRITERS: dict[Payload, type[Streamed | CustomInput | BrowserCall]] = {
+_WRITERS: dict[Payload, type[Streamed | Unwrapped | BrowserCall]] = {
     "text": Streamed,
-    "input": CustomInput,
+    "input": Unwrapped,
+    "code": Unwrapped,
     "browser": BrowserCall,
 }
 
@@ -135,6 +164,17 @@ def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writ
 
 def _pieces(text: str) -> list[Delta]:
     return [text] if text else []
+
+
+def written(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:
+    """Give a writer a piece of text, with the log probabilities of its tokens where the API shows them: in messages.
+
+    Args:
+        writer: The item's.
+        text: The piece.
+        entries: One for each of its tokens, or none if they were not asked for.
+    """
+    return [Text(text, entries)] if entries and writer.route.kind == "message" else writer.write(text)
 
 
 def joined(deltas: list[Delta]) -> list[Delta]:

@@ -1,0 +1,242 @@
+"""The format `vllm`: from the deltas of any of vLLM's own parsers to ours.
+
+vLLM's parsers (`Parser.parse_delta`) give what a model said as a `DeltaMessage`: a piece of reasoning, a piece of content, pieces
+of tool calls, each with an index, several of these at once. Here they are taken by their shape, as objects or as mappings,
+so that this module works without vLLM.
+
+Such a delta may name several things, and a stream writes one item at a time (rule R8). So what is said stands in line, in
+the order in which it began, and the head of the line is written. A text is whole when something else begins. A call is
+whole when something else has begun and its arguments are a whole JSON value, or at the end of the turn: thus the pieces of
+interleaved calls come together, and calls that follow one another stream without delay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias, cast
+
+import orjson
+from attrs import define, evolve, field
+
+from interlock.events.json import dumps
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
+from interlock.parsers.alignment import Alignment
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
+from interlock.parsers.vocabulary import Entry
+from interlock.parsers.writing import Withheld, Writer, joined, writer_for, written
+
+Key: TypeAlias = Literal["reasoning", "content"] | int
+"""What is said: reasoning, content, or the tool call of an index."""
+
+Count: TypeAlias = Callable[[Sequence[int]], int]
+"""Counts the reasoning tokens of a whole turn; vLLM's parsers have it as `count_reasoning_tokens`."""
+
+
+@define(eq=False)
+class _Said:
+    """One thing that the model says: it stands in line, and is written when it is at the head and its name is known.
+
+    Args:
+        key: What it is.
+        writer: How it is written, once that is known.
+        call_id: The id that the parser gave a call.
+        pieces: Its text that was not written yet.
+        arguments: All of a call's arguments.
+    """
+
+    key: Key
+    writer: Writer | None = None
+    call_id: str = ""
+    pieces: list[tuple[str, list[Entry]]] = field(factory=list[tuple[str, list[Entry]]])
+    arguments: list[str] = field(factory=list[str])
+
+    def belongs(self, index: int, call_id: str) -> bool:
+        """Say whether a piece of a call is a piece of this one: of the same index, and of no other id."""
+        return self.key == index and (not call_id or not self.call_id or call_id == self.call_id)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is over, now that something else has begun."""
+        if isinstance(self.key, str):
+            return True
+        if self.writer is None or not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
+            return False
+        try:
+            orjson.loads("".join(self.arguments))
+        except ValueError:
+            return False
+        return True
+
+
+@define(eq=False)
+class VllmParser:
+    """Parses the deltas of vLLM's parsers; see `Parser`.
+
+    White space that begins a text waits for the rest of that text, and is dropped if something else comes instead: what
+    templates put between reasoning and a tool call is no message.
+
+    Args:
+        routing: Where the names of the request go; an unknown name is a function.
+        include_reasoning: Whether reasoning is given, or only counted.
+        count: Counts the reasoning tokens of a turn. Without it they are those of the chunks that gave reasoning, shared by
+            length with what else a chunk gave.
+    """
+
+    _routing: Routing
+    _include_reasoning: bool = True
+    _count: Count | None = None
+    _line: deque[_Said] = field(factory=deque["_Said"])
+    _pen: _Said | None = None
+    _blank: tuple[Key, str] = ("content", "")
+    _last_index: int = -1
+    _alignment: Alignment = field(factory=Alignment)
+    _out: list[Delta] = field(factory=list[Delta])
+    _token_ids: list[int] = field(factory=list[int])
+    _tokens: int = 0
+    _reasoning: float = 0
+
+    def feed(self, chunk: Chunk) -> list[Delta]:
+        """Give the deltas of a `DeltaMessage`.
+
+        Args:
+            chunk: Its `delta`, or None while vLLM's parser holds text back; its `token_ids` are counted.
+        """
+        self._tokens += len(chunk.token_ids)
+        if self._count is not None:
+            self._token_ids.extend(chunk.token_ids)
+        for entry in chunk.logprobs or ():
+            self._alignment.add(entry)
+        reasoning = _text(_get(chunk.delta, "reasoning")) or _text(_get(chunk.delta, "reasoning_content"))
+        content = _text(_get(chunk.delta, "content"))
+        calls = _list(_get(chunk.delta, "tool_calls"))
+        if reasoning:
+            others = len(content) + sum(len(_arguments(call)) for call in calls)
+            self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + others)
+            self._say("reasoning", reasoning)
+        if content:
+            self._say("content", content)
+        for call in calls:
+            self._call(call)
+        return self._take()
+
+    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+        """End the turn: whatever stands in line is written.
+
+        Args:
+            reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
+            usage: What the engine counted; its own count of reasoning tokens is kept, if it has one.
+        """
+        while len(self._line) > 1:
+            self._close_head()
+        for said in self._line:
+            writer = self._begin(said)
+            self._out += writer.close() if reason == "stop" else writer.leave()
+        count = round(self._reasoning) if self._count is None else self._count(self._token_ids)
+        counted = evolve(
+            usage,
+            output_tokens=usage.output_tokens or self._tokens,
+            reasoning_tokens=usage.reasoning_tokens or count,
+        )
+        deltas = [*self._take(), EndTurn(reason, counted)]
+        self._line, self._pen, self._blank = deque(), None, ("content", "")
+        self._last_index, self._alignment = -1, Alignment()
+        self._token_ids, self._tokens, self._reasoning = [], 0, 0
+        return deltas
+
+    def _say(self, key: Literal["reasoning", "content"], text: str) -> None:
+        """Take a piece of reasoning or content."""
+        last = self._line[-1] if self._line else None
+        if last is None or last.key != key:
+            text = self._blank[1] + text if self._blank[0] == key else text
+            if text.isspace():
+                self._blank = (key, text)
+                return
+            last = _Said(key, self._text_writer(key))
+            self._line.append(last)
+        self._blank = (key, "")
+        self._add(last, text, self._alignment.find(text))
+
+    def _call(self, call: object) -> None:
+        """Take a piece of a tool call; pieces that say nothing are passed over."""
+        function = _get(call, "function")
+        name, call_id, arguments = _text(_get(function, "name")), _text(_get(call, "id")), _arguments(call)
+        index = _get(call, "index")
+        self._last_index = index if isinstance(index, int) else max(self._last_index + bool(name), 0)
+        said = next((said for said in self._line if said.belongs(self._last_index, call_id)), None)
+        if said is None:
+            if not (name or call_id or arguments.strip()):
+                return
+            said = _Said(self._last_index)
+            self._line.append(said)
+        self._blank = ("content", "")
+        said.call_id = said.call_id or call_id
+        if name and said.writer is None:
+            said.writer = self._call_writer(self._routing.function(name), said.call_id)
+        said.arguments.append(arguments)
+        self._add(said, arguments, [])
+
+    def _add(self, said: _Said, text: str, entries: list[Entry]) -> None:
+        """Write a text, or hold it until its turn comes; then see who is next in line."""
+        if said is self._pen and said.writer is not None:
+            self._out += written(said.writer, text, entries)
+        else:
+            said.pieces.append((text, entries))
+        head = self._line[0]
+        while head.writer is not None:
+            self._begin(head)
+            if len(self._line) == 1 or not head.whole:
+                break
+            self._close_head()
+            head = self._line[0]
+
+    def _begin(self, said: _Said) -> Writer:
+        """Begin to write what is at the head of the line; a call that never got a name is a message."""
+        writer = said.writer = said.writer or writer_for(PREAMBLE)
+        if said is not self._pen:
+            self._pen = said
+            self._out += writer.open()
+            for text, entries in said.pieces:
+                self._out += written(writer, text, entries)
+            said.pieces.clear()
+        return writer
+
+    def _close_head(self) -> None:
+        self._out += self._begin(self._line[0]).close()
+        self._line.popleft()
+
+    def _text_writer(self, key: Literal["reasoning", "content"]) -> Writer:
+        if key == "content":
+            return writer_for(ANSWER)
+        return writer_for(REASONING) if self._include_reasoning else Withheld(REASONING)
+
+    def _call_writer(self, route: Route, call_id: str) -> Writer:
+        """Give a call's writer; only calls that the client answers have a `call_id`."""
+        answered = route.kind in {"function_call", "custom_tool_call"}
+        return writer_for(route, {"call_id": call_id} if call_id and answered else {})
+
+    def _take(self) -> list[Delta]:
+        out, self._out = self._out, []
+        return joined(out) if len(out) > 1 else out
+
+
+def _get(value: object, name: str) -> object:
+    """Give a field of an object or mapping, None if it has none."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, object]", value).get(name)
+    return getattr(value, name, None)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+def _arguments(call: object) -> str:
+    """Give a piece of arguments; some parsers give them as an object, at once."""
+    value = _get(_get(call, "function"), "arguments")
+    return dumps(cast("Mapping[str, object]", value)).decode() if isinstance(value, Mapping) else _text(value)
