@@ -45,7 +45,7 @@ def test_the_models_are_those_of_the_union():
 
 
 def test_an_unknown_event_is_named():
-    with pytest.raises(UnknownEventError, match="no event 'response.poem'"):
+    with pytest.raises(UnknownEventError, match=r"no event 'response\.poem'"):
         to_openai({"type": "response.poem"})
 
 
