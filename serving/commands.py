@@ -20,7 +20,9 @@ from rich.text import Text
 
 import interlock
 from interlock.events.dialects import DialectName
+from interlock.fsm.diagram import RENDERERS, Format
 from interlock.serving.check import Verdict, judge
+from interlock.serving.diagrams import GRAPHS, summary
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
@@ -93,6 +95,23 @@ def check(
         return
     Console().print(_table(verdict))
     raise typer.Exit(ILLEGAL)
+
+
+@app.command()
+def diagram(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help="Which; without it, all that can be drawn are listed.")
+    ] = None,
+    *,
+    form: Annotated[Format, typer.Option("--format", help="What to write.")] = "mermaid",
+) -> None:
+    """Draw the lifecycle of a kind of item, of the response, or the framing of harmony."""
+    if kind is None:
+        typer.echo("\n".join(map(summary, GRAPHS.values())))
+    elif kind not in GRAPHS:
+        _fail(f"no diagram of {kind!r}; there are: {', '.join(GRAPHS)}")
+    else:
+        typer.echo(RENDERERS[form](GRAPHS[kind]), nl=False)
 
 
 def _table(verdict: Verdict) -> Table:

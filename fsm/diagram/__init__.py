@@ -1,0 +1,39 @@
+"""Diagrams: a lifecycle, or any other table of rows, drawn from the table that runs.
+
+A table becomes a `Graph`, and a graph becomes text: mermaid, DOT, JSON, or a picture in SVG. A renderer sees the graph
+alone, so no picture can say what the table does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of
+from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid
+
+__all__ = [
+    "RENDERERS",
+    "DrawnEdge",
+    "Format",
+    "Graph",
+    "Label",
+    "Node",
+    "Role",
+    "Style",
+    "draw",
+    "graph_of",
+    "to_dot",
+    "to_json",
+    "to_mermaid",
+]
+
+Format: TypeAlias = Literal["mermaid", "dot", "json"]
+"""What a graph can be rendered as."""
+
+RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
+    "mermaid": to_mermaid,
+    "dot": to_dot,
+    "json": to_json,
+}
+"""The renderer of each format; each gives text that ends with a line feed, the same for the same graph."""

@@ -1,0 +1,170 @@
+"""The graph between a table and its pictures: what is drawn, and nothing of how.
+
+It knows states, lines and labels. Rows that would be drawn over one another are merged: between two states there is one
+line for each style, and triggers that emit the same share a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import Enum
+from typing import Final, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from interlock.fsm.lifecycle import Lifecycle
+
+S = TypeVar("S")
+
+
+class Role(Enum):
+    """What a state is in its lifecycle."""
+
+    INITIAL = "initial"
+    NORMAL = "normal"
+    FINAL = "final"
+    DROPPED = "dropped"
+    """Final, and on the way to it nothing was ever emitted: no reader of a stream can tell that it was there."""
+
+
+class Style(Enum):
+    """Why a line is taken, which its pattern tells."""
+
+    NORMAL = "normal"
+    CUT = "cut"
+    """Something from outside ends it early: the token budget, a cancellation, the end of the response."""
+    FAIL = "fail"
+    """What it does went wrong."""
+
+
+STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "fail": Style.FAIL}
+"""The style of a trigger's line; any other trigger's is normal."""
+
+Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
+"""One edge of a table: the state it leaves, its trigger, the state it enters, and what it emits or does."""
+
+
+@frozen
+class Node:
+    """A state.
+
+    Args:
+        name: As declared.
+        role: What it is.
+    """
+
+    name: str
+    role: Role
+
+
+@frozen
+class Label:
+    """What is written on a line: triggers that do the same.
+
+    Args:
+        triggers: At least one.
+        events: The wire names of what each of them emits, whole and in order.
+    """
+
+    triggers: tuple[str, ...]
+    events: tuple[str, ...] = ()
+
+
+@frozen
+class DrawnEdge:
+    """A line between two states.
+
+    Args:
+        source: The name of the state it leaves.
+        dest: The name of the state it enters, which may be the same.
+        style: Its pattern.
+        labels: What is written on it, at least one.
+    """
+
+    source: str
+    dest: str
+    style: Style
+    labels: tuple[Label, ...]
+
+
+@frozen
+class Graph:
+    """A table, ready to be drawn.
+
+    Args:
+        name: Of the lifecycle.
+        nodes: Its states, in the order of the declaration, which is the order of the main path.
+        edges: Its lines, in the order of the states they leave.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    edges: tuple[DrawnEdge, ...]
+
+    def short(self, event: str) -> str:
+        """Give an event's name as a label writes it.
+
+        The prefix `response.` is left out, and `output_item.` with it, as in the rules; a leading dot stands for the
+        name of the lifecycle.
+
+        Args:
+            event: The wire name.
+        """
+        name = event.removeprefix("response.").removeprefix("output_item.")
+        return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
+
+    def written(self, label: Label) -> str:
+        """Give a label in one line: `trigger, trigger / event · event`."""
+        triggers = ", ".join(label.triggers)
+        events = " · ".join(map(self.short, label.events))
+        return f"{triggers} / {events}" if events else triggers
+
+
+def draw(lifecycle: Lifecycle[S]) -> Graph:
+    """Give the graph of a lifecycle, from its compiled table.
+
+    Args:
+        lifecycle: Any.
+    """
+    rows: list[Row] = [
+        (state.name, trigger, dest.name, tuple(emission.name for emission in emissions))
+        for state in lifecycle.states.values()
+        for trigger, (dest, emissions) in state.rows.items()
+    ]
+    return graph_of(lifecycle.item, lifecycle.initial, rows, lifecycle.final)
+
+
+def graph_of(name: str, initial: str, rows: Iterable[Row], final: Collection[str] = ()) -> Graph:
+    """Give the graph of any table.
+
+    Args:
+        name: What the table is called.
+        initial: The state it starts in.
+        rows: Its edges, in the order of the declaration.
+        final: The states in which nothing more can happen.
+    """
+    table = list(rows)
+    states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
+    heard = {dest for _, _, dest, events in table if events}
+    return Graph(
+        name,
+        tuple(Node(state, _role(state, initial, final, heard)) for state in states),
+        tuple(_merge(table)),
+    )
+
+
+def _role(state: str, initial: str, final: Collection[str], heard: Collection[str]) -> Role:
+    if state == initial:
+        return Role.INITIAL
+    if state not in final:
+        return Role.NORMAL
+    return Role.FINAL if state in heard else Role.DROPPED
+
+
+def _merge(rows: Iterable[Row]) -> Iterable[DrawnEdge]:
+    lines: dict[tuple[str, str, Style], dict[tuple[str, ...], list[str]]] = {}
+    for source, trigger, dest, events in rows:
+        line = lines.setdefault((source, dest, STYLES.get(trigger, Style.NORMAL)), {})
+        line.setdefault(events, []).append(trigger)
+    for (source, dest, style), labels in lines.items():
+        yield DrawnEdge(source, dest, style, tuple(Label(tuple(triggers), events) for events, triggers in labels.items()))
