@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 import orjson
 from attrs import frozen
 
+from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.spec import EventSpec
 
@@ -83,17 +84,24 @@ def _frame(name: str, data: bytes) -> bytes:
 
 @frozen
 class SseWriter:
-    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
+    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5).
+
+    Args:
+        dialect: What is spoken.
+    """
+
+    dialect: Dialect = OPENAI
 
     def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> bytes:
         """Write one event as a frame."""
-        return _frame(spec.name, dumps({"type": spec.name, **values, "sequence_number": sequence_number}))
+        body = self.dialect.spoken({"type": spec.name, **values, "sequence_number": sequence_number})
+        return _frame(self.dialect.event_name(spec.name), dumps(body))
 
     def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], bytes]:
         """Render a delta event's frame up to its text."""
-        head = dumps({"type": spec.name, **values})
+        head = dumps(self.dialect.spoken({"type": spec.name, **values}))
         # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
-        template = _frame(spec.name, head[:-1]).rstrip().replace(b"%", b"%%") + b',"delta":%b,"sequence_number":%d}\n\n'
+        template = _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().replace(b"%", b"%%") + b',"delta":%b,"sequence_number":%d}\n\n'
         render = template.__mod__
         escape = orjson.dumps
         return lambda text, sequence_number: render((escape(text), sequence_number))
