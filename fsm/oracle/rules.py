@@ -16,7 +16,7 @@ from interlock.fsm.oracle.vocabulary import ITEM_PREFIX
 
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
-_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "role")
+_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _STATUSES: Final = {
     "response.created": {"queued", "in_progress"},
@@ -207,7 +207,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
         return
     details = response.get("incomplete_details")
     if response["status"] == "incomplete":
-        if an_object(details).get("reason") not in {"max_output_tokens", "content_filter"}:
+        if an_object(details).get("reason") not in ("max_output_tokens", "content_filter"):
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response['status']}")

@@ -147,7 +147,7 @@ def _in_response(response: Json) -> Iterator[str]:
     yield from _wrong(response, _RESPONSE, "response")
     if response.get("object") != "response":
         yield "response: object is not 'response'"
-    if response.get("status") not in _STATUSES:
+    if str(response.get("status")) not in _STATUSES:
         yield f"response: there is no status {response.get('status')!r}"
     if isinstance(response.get("usage"), dict):
         yield from _wrong(response["usage"], _USAGE, "usage")

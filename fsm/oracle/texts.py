@@ -6,7 +6,7 @@ It looks only at items whose parts are in order, since without that there is no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from attrs import frozen
@@ -131,7 +131,7 @@ def _part_text(part: _Part) -> Iterator[Violation]:
     if begun["type"] != done["type"] or begun["type"] != _part_type(part.text_done["type"]):
         yield Violation("R9", part.end, f"a part begins as {begun['type']} and ends as {done['type']}")
         return
-    if _text_of(begun) or begun.get("annotations"):
+    if _text_of(begun) or begun.get("annotations") or begun.get("logprobs"):
         yield Violation("R9", part.events[0][0], "a part has text before it is written")
     if _text_of(part.text_done) != text:
         yield Violation("R9", part.end - 1, f"{part.text_done['type']} does not say what the deltas said")
@@ -163,15 +163,20 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 def _is_logprob(entry: object) -> bool:
     """Whether this is the log probability of a token."""
     known = an_object(entry)
-    return isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
+    sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
+    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(known.get("bytes")))
+
+
+def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
+    """Give what all the events about a part must agree on in their log probabilities."""
+    return [(known.get("token"), known.get("logprob")) for known in map(an_object, entries)]
 
 
 def _part_logprobs(part: _Part) -> Iterator[Violation]:
     """Compare the log probabilities of a part's deltas with its text, with those of its done event and with its own."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
-    said = [(entry["token"], entry["logprob"]) for entry in entries]
-    wholes = (part.text_done["logprobs"], part.done["part"].get("logprobs") or entries)
-    if any([(entry["token"], entry["logprob"]) for entry in whole] != said for whole in wholes):
+    wholes = (part.text_done["logprobs"], part.done["part"].get("logprobs", entries))
+    if any(_tokens(whole) != _tokens(entries) for whole in wholes):
         yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
     if entries and not _rebuilds(entries, _text_of(part.text_done)):
         yield Violation("R15", part.end, "the tokens of the logprobs are not the text")
@@ -181,7 +186,7 @@ def _rebuilds(entries: list[Json], text: str) -> bool:
     """Whether tokens make up a text; a token can be a piece of a character, which only its bytes can say."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
-    data = b"".join([bytes(entry.get("bytes") or entry["token"].encode()) for entry in entries])
+    data = b"".join([bytes(a_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
     return data.decode(errors="replace") == text
 
 

@@ -130,6 +130,27 @@ def test_values_that_are_not_json_objects_are_found_and_not_raised():
                         assert check(bodies), (name, place, field, value)
 
 
+def ways(value, way=()):
+    """Give the way to every value inside a JSON value."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in entries:
+        yield (*way, step)
+        yield from ways(inner, (*way, step))
+
+
+@pytest.mark.parametrize("name", LEGAL)
+@pytest.mark.parametrize("value", [None, "x", [{"x": None}]])
+def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
+    for place, body in enumerate(LEGAL[name]):
+        for *way, last in ways(body):
+            bodies = json.loads(json.dumps(LEGAL[name]))
+            target = bodies[place]
+            for step in way:
+                target = target[step]
+            target[last] = value
+            assert isinstance(check(bodies), list)
+
+
 def test_the_oracle_imports_nothing_that_it_judges():
     code = "import interlock.fsm.oracle, sys; print([m for m in sys.modules if m.startswith(('interlock.', 'openai'))])"
     loaded = subprocess.run(  # noqa: S603 (our own code)
