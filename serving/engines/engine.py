@@ -7,18 +7,15 @@ and the server nothing of where the output comes from; the engine's format says 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from attrs import field, frozen
 
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Format
 from interlock.serving.request import CreateResponse
 
 __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
-
-Format: TypeAlias = Literal["harmony", "text", "vllm"]
-"""What a model's output is written in: harmony token ids, plain text, or the deltas of a vLLM parser."""
 
 
 @frozen

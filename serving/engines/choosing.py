@@ -1,0 +1,177 @@
+"""Which tools the embedded model calls, and with what: a matter of the request's words alone.
+
+It knows names, descriptions and `tool_choice`. A model would think; this looks for words of the user's in the names and
+descriptions of the tools, so that whoever tests a client knows beforehand what will be called.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from interlock.serving.checks import elements, members
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.pattern import Pattern, Unreadable
+from interlock.serving.engines.prompt import is_from_user, text_of
+from interlock.serving.engines.schema import arguments_for
+
+__all__ = ["Call", "chosen_calls", "user_text", "words_after_colon"]
+
+SEPARATOR: Final = "__"
+"""Between a namespace and a name, as chat templates write it."""
+
+SMALL_WORDS: Final = frozenset({"the", "and", "for", "what", "with", "from", "that", "this", "you", "get", "use", "please"})
+SHORTEST_WORD: Final = 3
+NAME_WEIGHT: Final = 3
+"""How much more a word in a name says than one in a description."""
+
+
+@frozen
+class Call:
+    """A call of a tool.
+
+    Args:
+        recipient: Whom harmony addresses.
+        text: The arguments as JSON, or a custom tool's input as it is.
+        is_json: Whether the text is JSON.
+    """
+
+    recipient: str
+    text: str
+    is_json: bool = True
+
+
+@frozen
+class Tool:
+    """A tool that the model can call.
+
+    Args:
+        name: Its own name, as `tool_choice` and a user say it.
+        recipient: Whom harmony addresses.
+        declared: The tool as the request declares it.
+    """
+
+    name: str
+    recipient: str
+    declared: Mapping[str, object]
+
+
+def chosen_calls(turn: Turn) -> tuple[Call, ...]:
+    """Choose what is called in a turn: nothing, one tool, or the two that the user named.
+
+    `none` calls nothing; `required` and a named tool are called whatever came last; else a tool is called if the user spoke
+    last.
+    """
+    choice = turn.request.tool_choice
+    rules = members(choice)
+    tools = [tool for tool in _tools(turn.request.tools, "") if _is_allowed(tool, rules)]
+    forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom")
+    if choice == "none" or not (forced or _user_spoke_last(turn)):
+        return ()
+    if not tools:
+        return _hosted(turn, rules) if _user_spoke_last(turn) else ()
+    said = user_text(turn)
+    named = sorted((tool for tool in tools if _mention(tool, said) >= 0), key=lambda tool: _mention(tool, said))
+    several = named[:2] if turn.request.parallel_tool_calls else named[:1]
+    best = max(tools, key=lambda tool: _score(tool, said))
+    return tuple(_call(tool, said) for tool in several or [best])
+
+
+def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
+    """The functions and custom tools of a request, those of namespaces under their flat names."""
+    for tool in map(members, declared):
+        name = str(tool.get("name", ""))
+        if tool.get("type") in ("function", "custom"):
+            yield Tool(name, f"functions.{space}{name}", tool)
+        elif tool.get("type") == "namespace":
+            yield from _tools(elements(tool.get("tools")), f"{name}{SEPARATOR}")
+
+
+def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
+    """Whether an object of `tool_choice` allows a tool; one of a hosted type allows none of them."""
+    allowed = elements(rules["tools"]) if rules.get("type") == "allowed_tools" else [rules]
+    key = (tool.declared.get("type"), tool.name)
+    return not rules or any((members(one).get("type"), members(one).get("name")) == key for one in allowed)
+
+
+HOSTED: Final[Mapping[str, str]] = {
+    "web_search": "browser.search",
+    "web_search_preview": "browser.search",
+    "code_interpreter": "python",
+}
+"""The hosted tools that the model knows how to call, when it must and there is nothing else to call."""
+
+
+def _hosted(turn: Turn, rules: Mapping[str, object]) -> tuple[Call, ...]:
+    """The hosted tool that must be called: the one of the chosen type, or the first."""
+    kinds = [str(tool.get("type")) for tool in turn.request.tools]
+    wanted = str(rules["type"]) if rules else None
+    if wanted is None and turn.request.tool_choice != "required":
+        return ()
+    for kind in kinds:
+        if kind in HOSTED and wanted in (None, kind):
+            said = words_after_colon(user_text(turn)) or user_text(turn)
+            text = f"print({said!r})" if HOSTED[kind] == "python" else json.dumps({"query": said}, ensure_ascii=False)
+            return (Call(HOSTED[kind], text, is_json=HOSTED[kind] != "python"),)
+    return ()
+
+
+def _user_spoke_last(turn: Turn) -> bool:
+    """Whether the last item that is not an instruction or a reference is the user's."""
+    said = [item for item in turn.items if item.get("role") not in ("system", "developer")]
+    said = [item for item in said if item.get("type") != "item_reference"]
+    return bool(said) and is_from_user(said[-1])
+
+
+def user_text(turn: Turn) -> str:
+    """Give what the user said last, or nothing."""
+    last = next((item for item in reversed(turn.items) if is_from_user(item)), None)
+    return text_of(last.get("content")) if last else ""
+
+
+def words_after_colon(said: str) -> str | None:
+    """Give the text after the last colon and space, or None if there is none."""
+    _, colon, text = said.rpartition(": ")
+    return text.strip() if colon and text.strip() else None
+
+
+def _mention(tool: Tool, said: str) -> int:
+    """Where a text has a tool's name as a word of its own; -1 if nowhere."""
+    found = re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said)
+    return found.start() if found else -1
+
+
+def _score(tool: Tool, said: str) -> int:
+    words = _words(said)
+    description = str(tool.declared.get("description") or "")
+    return NAME_WEIGHT * len(words & _words(tool.name)) + len(words & _words(description))
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text or of an identifier in any style, without the small ones, their plural s and their case."""
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
+    found = {word.casefold() for word in re.findall(r"\w+", split)}
+    return {word.removesuffix("s") for word in found - SMALL_WORDS if len(word) >= SHORTEST_WORD}
+
+
+def _call(tool: Tool, said: str) -> Call:
+    text = words_after_colon(said)
+    if tool.declared.get("type") == "custom":
+        return Call(tool.recipient, _input(tool, text or said), is_json=False)
+    arguments = arguments_for(tool.declared.get("parameters"), text)
+    return Call(tool.recipient, json.dumps(arguments, ensure_ascii=False))
+
+
+def _input(tool: Tool, text: str) -> str:
+    """The input of a custom tool: the text, unless its grammar is a regular expression that we can follow."""
+    form = members(tool.declared.get("format"))
+    if form.get("syntax") != "regex":
+        return text
+    try:
+        return Pattern(str(form.get("definition"))).example()
+    except Unreadable:
+        return text
