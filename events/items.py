@@ -69,7 +69,8 @@ class ItemSpec:
         lists: The lists of parts it has.
         opens_with: The fields that must be known when it opens.
         constant: Fields that every item of the kind has, with the value they start with.
-        made: Fields that hold an id which is made where none is known, with the prefix of that id.
+        made: Fields that hold an id which is made where none is known, with the prefix that it has in any case.
+        result: What its tool gave if nothing else is said, for a kind that must show a result when it is completed.
     """
 
     kind: ItemKind
@@ -80,6 +81,7 @@ class ItemSpec:
     opens_with: tuple[str, ...] = ()
     constant: Mapping[str, object] = field(factory=dict[str, object])
     made: Mapping[str, str] = field(factory=dict[str, str])
+    result: Mapping[str, object] = field(factory=dict[str, object])
 
 
 ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
@@ -95,6 +97,7 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             (*_STATUSES, "calling", "failed"),
             text="arguments",
             opens_with=("server_label", "name"),
+            result={"output": ""},
         ),
         ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": []}),
         ItemSpec(

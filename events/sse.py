@@ -101,7 +101,10 @@ class SseWriter:
         """Render a delta event's frame up to its text."""
         head = dumps(self.dialect.spoken({"type": spec.name, **values}))
         # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
-        template = _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().replace(b"%", b"%%") + b',"delta":%b,"sequence_number":%d}\n\n'
+        template = (
+            _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().replace(b"%", b"%%")
+            + b',"delta":%b,"sequence_number":%d}\n\n'
+        )
         render = template.__mod__
         escape = orjson.dumps
         return lambda text, sequence_number: render((escape(text), sequence_number))

@@ -170,7 +170,7 @@ class ResponseDriver(Generic[T]):
             case deltas.Progress(item_id, fields):
                 self._lead(item_id, "progress", fields)
             case deltas.Succeed(item_id, fields):
-                self._lead(item_id, "succeed", fields)
+                self._succeed(item_id, fields)
             case deltas.Fail(item_id, message):
                 self._fail(item_id, message)
             case deltas.Start():
@@ -194,16 +194,19 @@ class ResponseDriver(Generic[T]):
         self._begin()
         self._put_down_pen()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
-        known = dict(fields)
-        for name, prefix in spec.made.items():
-            if not known.get(name) or any(item.fields.get(name) == known[name] for item in self._response.output):
-                known[name] = self._ids(prefix)
+        known = {**fields, **{name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items()}}
         item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known)
         self._open[item.id] = item
         self._fire(item, "open")
         if "close" in item.state.rows:
             self._pen = item
         return item
+
+    def _id(self, name: str, given: object, prefix: str) -> str:
+        """Give an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
+        known = f"{given}" if f"{given}".startswith(f"{prefix}_") else f"{prefix}_{given}"
+        taken = any(item.fields.get(name) == known for item in self._response.output)
+        return known if given and not taken else self._ids(prefix)
 
     def _write(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
         if not text and not logprobs:
@@ -239,6 +242,11 @@ class ResponseDriver(Generic[T]):
         if self._pen is not None and "annotate" in self._pen.state.rows:
             self._pen.annotate(annotation)
             self._fire(self._pen, "annotate")
+
+    def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
+        item = self._open.get(item_id)
+        if item is not None:
+            self._lead(item_id, "succeed", {**item.spec.result, **fields})
 
     def _fail(self, item_id: str, message: str) -> None:
         item = self._open.get(item_id)
