@@ -1,0 +1,221 @@
+"""The server's routes: what is asked over HTTP, and who answers it.
+
+It knows paths, statuses and the order in which a request is judged. How a response is made is in
+`interlock.serving.turns`, how it is sent in `interlock.serving.answers`, and what a body may say in
+`interlock.serving.request`. Every error is answered with an OpenAI error body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+
+from attrs import field, frozen
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.json import dumps
+from interlock.events.sse import SseWriter
+from interlock.serving.answers import Exchange, OpenRuns, StreamedAnswer, WholeAnswer
+from interlock.serving.checks import invalid
+from interlock.serving.conversation import Item
+from interlock.serving.engines.engine import Engine
+from interlock.serving.errors import ApiError
+from interlock.serving.identity import now
+from interlock.serving.intake import JSON, KeyGate, error_response, read_body
+from interlock.serving.listing import page_of
+from interlock.serving.request import CreateResponse, parse_request
+from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
+from interlock.serving.turns import ToolRunner, Unwritten, begin_response
+
+__all__ = ["create_app"]
+
+MAX_BODY_BYTES: Final = 64 * 2**20
+OPEN_PATHS: Final = frozenset({"/health"})
+
+
+def create_app(
+    engine: Engine,
+    *,
+    api_key: str | None = None,
+    cors_origins: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    dialect: Dialect = OPENAI,
+    store: ResponseStore | None = None,
+    tools: ToolRunner | None = None,
+) -> Starlette:
+    """Make the server as an ASGI application.
+
+    Its state holds `open_runs`, the responses that are being made; `interlock.serving.server` ends them at a shutdown.
+
+    Args:
+        engine: Where the output of models comes from.
+        api_key: What a client has to give as `Authorization: Bearer …`; None lets everybody in.
+        cors_origins: The origins whose pages may use the server from a browser; `*` for all.
+        max_body_bytes: How large the body of a request may be.
+        dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
+        store: Where responses are held; by default in memory, bounded.
+        tools: Runs hosted tools; without it, hosted calls fail.
+    """
+    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools)
+    middleware: list[Middleware] = []
+    if cors_origins:
+        middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
+    if api_key is not None:
+        middleware.append(Middleware(KeyGate, key=api_key, open_paths=OPEN_PATHS))
+    app = Starlette(
+        routes=api.routes(),
+        middleware=middleware,
+        exception_handlers={
+            ApiError: _answer_api_error,
+            HTTPException: _answer_http_error,
+            ClientDisconnect: _answer_nobody,
+            Exception: _answer_our_error,
+        },
+        lifespan=api.lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.open_runs = api.open_runs
+    return app
+
+
+@frozen(eq=False)
+class Api:
+    """The answers to each route; see `create_app` for the arguments."""
+
+    engine: Engine
+    max_body_bytes: int
+    dialect: Dialect
+    store: ResponseStore
+    tools: ToolRunner | None
+    open_runs: OpenRuns = field(factory=OpenRuns)
+    started_at: int = field(factory=now)
+
+    def routes(self) -> list[Route]:
+        """Give the routes."""
+        return [
+            Route("/v1/responses", self.create, methods=["POST"]),
+            Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
+            Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
+            Route("/v1/models", self.list_models, methods=["GET"]),
+            Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
+            Route("/health", self.health, methods=["GET"]),
+        ]
+
+    @asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+        """Live as long as the server, and end what is still open when it ends."""
+        try:
+            yield
+        finally:
+            self.open_runs.end()
+
+    async def create(self, request: Request) -> StreamedAnswer | WholeAnswer:
+        """Make a response."""
+        asked = parse_request(await read_body(request, self.max_body_bytes))
+        if asked.model not in self.engine.models:
+            raise _no_such_model(asked.model)
+        if asked.background:
+            raise invalid("background", "This server makes no responses in the background.", "unsupported_parameter")
+        items = await self._conversation(asked)
+        dialect = OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
+        store = self.store if asked.store else None
+        if asked.stream:
+            streamed = begin_response(asked, items, self.engine, SseWriter(), tools=self.tools)
+            return StreamedAnswer(Exchange(streamed, self.open_runs, store))
+        whole = begin_response(asked, items, self.engine, Unwritten(), tools=self.tools)
+        return WholeAnswer(Exchange(whole, self.open_runs, store), dialect)
+
+    async def _conversation(self, asked: CreateResponse) -> tuple[Item, ...]:
+        """Give what the request goes on from, with its own input."""
+        previous = asked.previous_response_id
+        before = await self.store.get(previous) if previous is not None else None
+        if previous is not None and before is None:
+            message = f"Previous response with id '{previous[:100]}' not found."
+            raise invalid("previous_response_id", message, "previous_response_not_found")
+        referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
+        stored = await self.store.find(referred)
+        return asked.conversation(before.conversation if before is not None else (), stored)
+
+    async def retrieve(self, request: Request) -> Response:
+        """Give a response that was stored."""
+        if request.query_params.get("stream") == "true":
+            raise invalid("stream", "This server streams a response only once.", "unsupported_parameter")
+        stored = await self._stored(request)
+        return _json(self.dialect.spoken(stored.response))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a response that was stored."""
+        stored = await self._stored(request)
+        await self.store.delete(stored.id)
+        return _json({"id": stored.id, "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> Response:
+        """List what a stored response answered."""
+        stored = await self._stored(request)
+        return _json(page_of(stored.items, request.query_params))
+
+    async def list_models(self, _request: Request) -> Response:
+        """List the models."""
+        return _json({"object": "list", "data": [self._model(name) for name in self.engine.models]})
+
+    async def retrieve_model(self, request: Request) -> Response:
+        """Describe a model."""
+        name = request.path_params["id"]
+        if name not in self.engine.models:
+            raise _no_such_model(name)
+        return _json(self._model(name))
+
+    async def health(self, _request: Request) -> Response:
+        """Say that the server is there."""
+        return _json({"status": "ok"})
+
+    async def _stored(self, request: Request) -> StoredResponse:
+        response_id = request.path_params["id"]
+        stored = await self.store.get(response_id)
+        if stored is None:
+            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
+        return stored
+
+    def _model(self, name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
+
+
+def _json(value: object) -> Response:
+    return Response(dumps(value), media_type=JSON)
+
+
+def _no_such_model(name: str) -> ApiError:
+    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
+    return ApiError(404, message, param="model", code="model_not_found")
+
+
+def _answer_api_error(_request: Request, error: Exception) -> Response:
+    return error_response(error) if isinstance(error, ApiError) else _answer_our_error(_request, error)
+
+
+def _answer_http_error(request: Request, error: Exception) -> Response:
+    """Answer for a path or a method that is not there."""
+    if not isinstance(error, HTTPException):
+        return _answer_our_error(request, error)
+    what = f"{request.method} {request.url.path}"
+    message = f"Invalid URL ({what})" if error.status_code == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
+    return error_response(ApiError(error.status_code, message), dict(error.headers or {}))
+
+
+def _answer_nobody(_request: Request, _error: Exception) -> Response:
+    """Answer a client that went away while it sent its request; nobody reads this."""
+    return Response(status_code=400)
+
+
+def _answer_our_error(_request: Request, _error: Exception) -> Response:
+    return error_response(ApiError(500, "The server had an error while processing your request.", "server_error"))

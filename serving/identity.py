@@ -1,0 +1,24 @@
+"""Ids that nobody can guess, and the time: the chance and the clock that the layers below are handed."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+__all__ = ["now", "random_id"]
+
+ID_BYTES = 16
+
+
+def random_id(prefix: str) -> str:
+    """Make an id; two of them are never the same.
+
+    Args:
+        prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
+    """
+    return f"{prefix}_{secrets.token_hex(ID_BYTES)}"
+
+
+def now() -> int:
+    """Give the seconds since the epoch."""
+    return int(time.time())

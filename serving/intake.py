@@ -1,0 +1,90 @@
+"""What stands before a request's meaning: its content type, the size of its body, and the key of whoever sends it."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from attrs import define, field
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from interlock.events.json import dumps
+from interlock.serving.errors import ApiError
+
+__all__ = ["KeyGate", "error_response", "read_body"]
+
+JSON: Final = "application/json"
+
+DISCARDED: Final = 64 * 2**20
+"""Bytes of a body that is too large which are still read, so that its sender gets to read the answer."""
+
+
+def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Response:
+    """Give the answer that an error is.
+
+    Args:
+        error: What went wrong.
+        headers: Further headers.
+    """
+    return Response(dumps(error.body()), error.status, headers, JSON)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Read the body of a request that is said to be JSON.
+
+    Args:
+        request: The request.
+        max_bytes: How many bytes it may have.
+
+    Raises:
+        ApiError: 415 if it is not said to be JSON (nothing said included, for that is what a browser sends for a foreign
+            page without asking), 413 if it is too large.
+        ClientDisconnect: The client went away.
+    """
+    given = request.headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != JSON:
+        message = f"Unsupported content type: '{given[:100]}'. This method only accepts '{JSON}'."
+        raise ApiError(415, message, code="unsupported_content_type")
+    body = bytearray()
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > max_bytes + DISCARDED:
+            break
+        if size <= max_bytes:
+            body += piece
+    if size > max_bytes:
+        raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
+    return bytes(body)
+
+
+@define(eq=False)
+class KeyGate:
+    """An ASGI middleware that lets nobody in without the key, but for the paths that are open.
+
+    Args:
+        app: What is behind it.
+        key: The API key.
+        open_paths: The paths that need no key.
+    """
+
+    app: ASGIApp
+    key: str = field(repr=False)
+    open_paths: frozenset[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it; what is no HTTP request (the server's life) passes."""
+        app: ASGIApp = self.app
+        if scope["type"] == "http" and scope["path"] not in self.open_paths:
+            app = self._refusal(Headers(scope=scope).get("authorization", "")) or app
+        await app(scope, receive, send)
+
+    def _refusal(self, authorization: str) -> Response | None:
+        scheme, _, key = authorization.partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self.key.encode()):
+            return None
+        message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
+        return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
