@@ -16,7 +16,7 @@ from attrs import frozen
 from interlock.serving.checks import elements, members
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.pattern import Pattern, Unreadable
-from interlock.serving.engines.prompt import is_from_user, text_of
+from interlock.serving.engines.prompt import is_answered, is_from_user, text_of
 from interlock.serving.engines.schema import arguments_for
 
 __all__ = ["Call", "chosen_calls", "user_text", "words_after_colon"]
@@ -63,17 +63,19 @@ class Tool:
 def chosen_calls(turn: Turn) -> tuple[Call, ...]:
     """Choose what is called in a turn: nothing, one tool, or the two that the user named.
 
-    `none` calls nothing; `required` and a named tool are called whatever came last; else a tool is called if the user spoke
-    last.
+    `none` calls nothing; with `required` or a named function even the client's answer to a call is followed by another one;
+    else a tool is called if the user spoke last. A tool that the server ran is always followed by an answer.
     """
     choice = turn.request.tool_choice
     rules = members(choice)
-    tools = [tool for tool in _tools(turn.request.tools, "") if _is_allowed(tool, rules)]
+    tools = [*_tools(turn.request.tools, ""), *_listed(turn)]
+    tools = [tool for tool in tools if _is_allowed(tool, rules)]
     forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom")
-    if choice == "none" or not (forced or _user_spoke_last(turn)):
+    last = _last(turn)
+    if choice == "none" or not (is_from_user(last) or (forced and is_answered(last))):
         return ()
     if not tools:
-        return _hosted(turn, rules) if _user_spoke_last(turn) else ()
+        return _hosted(turn, rules) if is_from_user(last) else ()
     said = user_text(turn)
     named = sorted((tool for tool in tools if _mention(tool, said) >= 0), key=lambda tool: _mention(tool, said))
     several = named[:2] if turn.request.parallel_tool_calls else named[:1]
@@ -91,11 +93,25 @@ def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
             yield from _tools(elements(tool.get("tools")), f"{name}{SEPARATOR}")
 
 
+def _listed(turn: Turn) -> Iterator[Tool]:
+    """The tools of the MCP servers that have listed them in this conversation."""
+    for item in turn.items:
+        for tool in map(members, elements(item.get("tools")) if item.get("type") == "mcp_list_tools" else ()):
+            declared = {"type": "mcp", "server_label": item.get("server_label"), "parameters": tool.get("input_schema")}
+            name = str(tool.get("name"))
+            yield Tool(name, f"{item.get('server_label')}.{name}", {**tool, **declared})
+
+
 def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
     """Whether an object of `tool_choice` allows a tool; one of a hosted type allows none of them."""
     allowed = elements(rules["tools"]) if rules.get("type") == "allowed_tools" else [rules]
-    key = (tool.declared.get("type"), tool.name)
-    return not rules or any((members(one).get("type"), members(one).get("name")) == key for one in allowed)
+    return not rules or any(_is_meant(tool, members(one)) for one in allowed)
+
+
+def _is_meant(tool: Tool, named: Mapping[str, object]) -> bool:
+    """Whether an object means a tool: by its type, and by whichever of its name and its server's label it gives."""
+    given = {**tool.declared, "name": tool.name}
+    return all(given.get(key) == named.get(key, given.get(key)) for key in ("type", "name", "server_label"))
 
 
 HOSTED: Final[Mapping[str, str]] = {
@@ -120,11 +136,12 @@ def _hosted(turn: Turn, rules: Mapping[str, object]) -> tuple[Call, ...]:
     return ()
 
 
-def _user_spoke_last(turn: Turn) -> bool:
-    """Whether the last item that is not an instruction or a reference is the user's."""
-    said = [item for item in turn.items if item.get("role") not in ("system", "developer")]
-    said = [item for item in said if item.get("type") != "item_reference"]
-    return bool(said) and is_from_user(said[-1])
+def _last(turn: Turn) -> Mapping[str, object]:
+    """The last item that is not an instruction, a reference or a list of tools."""
+    passed = ("item_reference", "mcp_list_tools")
+    said = [item for item in turn.items if item.get("type") not in passed]
+    said = [item for item in said if item.get("role") not in ("system", "developer")]
+    return said[-1] if said else {}
 
 
 def user_text(turn: Turn) -> str:

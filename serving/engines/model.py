@@ -25,6 +25,10 @@ QUOTE: Final = 300
 OUTPUT_QUOTE: Final = 4_000
 
 
+SERVED: Final = ("mcp_call", "code_interpreter_call")
+"""The calls that carry what the server's tool answered."""
+
+
 @frozen
 class Saying:
     """One message of the model's, in harmony's terms.
@@ -119,7 +123,8 @@ def _said(turn: Turn) -> str:
 def _results(turn: Turn) -> list[tuple[str, str]]:
     """What the tools answered since the user spoke last, by their names."""
     spoke = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1)
-    answered = [item for item in turn.items[spoke + 1 :] if is_answered(item)]
+    since = turn.items[spoke + 1 :]
+    answered = [item for item in since if is_answered(item) or (item.get("type") in SERVED and output_text(item))]
     return [(tool_name(item, turn.items), output_text(item)) for item in answered]
 
 

@@ -106,14 +106,18 @@ def is_from_user(item: Item) -> bool:
     return item.get("type") == "message" and item.get("role") == "user"
 
 
-def tool_name(output: Item, items: Sequence[Item]) -> str:
-    """Give the name of the tool that an output is of."""
-    calls = (item for item in items if item.get("call_id") == output.get("call_id") and "name" in item)
-    return str(next(calls, {"name": "unknown"})["name"])
+def tool_name(answered: Item, items: Sequence[Item]) -> str:
+    """Give the name of the tool that an output, or a call that the server ran, is of."""
+    if answered.get("type") == "code_interpreter_call":
+        return "python"
+    calls = [item for item in items if item.get("call_id") == answered.get("call_id") and "name" in item]
+    return str(answered.get("name") or next(iter(calls), {"name": "unknown"})["name"])
 
 
 def output_text(item: Item) -> str:
-    """Give what a tool answered."""
+    """Give what a tool answered, whoever ran it; nothing for a call that carries no answer."""
+    if item.get("type") == "code_interpreter_call":
+        return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))
 
 

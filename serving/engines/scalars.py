@@ -45,6 +45,9 @@ FORMATS: Final[Mapping[str, str]] = {
 
 CHECKER: Final = FormatChecker()
 WORD: Final = "text"
+LONGEST: Final = 100_000
+"""Characters that a string gets at most to be as long as it must."""
+
 PATTERN_TEXT: Final = 40
 """Characters that a text may have to be tried against a pattern: some patterns take a power of the length."""
 
@@ -85,7 +88,7 @@ def _matching(pattern: object, schema: Mapping[str, object], nth: int) -> Iterat
 
 def _fitted(text: str, schema: Mapping[str, object]) -> str:
     """Cut a text, or say it again, so that its length is right."""
-    least, most = int(str(schema.get("minLength", 0))), schema.get("maxLength")
+    least, most = min(LONGEST, int(str(schema.get("minLength", 0)))), schema.get("maxLength")
     longer = text if len(text) >= least else (text * (least // len(text) + 1))[:least] if text else "." * least
     return longer if most is None else longer[: int(str(most))]
 

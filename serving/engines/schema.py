@@ -221,7 +221,7 @@ class _Maker:
         depending = members(schema.get("dependentRequired"))
         for dependent in [inner for present in list(made) for inner in elements(depending.get(present))]:
             self.add(made, schema, str(dependent), depth)
-        least = cast("int", schema.get("minProperties") or 0)
+        least = _least(schema, "minProperties")
         spare = [f"key{number}" for number in range(1, least + 1)]
         for other in [*properties, *self.names(schema, least), *spare] if least else ():
             if len(made) < least:
@@ -257,14 +257,14 @@ class _Maker:
         tuples = schema.get("prefixItems", schema.get("items"))
         prefix = elements(tuples)
         others = schema.get("additionalItems" if is_array(schema.get("items")) else "items", True)
-        least = cast("int", schema.get("minItems") or 0)
+        least = _least(schema, "minItems")
         most = cast("int", schema.get("maxItems", max(least, 1, len(prefix))))
         usual = (len(prefix) or 1) if (depth <= SHALLOW and others is not True) or prefix else 0
         count = min(max(least, usual), most)
         distinct = schema.get("uniqueItems") is True
         made: list[object] = []
         if "contains" in schema and least + len(prefix) <= most:
-            wanted = cast("int", schema.get("minContains", 1))
+            wanted = _least({"minContains": 1, **schema}, "minContains")
             made = [self.make(schema["contains"], depth + 1, nth) for nth in range(wanted)]
         for index in range(len(made), count):
             inner = prefix[index] if index < len(prefix) else others
@@ -302,6 +302,14 @@ def _types(schema: Schema) -> list[str]:
         return list(dict.fromkeys([*likely, "string", "number", "object", "array", "boolean", "null"]))
     kinds = [str(kind) for kind in elements(given)] if is_array(given) else [str(given)]
     return sorted(kinds, key=lambda kind: kind == "null")
+
+
+def _least(schema: Schema, name: str) -> int:
+    """How many there must be."""
+    count = cast("int", schema.get(name) or 0)
+    if count > STEPS:
+        raise Impossible("too many are wanted")
+    return count
 
 
 def _is_leaf(schema: object) -> bool:

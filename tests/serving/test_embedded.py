@@ -166,6 +166,47 @@ def test_a_hosted_tool_is_called_only_if_it_must_be(tool, choice, call):
     assert called(asked(tools=[{"type": "image_generation"}], tool_choice="required")) == []
 
 
+LISTED = {
+    "type": "mcp_list_tools",
+    "id": "mcpl_1",
+    "server_label": "atlas",
+    "tools": [{"name": "find_city", "description": "Finds a city", "input_schema": CITY}],
+}
+MCP = {"type": "mcp", "server_label": "atlas", "server_url": "http://h"}
+MCP_CALL = {
+    "type": "mcp_call",
+    "id": "mcp_1",
+    "server_label": "atlas",
+    "name": "find_city",
+    "arguments": "{}",
+    "output": "in France",
+}
+PYTHON_CALL = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": [{"type": "logs", "logs": "2"}]}
+SEARCH_CALL = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "recipients"),
+    [
+        ("auto", ["atlas.find_city"]),
+        ({"type": "mcp", "server_label": "atlas"}, ["atlas.find_city"]),
+        ({"type": "mcp", "server_label": "atlas", "name": "other"}, []),
+        ({"type": "mcp", "server_label": "elsewhere"}, []),
+    ],
+)
+def test_the_tools_that_a_server_listed_can_be_called(choice, recipients):
+    turn = asked("Find the city: Rome", items=None, tools=[MCP], tool_choice=choice)
+    listed = Turn(turn.request, (*turn.items, LISTED))
+    assert [recipient for recipient, _ in called(listed)] == recipients
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_a_tool_that_the_server_ran_is_followed_by_an_answer_that_uses_it(choice):
+    items = [{"role": "user", "content": ASK}, LISTED, SEARCH_CALL, PYTHON_CALL, MCP_CALL]
+    turn = asked(items=items, tools=[MCP], tool_choice=choice)
+    assert answer(turn) == "python says: 2\nfind_city says: in France"
+
+
 def conversation(*outputs_, last=()):
     calls = [
         {"type": "function_call", "call_id": f"call_{n}", "name": name, "arguments": "{}"} for n, (name, _) in enumerate(outputs_)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.responses import Response
 
+from interlock.events.resource import response_settings
 from interlock.serving.errors import ApiError
+from interlock.serving.fields import FIELDS
 from interlock.serving.request import parse_request, read_request
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -326,3 +331,32 @@ def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
 def test_a_tool_output_may_answer_a_call_behind_an_open_reference():
     reference = {"type": "item_reference", "id": "fc_1"}
     assert read(input=[reference, RESULT]).conversation() == (reference, RESULT)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 30),
+    st.floats(),
+    st.sampled_from(["", "auto", "none", "required", "function", "user", "message", "json_schema", "f"]),
+)
+KEYS = st.sampled_from(
+    ["type", "role", "content", "name", "tools", "mode", "format", "schema", "effort", "call_id", "output", "text", "id"]
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)), max_leaves=8
+)
+DRIVEN = {"id": "resp_1", "object": "response", "created_at": 1, "status": "in_progress", "output": []}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES, max_size=4))
+def test_any_object_is_taken_or_refused_and_what_is_taken_is_echoed(members):
+    try:
+        request = read(**members)
+    except ApiError as error:
+        outcome = (error.status, bool(error.param))
+    else:
+        Response.model_validate(DRIVEN | response_settings(request.raw))
+        outcome = (400, True)
+    assert outcome == (400, True)

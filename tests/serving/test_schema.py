@@ -165,6 +165,11 @@ def test_a_value_is_plain_and_says_the_text_where_it_may(schema, value):
         {"type": 5},
         {"minimum": "x", "type": "integer"},
         {"not": {}},
+        {"type": "string", "minLength": 10**12},
+        {"type": "string", "minLength": 10**12, "pattern": "a+"},
+        {"type": "array", "minItems": 10**12},
+        {"type": "array", "contains": {}, "minContains": 10**12, "maxItems": 10**13},
+        {"type": "object", "minProperties": 10**12},
     ],
 )
 def test_an_impossible_schema_is_said_to_be_so_and_makes_empty_arguments(schema):
