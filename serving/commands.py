@@ -19,10 +19,15 @@ from rich.table import Table
 from rich.text import Text
 
 import interlock
-from interlock.events.dialects import DialectName
+from interlock.events.dialects import DIALECTS, DialectName
 from interlock.fsm.diagram import RENDERERS, Format
+from interlock.serving import server
+from interlock.serving.app import create_app
 from interlock.serving.check import Verdict, judge
 from interlock.serving.diagrams import GRAPHS, summary
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
@@ -62,21 +67,59 @@ def options(
 
 
 @app.command()
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8000,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="INTERLOCK_API_KEY", help="What clients have to give as their key.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages of this origin in; may be given again; * for all.")
+    ] = None,
+    dialect: Annotated[DialectName, typer.Option(help="What is spoken to clients that ask for nothing else.")] = "openai",
+    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A name of the model; may be given again.")] = None,
+    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
+    script: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording instead of making any up.")
+    ] = None,
+) -> None:
+    """Serve the Responses API with the embedded engine, which needs no model."""
+    engine = _engine(script, model, rate)
+    application = create_app(engine, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect])
+    try:
+        listening = server.listen(host, port)
+    except OSError as error:
+        _fail(f"{host}:{port}: {error.strerror}")
+    server.serve(application, listening, on_ready=lambda url: typer.echo(f"Serving {engine.models[0]} at {url}/v1", err=True))
+
+
+def _engine(script: Path | None, models: list[str] | None, rate: float) -> Engine:
+    if script is None:
+        return EmbeddedEngine(models or (MODEL,), rate=rate)
+    recording = _read(script)
+    turns = [turn.outputs for turn in recording.turns]
+    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate)
+
+
+@app.command()
 def replay(
     file: InputFile,
     *,
     chunk: Annotated[int | None, typer.Option(min=1, metavar="N", help="Cut the recording into chunks of N tokens.")] = None,
     stream: Annotated[bool, typer.Option(help="Write the stream, or only the final response as JSON.")] = True,
+    dialect: Annotated[DialectName, typer.Option(help="What to speak.")] = "openai",
 ) -> None:
     """Run a recording through parser, driver and encoder; write what the client would have got."""
     recording = _read(file)
     recording = recording if chunk is None else rechunk(recording, chunk)
     output = sys.stdout.buffer
     if stream:
-        for frame in replay_frames(recording):
+        for frame in replay_frames(recording, DIALECTS[dialect]):
             output.write(frame)
     else:
-        output.write(orjson.dumps(replay_response(recording), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        response = DIALECTS[dialect].spoken(replay_response(recording))
+        output.write(orjson.dumps(response, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     output.flush()
 
 

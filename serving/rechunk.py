@@ -21,7 +21,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
 
     Tokens with their log probabilities are merged and cut over a whole turn, and so is text: by token where the log
     probabilities say how, else by character. Deltas of the format `vllm` are never merged, because nobody but their
-    parser knows how; their strings are cut, those with log probabilities excepted.
+    parser knows how; the string of one that says a single thing, without log probabilities, is cut.
 
     Args:
         recording: What to cut.
@@ -92,22 +92,24 @@ def _pieces(text: object, size: int) -> Iterator[str]:
 
 
 def _cut_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
-    """Cut the strings of a delta; its tokens, of which only the number counts here, come with the first piece."""
+    """Cut a delta; its tokens, of which only the number counts here, come with the first piece."""
     ids: Sequence[int] = chunk.token_ids
     for delta in _cut_fields(cast("Mapping[str, object]", chunk.delta), size):
         yield Chunk(token_ids=ids, delta=delta)
         ids = ()
-    if ids:
-        yield Chunk(token_ids=ids)
 
 
 def _cut_fields(delta: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
-    for name in ("reasoning", "content"):
-        for piece in _pieces(delta.get(name), size):
-            yield {name: piece}
-    for call in cast("Sequence[Mapping[str, object]] | None", delta.get("tool_calls")) or ():
-        for cut in _cut_call(call, size):
-            yield {"tool_calls": [cut]}
+    """Cut the string of a delta; one that says several things is kept whole, because its tokens belong to them all."""
+    texts = [name for name in ("reasoning", "content") if delta.get(name)]
+    calls = cast("Sequence[Mapping[str, object]] | None", delta.get("tool_calls")) or ()
+    if len(texts) + len(calls) != 1:
+        yield delta
+        return
+    for name in texts:
+        yield from ({name: piece} for piece in _pieces(delta.get(name), size))
+    for call in calls:
+        yield from ({"tool_calls": [piece]} for piece in _cut_call(call, size))
 
 
 def _cut_call(call: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
+from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, Event, EventWriter, SseWriter, Writer
@@ -25,9 +26,14 @@ EPOCH: Final = 1_735_689_600
 """The time that it always is in a replay: the beginning of 2025."""
 
 
-def replay_frames(recording: Recording) -> Iterator[bytes]:
-    """Give the stream as a client would have seen it, frame by frame, `data: [DONE]` included."""
-    yield from _run(recording, _driver(recording, SseWriter()))
+def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
+    """Give the stream as a client would have seen it, frame by frame, `data: [DONE]` included.
+
+    Args:
+        recording: What to replay.
+        dialect: What is spoken.
+    """
+    yield from _run(recording, _driver(recording, SseWriter(dialect)))
     yield DONE_FRAME
 
 

@@ -2,11 +2,16 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 from typer.testing import CliRunner
 
 import interlock
@@ -15,6 +20,7 @@ from interlock.serving.recording import read
 from interlock.serving.replay import replay_frames, replay_response
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
+CORPUS = Path(__file__).parents[1] / "corpus"
 TEXT = RECORDINGS / "text.jsonl"
 
 
@@ -75,6 +81,80 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path) -> None:
 
 def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
     assert run("replay", TEXT, "--chunk", 0).exit_code == 2
+
+
+def test_replay_speaks_the_other_dialect() -> None:
+    result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
+    assert "event: response.reasoning.delta\n" in result.stdout
+    assert run("check", "-", "--dialect", "open_responses", given=result.stdout_bytes).exit_code == 0
+
+
+def test_check_says_that_a_legal_stream_is_legal() -> None:
+    result = run("check", "-", given=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
+    assert (result.exit_code, result.stdout) == (0, "legal: 9 events\n")
+
+
+def test_check_lists_what_is_wrong_with_a_stream() -> None:
+    result = run("check", CORPUS / "broken" / "R9-delta-lost.sse")
+    assert result.exit_code == 1
+    assert [line.split()[:3] for line in result.stdout.splitlines()[:2]] == [
+        ["event", "name", "rule"],
+        ["6", "response.output_text.done", "R9"],
+    ]
+
+
+def test_check_lists_what_is_missing_at_the_end() -> None:
+    data = (CORPUS / "legal" / "nothing.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
+    result = run("check", "-", given=data)
+    assert (result.exit_code, "(end)" in result.stdout) == (1, True)
+
+
+def test_check_of_what_is_no_stream_says_so() -> None:
+    result = run("check", "-", given=b"\x00\xff")
+    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: no server-sent events\n")
+
+
+@contextmanager
+def served(*options: object) -> Iterator[str]:
+    """Run the server as a process of its own, and give the URL that it prints."""
+    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+        try:
+            yield process.stderr.readline().split()[-1]
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert (process.wait(), process.stderr.read()) == (0, "")
+
+
+def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
+    with served("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
+        assert [model.id for model in client.models.list()] == ["m"]
+
+
+def test_serve_replays_a_script() -> None:
+    with served("--script", TEXT) as url, OpenAI(base_url=url, api_key="-") as client:
+        assert (
+            client.responses.create(model="interlock-script", input="?").output_text
+            == (replay_response(read(TEXT))["output"][0]["content"][0]["text"])
+        )
+
+
+def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.touch()
+    result = run("serve", "--script", path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"interlock: {path}:1: no recording: its first line has no interlock_recording\n",
+    )
+
+
+def test_serve_on_a_port_that_is_taken_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--port", port)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"interlock: 127.0.0.1:{port}: Address already in use")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

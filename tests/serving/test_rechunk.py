@@ -78,37 +78,37 @@ def test_chunks_with_and_without_log_probabilities_are_not_merged() -> None:
 
 
 def test_deltas_are_cut_string_by_string_and_never_merged() -> None:
-    calls = [
-        {"index": 0, "id": "c0", "type": "function", "function": {"name": "f", "arguments": "abc"}},
-        {"index": 1, "id": "c1", "function": {"name": "g"}},
-        {"index": 2},
-    ]
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "abc"}}
     whole = recording(
-        {"token_ids": [1, 2], "delta": {"content": "xyz", "reasoning": "r", "tool_calls": calls}},
-        {"token_ids": [3], "delta": {"content": None}},
-        {"delta": {}},
-        {"delta": {"content": "z"}},
+        {"token_ids": [1, 2], "delta": {"reasoning": "xyz", "content": None}},
+        {"token_ids": [3], "delta": {"content": "12"}},
+        {"delta": {"content": "3"}},
+        {"delta": {"tool_calls": [call]}},
+        {"delta": {"tool_calls": [{"index": 1}]}},
         form="vllm",
     )
     assert chunks(rechunk(whole, 2)) == [
         [
-            Chunk(token_ids=(1, 2), delta={"reasoning": "r"}),
-            Chunk(delta={"content": "xy"}),
-            Chunk(delta={"content": "z"}),
-            Chunk(
-                delta={
-                    "tool_calls": [
-                        {"index": 0, "id": "c0", "type": "function", "function": {"name": "f", "arguments": "ab"}}
-                    ]
-                }
-            ),
+            Chunk(token_ids=(1, 2), delta={"reasoning": "xy"}),
+            Chunk(delta={"reasoning": "z"}),
+            Chunk(token_ids=(3,), delta={"content": "12"}),
+            Chunk(delta={"content": "3"}),
+            Chunk(delta={"tool_calls": [{**call, "function": {"name": "f", "arguments": "ab"}}]}),
             Chunk(delta={"tool_calls": [{"index": 0, "function": {"arguments": "c"}}]}),
-            Chunk(delta={"tool_calls": [{"index": 1, "id": "c1", "function": {"name": "g", "arguments": ""}}]}),
-            Chunk(delta={"tool_calls": [{"index": 2, "function": {"arguments": ""}}]}),
-            Chunk(token_ids=(3,)),
-            Chunk(delta={"content": "z"}),
+            Chunk(delta={"tool_calls": [{"index": 1, "function": {"arguments": ""}}]}),
         ]
     ]
+
+
+def test_a_delta_that_says_nothing_or_several_things_is_kept_whole() -> None:
+    calls = [{"index": 0, "function": {"arguments": "abc"}}, {"index": 1, "function": {"arguments": "def"}}]
+    whole = recording(
+        {"token_ids": [1], "delta": {"reasoning": "abc", "content": "def"}},
+        {"token_ids": [2], "delta": {"tool_calls": calls}},
+        {"token_ids": [3], "delta": {}},
+        form="vllm",
+    )
+    assert chunks(rechunk(whole, 1)) == chunks(whole)
 
 
 def test_a_delta_with_log_probabilities_is_kept_whole() -> None:
