@@ -13,7 +13,7 @@ PORT ?= 8000
 
 # The oldest SDK that pyproject.toml allows (vLLM's floor); the tests of everything that meets the SDK run under it too.
 SDK_FLOOR := 2.25.0
-SDK_TESTS := tests/events tests/serving
+SDK_TESTS := tests/events tests/serving tests/test_readme.py
 
 BIN := .venv/bin
 

@@ -1,10 +1,19 @@
 """What the README shows is what happens."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.serving.app import create_app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.server import ServerThread
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -12,6 +21,27 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 def block(language: str, holding: str) -> str:
     (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
     return found
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ServerThread(create_app(EmbeddedEngine())) as served:
+        yield served
+
+
+def printed(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout  # noqa: S603 - our own text
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_curl_example_prints_what_the_readme_says(url) -> None:
+    example = block("sh", "curl").replace("http://127.0.0.1:8000", url)
+    assert printed(["bash", "-c", example]) == block("text", "event: response.created")
+
+
+def test_the_openai_example_prints_what_the_readme_says(url) -> None:
+    example = block("python", "OpenAI(").replace("http://127.0.0.1:8000", url)
+    assert printed([sys.executable, "-X", "utf8", "-c", example]) == block("text", "get_weather says")
 
 
 def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
