@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of
+from interlock.fsm.diagram.svg import to_svg
 from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid
 
 __all__ = [
@@ -26,14 +27,16 @@ __all__ = [
     "to_dot",
     "to_json",
     "to_mermaid",
+    "to_svg",
 ]
 
-Format: TypeAlias = Literal["mermaid", "dot", "json"]
+Format: TypeAlias = Literal["mermaid", "dot", "svg", "json"]
 """What a graph can be rendered as."""
 
 RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
     "mermaid": to_mermaid,
     "dot": to_dot,
+    "svg": to_svg,
     "json": to_json,
 }
 """The renderer of each format; each gives text that ends with a line feed, the same for the same graph."""

@@ -6,7 +6,7 @@ line for each style, and triggers that emit the same share a label.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
@@ -113,11 +113,35 @@ class Graph:
         name = event.removeprefix("response.").removeprefix("output_item.")
         return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
 
+    def lines(self, label: Label, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Give a label in several lines.
+
+        Args:
+            label: One of the graph's.
+            width: The characters that a line may have, where no single word is longer.
+
+        Returns:
+            The lines of its triggers, and those of its events.
+        """
+        return tuple(_wrap(label.triggers, ", ", width)), tuple(_wrap(map(self.short, label.events), " · ", width))
+
     def written(self, label: Label) -> str:
         """Give a label in one line: `trigger, trigger / event · event`."""
         triggers = ", ".join(label.triggers)
         events = " · ".join(map(self.short, label.events))
         return f"{triggers} / {events}" if events else triggers
+
+
+def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
+    line = ""
+    for word in words:
+        if line and len(line) + len(glue) + len(word) > width:
+            yield line + glue.rstrip()
+            line = word
+        else:
+            line = f"{line}{glue}{word}" if line else word
+    if line:
+        yield line
 
 
 def draw(lifecycle: Lifecycle[S]) -> Graph:

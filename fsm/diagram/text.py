@@ -1,15 +1,18 @@
 """Graphs as text that other programs draw or read: mermaid, DOT and JSON.
 
 It knows these three notations. A flowchart is used for mermaid although there is a notation for states, because only in
-a flowchart can lines have styles of their own. The colours are chosen for light and dark backgrounds alike.
+a flowchart can lines have styles of their own. Two habits of its layout are evaded: a line that returns to its state is
+written inside of the state, and where several lines join the same two states, each label is a node of its own, because
+they would lie on one another otherwise. The colours are chosen for light and dark backgrounds alike.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Final
 
-from interlock.fsm.diagram.graph import Graph, Node, Role, Style
+from interlock.fsm.diagram.graph import Graph, Label, Node, Role, Style
 
 _COLOURS: Final = {Style.NORMAL: "#768390", Style.CUT: "#bf8700", Style.FAIL: "#d1242f"}
 
@@ -19,11 +22,13 @@ _MERMAID_LINE: Final = {
     Style.FAIL: f"stroke:{_COLOURS[Style.FAIL]},stroke-dasharray:2 4",
 }
 _MERMAID_CLASS: Final = {
-    Role.INITIAL: "stroke-width:1px,stroke-dasharray:4 3",
-    Role.FINAL: "stroke-width:4px",
-    Role.DROPPED: "stroke-width:4px,stroke-dasharray:4 3",
+    Role.INITIAL.value: "stroke-dasharray:4 3",
+    Role.NORMAL.value: "stroke-width:1px",
+    Role.FINAL.value: "stroke-width:4px,rx:14,ry:14",
+    Role.DROPPED.value: "stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14",
+    "label": "fill:none,stroke:none",
 }
-_MERMAID_ARROW: Final = {Style.NORMAL: "-->", Style.CUT: "-.->", Style.FAIL: "-.->"}
+_MERMAID_WIDTH: Final = 26  # of a line of a label, in characters; mermaid itself breaks at about 200 pixels
 
 _DOT_LINE: Final = {Style.NORMAL: "solid", Style.CUT: "dashed", Style.FAIL: "dotted"}
 _DOT_NODE: Final = {
@@ -40,22 +45,35 @@ def to_mermaid(graph: Graph) -> str:
     Args:
         graph: What to draw.
     """
-    lines = ["flowchart TD"]
-    lines += [f"    {_mermaid_node(node)}" for node in graph.nodes]
-    for edge in graph.edges:
-        label = "<br/>".join(map(graph.written, edge.labels))
-        lines.append(f'    {edge.source} {_MERMAID_ARROW[edge.style]}|"{label}"| {edge.dest}')
+    lines = ["flowchart TD", *(f"    {_mermaid_node(graph, node)}" for node in graph.nodes)]
+    lanes = [edge for edge in graph.edges if edge.source != edge.dest]
+    joined = Counter(frozenset((edge.source, edge.dest)) for edge in lanes)
+    drawn: list[Style] = []
+    for number, edge in enumerate(lanes):
+        text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
+        if joined[frozenset((edge.source, edge.dest))] == 1:
+            lines.append(f'    {edge.source} -->|"{text}"| {edge.dest}')
+            drawn.append(edge.style)
+        else:
+            lines.append(f'    {edge.source} --- line{number}["{text}"]:::label --> {edge.dest}')
+            drawn += [edge.style, edge.style]
     for style, line in _MERMAID_LINE.items():
-        if numbers := [str(number) for number, edge in enumerate(graph.edges) if edge.style is style]:
+        if numbers := [str(number) for number, drawn_style in enumerate(drawn) if drawn_style is style]:
             lines.append(f"    linkStyle {','.join(numbers)} {line}")
-    for role, declared in _MERMAID_CLASS.items():
-        if names := [node.name for node in graph.nodes if node.role is role]:
-            lines += [f"    classDef {role.value} {declared}", f"    class {','.join(names)} {role.value}"]
+    lines += [f"    classDef {name} {look}" for name, look in _MERMAID_CLASS.items()]
     return _joined(lines)
 
 
-def _mermaid_node(node: Node) -> str:
-    return f"{node.name}[{node.name}]" if node.role is Role.NORMAL else f"{node.name}([{node.name}])"
+def _mermaid_node(graph: Graph, node: Node) -> str:
+    """Give a state, with the lines that return to it."""
+    loops = [label for edge in graph.edges if edge.source == edge.dest == node.name for label in edge.labels]
+    text = "<br/>".join([node.name, *(f"↻ {line}" for label in loops for line in [graph.written(label)])])
+    return f'{node.name}["{text}"]:::{node.role.value}'
+
+
+def _mermaid_label(graph: Graph, label: Label) -> tuple[str, ...]:
+    (*triggers, last), events = graph.lines(label, _MERMAID_WIDTH)
+    return (*triggers, f"{last} /" if events else last, *events)
 
 
 def to_dot(graph: Graph) -> str:

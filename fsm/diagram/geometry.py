@@ -1,0 +1,159 @@
+"""Where the things of a picture are, and how well they lie: boxes, lines and labels with coordinates.
+
+All lengths are in pixels of the SVG's own system, x from the left and y from the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from interlock.fsm.diagram.graph import DrawnEdge, Node, Style
+
+Point: TypeAlias = tuple[float, float]
+
+TRIGGER_SIZE: Final = 12
+EVENT_SIZE: Final = 10
+STATE_SIZE: Final = 13
+"""The sizes of text."""
+
+CHARACTER: Final = 0.61
+"""The width of a character, as a share of its size. Text is monospaced, so that its width is known without a font."""
+
+LEADING: Final = 1.3
+"""The height of a line, likewise."""
+
+
+@frozen
+class Box:
+    """A rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """Its right side."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """Its lower side."""
+        return self.y + self.height
+
+    @property
+    def middle(self) -> Point:
+        """Its centre."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    def overlaps(self, other: Box) -> bool:
+        """Say whether two boxes have more than a border in common."""
+        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
+
+
+@frozen
+class Text:
+    """The lines of an edge's labels.
+
+    Args:
+        lines: From the top; each with its size.
+    """
+
+    lines: tuple[tuple[str, int], ...]
+
+    @property
+    def width(self) -> float:
+        """The width of its longest line."""
+        return max(len(line) * size * CHARACTER for line, size in self.lines)
+
+    @property
+    def height(self) -> float:
+        """The height of all lines."""
+        return sum(size * LEADING for _, size in self.lines)
+
+
+@frozen
+class PlacedState:
+    """A state and where it stands."""
+
+    node: Node
+    box: Box
+
+
+@frozen
+class PlacedLabel:
+    """The labels of an edge, one under another.
+
+    Args:
+        edge: Whose they are.
+        text: What they say.
+        box: What they cover.
+        leftward: Whether the lines end at the box's right side instead of starting at its left.
+    """
+
+    edge: DrawnEdge
+    text: Text
+    box: Box
+    leftward: bool = False
+
+
+@frozen
+class PlacedLine:
+    """A line, or the part of one that joins another.
+
+    Args:
+        style: Its pattern.
+        points: Where it runs, straight between each two.
+        owner: What it is a part of; parts of the same may touch.
+        arrow: Whether it ends at a state.
+        rail: Whether it is a part of the main path.
+    """
+
+    style: Style
+    points: tuple[Point, ...]
+    owner: object = field(eq=False, repr=False)
+    arrow: bool = True
+    rail: bool = False
+
+    @property
+    def segments(self) -> Iterator[Box]:
+        """Its straight parts, as boxes without height or without width."""
+        for (x, y), (end_x, end_y) in pairwise(self.points):
+            yield Box(min(x, end_x), min(y, end_y), abs(x - end_x), abs(y - end_y))
+
+
+@frozen
+class Layout:
+    """A picture's coordinates."""
+
+    states: tuple[PlacedState, ...]
+    lines: tuple[PlacedLine, ...]
+    labels: tuple[PlacedLabel, ...]
+
+
+def untidiness(layout: Layout) -> float:
+    """Say how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
+    lying = crossing = 0
+    for one, other in combinations(layout.lines, 2):
+        if one.owner is not other.owner:
+            for first in one.segments:
+                for second in other.segments:
+                    lying += _lies_on(first, second)
+                    crossing += _crosses(first, second) or _crosses(second, first)
+    length = sum(segment.height for line in layout.lines for segment in line.segments)
+    return 100 * lying + crossing + length / 10_000
+
+
+def _lies_on(one: Box, other: Box) -> bool:
+    near = abs(one.y - other.y) < EVENT_SIZE
+    return not one.height and not other.height and near and one.x < other.right and other.x < one.right
+
+
+def _crosses(level: Box, upright: Box) -> bool:
+    between = upright.y < level.y < upright.bottom
+    return not level.height and not upright.width and between and level.x < upright.x < level.right
