@@ -1,0 +1,10 @@
+"""The declared lifecycles, run as a recogniser over somebody else's stream (`interlock check`).
+
+It is built from the same tables as the driver. The other judge, `interlock.fsm.oracle`, is written from the rules alone
+and sees whole streams; tests hold the two against each other.
+"""
+
+from interlock.fsm.acceptor.acceptor import Acceptor
+from interlock.fsm.acceptor.finding import Finding
+
+__all__ = ["Acceptor", "Finding"]

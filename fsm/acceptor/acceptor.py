@@ -1,0 +1,363 @@
+"""The acceptor: the declared lifecycles, run as a recogniser over somebody else's stream.
+
+It is fed the bodies of events, one at a time, and says at each which rules the event breaks, where the item or the response
+stood, and what would have been legal. After a finding it goes on from where the event would have been legal, so that one
+fault is found once. It holds the ids and the digests of the items that are done, and of an open text no more than a
+window, so a stream may be as long as it likes.
+
+It knows nothing of bytes: framing (R5) and the end marker are judged by who reads them. Rules that compare a stream
+with what the model wrote (R16, R17, R19) cannot be seen in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import define, frozen
+
+from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
+from interlock.events.items import ITEMS
+from interlock.events.spec import ADDED, DONE, ERROR, EVENTS, TERMINAL, EventSpec, Scope
+from interlock.fsm.acceptor.automaton import Automaton
+from interlock.fsm.acceptor.contents import JUDGES
+from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
+from interlock.fsm.acceptor.finding import Fault, Finding
+from interlock.fsm.acceptor.shapes import in_event
+from interlock.fsm.acceptor.texts import Text
+from interlock.fsm.acceptor.track import AUTOMATA, Track, kind_of
+from interlock.fsm.acceptor.values import a_text, an_object
+from interlock.fsm.lifecycles import RESPONSE
+
+_RESPONSE: Final = Automaton(RESPONSE)
+_RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
+_PREFIXES: Final[Mapping[str, str]] = {str(kind): f"{spec.prefix}_" for kind, spec in ITEMS.items()}
+_KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
+_ADDRESSED: Final = frozenset({Scope.BRACKET, Scope.ITEM, Scope.PART, Scope.SUMMARY})
+
+
+@frozen(eq=False)
+class _Groove:
+    """Deltas of one text, one after the other, which differ in nothing but their text and their number.
+
+    Args:
+        blank: What makes such events equal: their own values taken out.
+        like: What they are equal to then.
+        text: The text that they write.
+    """
+
+    blank: Mapping[str, object]
+    like: Mapping[str, object]
+    text: Text
+
+
+@define
+class _Place:
+    """Where a finding is to be put."""
+
+    sequence_number: int | None
+    came: str
+    item: Track | None = None
+    state: str = ""
+
+
+class Acceptor:
+    """Judges one stream.
+
+    Args:
+        dialect: In which dialect the stream claims to be.
+        permissive: Whether the events of two items that are being written may alternate.
+        first_sequence_number: The number of the first event. From 0 the stream is whole; a stream that was resumed later
+            begins in the middle, and the items that it has then are learnt. None takes what comes.
+    """
+
+    def __init__(
+        self, *, dialect: DialectName = "openai", permissive: bool = False, first_sequence_number: int | None = 0
+    ) -> None:
+        self._dialect = dialect
+        self._permissive = permissive
+        self._expected: int | None = first_sequence_number
+        self._otherwise: int | None = None
+        self._whole = first_sequence_number == 0
+        self._begun = False
+        self._response = _RESPONSE.start if self._whole else _RESPONSE.unknown
+        self._response_id: object = None
+        self._error = False
+        self._items: dict[int, Track] = {}
+        self._by_id: dict[str, Track] = {}
+        self._ids: set[str] = set()
+        self._added: int | None = 0 if self._whole else None
+        self._pen: Track | None = None
+        self._groove: _Groove | None = None
+        self.events = 0
+        """How many events were fed."""
+
+    @property
+    def items(self) -> Mapping[int, Track]:
+        """The items of the stream so far, by their index."""
+        return self._items
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event came."""
+        return not self._response.legal
+
+    def feed(self, body: Mapping[str, object]) -> list[Finding]:
+        """Take an event.
+
+        Args:
+            body: The JSON object that it carries.
+
+        Returns:
+            What is wrong with it; empty if it is legal where it came.
+        """
+        groove = self._groove
+        if groove is not None and {**body, **groove.blank} == groove.like:
+            delta, number = body.get("delta"), body.get("sequence_number")
+            if type(delta) is str and type(number) is int and number == self._expected and type(body["output_index"]) is int:
+                groove.text.add(delta)
+                self._expected = number + 1
+                self.events += 1
+                return []
+        self._groove = None
+        return self._judge(body)
+
+    def skip(self) -> None:
+        """Pass over an event that could not be read; whatever it was, it is no fault of the next one."""
+        self.events += 1
+        self._groove = None
+        if self._expected is not None:
+            self._expected += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Give up what the item that is being written has said, because something of it may have been lost."""
+        if self._pen is not None:
+            self._pen.forget()
+
+    def end(self) -> list[Finding]:
+        """Take the end of the stream.
+
+        Returns:
+            What is missing.
+        """
+        if self.ended:
+            return []
+        left = [f"item {item.index} ({item.id}, {item.state})" for item in self._items.values() if not item.ended]
+        open_ = f", with {', '.join(left)} open" if left else ""
+        fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
+        return [self._found(fault, _Place(None, "", None, self._response.state))]
+
+    def _judge(self, body: Mapping[str, object]) -> list[Finding]:
+        said = body
+        foreign = ""
+        if self._dialect == OPEN_RESPONSES.name:
+            said, foreign = from_open_responses(body), _foreign(body)
+        number = said.get("sequence_number")
+        place = _Place(number if type(number) is int else None, a_text(body.get("type")))
+        faults = [Fault("R14", foreign)] if foreign else []
+        faults += self._numbered(number)
+        spec = EVENTS.get(a_text(said.get("type")))
+        if self.ended:
+            faults.append(Fault("R3", "comes after the terminal event"))
+        elif spec is None:
+            faults.append(Fault("R14", f"there is no event {said.get('type')!r}"))
+            self._forget()
+        else:
+            faults += self._take(spec, said, place)
+        self.events += 1
+        return [self._found(fault, place, self.events - 1) for fault in faults]
+
+    def _found(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
+        item = place.item
+        return Finding(
+            rule=fault.rule,
+            event=self.events if event is None else event,
+            sequence_number=place.sequence_number,
+            item=item.id if item else None,
+            kind=item.kind or None if item else None,
+            state=place.state,
+            came=place.came,
+            legal=tuple(map(self._spoken, fault.legal)),
+            message=fault.message,
+        )
+
+    def _spoken(self, name: str) -> str:
+        return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
+
+    def _numbered(self, number: object) -> list[Fault]:
+        """Judge the number of an event, and expect the next."""
+        expected, otherwise = self._expected, self._otherwise
+        self._otherwise = None
+        if type(number) is not int:
+            self._expected = None if expected is None else expected + 1
+            return [Fault("R2", f"sequence_number is {number!r}, and not a number")]
+        self._expected = number + 1
+        if expected is None and not self._begun and number == 0:
+            self._whole, self._added, self._response = True, 0, _RESPONSE.start
+        self._begun = True
+        if expected is None or number in {expected, otherwise}:
+            return []
+        self._otherwise = expected + 1  # if only this number is wrong
+        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+
+    def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
+        place.state = self._response.state
+        wrongs = in_event(spec, body)
+        faults = [Fault("R14", wrong.message) for wrong in wrongs]
+        readable = all(wrong.stray for wrong in wrongs)
+        if spec.scope is Scope.RESPONSE:
+            return faults + self._respond(spec, body, readable=readable)
+        faults += self._opened()
+        if spec is ERROR:
+            self._error = True
+        elif spec.name not in _KNOWN:
+            faults.append(Fault("R10", "belongs to no lifecycle"))
+        elif spec.scope in _ADDRESSED:
+            faults += self._about_item(spec, body, place, readable=readable)
+        return faults
+
+    def _opened(self) -> list[Fault]:
+        """Judge whether the stream is open, so that its events may come."""
+        fault = Fault("R1", "comes before the stream has opened", self._response.legal)
+        opened = "in_progress" in self._response.states
+        self._response = _RUNNING if opened else _RESPONSE.either(self._response, _RUNNING)
+        return [] if opened else [fault]
+
+    def _respond(self, spec: EventSpec, body: Mapping[str, object], *, readable: bool) -> list[Fault]:
+        """Take an event of the response itself."""
+        faults: list[Fault] = []
+        following = _RESPONSE.step(self._response, spec.name)
+        if following is None:
+            faults.append(Fault("R1", "does not come here: the stream opens once, and first", self._response.legal))
+            following = _RESPONSE.either(self._response, _RESPONSE.after(spec.name))
+        self._response = following
+        if not readable:
+            return faults
+        response = an_object(body.get("response"))
+        if self._response_id is None:
+            self._response_id = response.get("id")
+        if response.get("id") != self._response_id:
+            faults.append(Fault("R7", f"the response's id was {self._response_id!r} and is now {response.get('id')!r}"))
+        if spec.name in TERMINAL:
+            items = sorted(self._items.values(), key=lambda item: 0 if self._whole else item.index)
+            seen = Seen(items, self._whole, self._error)
+            return [*faults, *judge_status(spec.name, response, "R3"), *judge_end(response, seen)]
+        return [*faults, *judge_status(spec.name, response, "R1"), *judge_opening(response)]
+
+    def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
+        """Take an event of an item."""
+        faults: list[Fault] = []
+        item = self._find(spec, body)
+        if item is None or (spec is ADDED and not item.added):
+            item = self._begin(spec, body, item, faults)
+        if item is None:
+            return faults
+        place.item, place.state = item, item.state
+        ended = item.ended
+        faults += self._addressed(item, spec, body)
+        fault = item.move(spec.name)
+        if fault:
+            faults.append(fault)
+        if ended or (fault and spec is ADDED):
+            return faults
+        faults += self._written(item, spec)
+        judge = JUDGES.get(spec.name)
+        if not readable:
+            item.forget()
+        elif judge is not None:
+            faults += judge(item, spec, body)
+        if not faults and "delta" in spec.fields:
+            self._groove = self._groove_of(item, spec, body)
+        return faults
+
+    def _find(self, spec: EventSpec, body: Mapping[str, object]) -> Track | None:
+        """Find the item that an event is about: by its index, or by its id if the index says nothing sensible."""
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        by_index = self._items.get(index) if type(index) is int else None
+        by_id = self._by_id.get(item_id) if spec is not ADDED else None
+        if by_index is None or (by_index.ended and by_id is not None and not by_id.ended):
+            return by_id
+        return by_index
+
+    def _begin(self, spec: EventSpec, body: Mapping[str, object], learnt: Track | None, faults: list[Fault]) -> Track | None:
+        """Take up an item: a new one, or one that the stream speaks of without having added it."""
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        if type(index) is not int:
+            return None
+        if spec is ADDED:
+            faults += self._new_index(index) if learnt is None else ()
+            kind = a_text(an_object(body.get("item")).get("type"))
+            faults += self._new_ids(kind, an_object(body.get("item")))
+        else:
+            kind = kind_of(item_id, spec.name)
+            if spec is DONE:
+                kind = a_text(an_object(body.get("item")).get("type")) or kind
+            faults += [Fault("R7", "comes before its item is added", (ADDED.name,))] if self._whole else ()
+            self._added = max(index + 1, self._added or 0)
+        if self._error and spec is ADDED:
+            faults.append(Fault("R4", "an item begins after an error event"))
+        track = Track(item_id, index, kind, known=spec is ADDED and learnt is None)
+        self._items[index] = self._by_id[item_id] = track
+        return track
+
+    def _new_index(self, index: int) -> list[Fault]:
+        expected, self._added = self._added, index + 1
+        return [] if expected in {None, index} else [Fault("R6", f"output_index is {index} instead of {expected}")]
+
+    def _new_ids(self, kind: str, item: Mapping[str, object]) -> list[Fault]:
+        """Judge the ids of an item that begins."""
+        faults: list[Fault] = []
+        for name, prefix in (("id", _PREFIXES.get(kind, "")), ("call_id", "call_")):
+            given = item.get(name)
+            if not isinstance(given, str):
+                continue
+            if not given.startswith(prefix):
+                faults.append(Fault("R7", f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"))
+            if given in self._ids:
+                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
+            self._ids.add(given)
+        return faults
+
+    def _addressed(self, item: Track, spec: EventSpec, body: Mapping[str, object]) -> list[Fault]:
+        """Judge whether an event names its item by the same index and id as its `added`."""
+        faults: list[Fault] = []
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        if type(index) is int and index != item.index:
+            faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
+        item.id = item.id or item_id
+        if spec.scope is not Scope.BRACKET and item_id != item.id:
+            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
+        return faults
+
+    def _written(self, item: Track, spec: EventSpec) -> list[Fault]:
+        """Judge whose turn it is: while one item is written, only tools may have something to say about the others."""
+        pen = self._pen
+        if item is pen or (item.automaton and spec.name in item.automaton.apart):
+            return []
+        self._pen = item
+        if pen is None or spec is ADDED or self._permissive:
+            return []
+        return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written")]
+
+    def _groove_of(self, item: Track, spec: EventSpec, body: Mapping[str, object]) -> _Groove | None:
+        """Remember a delta that was legal, for the next one will be like it."""
+        text = item.part.text if item.part else item.text
+        if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, spec.name):
+            return None
+        blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
+        return _Groove(blank, {**body, **blank}, text) if len(blank) > 1 else None
+
+
+def _item_id(spec: EventSpec, body: Mapping[str, object]) -> str:
+    return a_text(an_object(body.get("item")).get("id") if spec.scope is Scope.BRACKET else body.get("item_id"))
+
+
+def _foreign(body: Mapping[str, object]) -> str:
+    """Say what in an event is OpenAI's and not Open Responses'; an empty text if nothing is."""
+    name = a_text(body.get("type"))
+    if name in OPEN_RESPONSES.event_names:
+        return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"
+    if name == ERROR.name and OPEN_RESPONSES.error_field not in body:
+        return "Open Responses nests the fields of an error"
+    return ""

@@ -1,0 +1,236 @@
+"""What the events of an item say, compared with what the earlier ones said (R7 to R11, R15, R18).
+
+One function for each sort of event; it takes the item's track and the event's body, whose fields have been looked at
+(`shapes`), yields what is wrong and notes what later events will be compared with. None of them knows the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from interlock.events.items import REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
+from interlock.events.spec import EVENTS, EventSpec, Place, Scope
+from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.texts import unsound
+from interlock.fsm.acceptor.track import Part, Track
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests
+
+Body: TypeAlias = Mapping[str, object]
+Judge: TypeAlias = Callable[[Track, EventSpec, Body], Iterator[Fault]]
+
+_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "role")
+_RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
+_INDEX: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
+_LIST: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
+_SPOKEN: Final = frozenset({"message", "reasoning"})
+"""The kinds of item that are not there if they say nothing."""
+
+
+def judge_added(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge how an item begins: without text, parts or a result."""
+    item = an_object(body.get("item"))
+    track.stable = {name: item.get(name) for name in _STABLE}
+    status = item.get("status", "in_progress")
+    if status != "in_progress":
+        yield Fault("R10", f"the item begins with the status {status!r}")
+    for name in ("content", "summary", *((track.spec.text,) if track.spec else ())):
+        if item.get(name):
+            yield Fault("R9", f"the item has {name} before they are written")
+    for name in _RESULTS:
+        if item.get(name):
+            yield Fault("R11", f"the item has {name} before its tool ran")
+
+
+def judge_done(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge how an item ends: the same item, with all its text, in a status that its events allow, with its result."""
+    item = an_object(body.get("item"))
+    track.done = digests(item)
+    status = item.get("status")
+    track.status = status if isinstance(status, str) else None
+    for name, value in track.stable.items():
+        if item.get(name) != value:
+            yield Fault("R7", f"the item was added with {name} {value!r} and is done with {item.get(name)!r}")
+    if status is not None and track.automaton and track.orderly and track.status not in track.node.ends:
+        ends = " or ".join(sorted(track.node.ends))
+        yield Fault("R10", f"the item ends with the status {status!r}, and its events say {ends}")
+    yield from _whole(track, item)
+    yield from _result(track, item)
+
+
+def _whole(track: Track, item: Body) -> Iterator[Fault]:
+    """Judge the texts of an item that is done."""
+    if track.spec and track.spec.text:
+        wrong = track.text.settle(a_text(item.get(track.spec.text)))
+        if wrong:
+            yield Fault("R9", f"the item's {track.spec.text} {wrong}")
+    for name, parts in track.parts.items():
+        said = [digest(part) for part in a_list(item.get(name))]
+        if parts is not None and said != parts:
+            yield Fault("R9", f"the item's {name} are not the {len(parts)} parts that were done")
+    if track.kind in _SPOKEN:
+        texts = [_text(an_object(part)) for name in track.parts for part in a_list(item.get(name))]
+        if not "".join(texts).strip():
+            yield Fault("R18", f"a {track.kind} without text is no item")
+        elif track.first_delta is not None and not track.first_delta.strip():
+            yield Fault("R18", "the item's text begins with a delta of white space alone, which waits for other text")
+    track.parts = {}
+
+
+def _result(track: Track, item: Body) -> Iterator[Fault]:
+    """Judge whether a call carries what its tool gave, which its status and its events tell."""
+    output, error, status = item.get("output"), item.get("error"), item.get("status")
+    match track.kind:
+        case "mcp_call" if status == "completed":
+            if output is None or error is not None:
+                yield Fault("R11", "a call that is completed has its output, and no error")
+        case "mcp_call" if status == "failed":
+            if error is None:
+                yield Fault("R11", "a call that failed has its error")
+        case "mcp_call" if output is not None:
+            yield Fault("R11", "a call that did not end has an output")
+        case "mcp_list_tools" if [*track.node.ends] == ["completed" if error is not None else "failed"]:
+            yield Fault("R11", "the listing of tools has an error just if it failed")
+        case _:
+            pass
+
+
+def judge_own_delta(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Take a piece of the item's own text."""
+    track.text.add(a_text(body.get("delta")))
+    yield from ()
+
+
+def judge_own_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge the item's own text, and its name where that is given."""
+    name = body.get("name", track.stable.get("name"))
+    if track.added and name != track.stable.get("name"):
+        yield Fault("R7", f"the item was added with name {track.stable.get('name')!r} and is here called {name!r}")
+    field = spec.fields[-1]
+    wrong = track.text.settle(a_text(body.get(field)))
+    if wrong:
+        yield Fault("R9", f"{field} {wrong}")
+
+
+def judge_part_added(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge how a part begins: empty, and with the next index of its list."""
+    index, part = _index(spec, body), an_object(body.get("part"))
+    expected = track.next_index.get(_LIST[spec.scope], index)
+    track.next_index[_LIST[spec.scope]] = index + 1
+    if index != expected:
+        yield Fault("R8", f"{_INDEX[spec.scope]} is {index} instead of {expected}")
+    if _text(part) or part.get("annotations"):
+        yield Fault("R9", "the part has text before it is written")
+    track.part = Part(a_text(part.get("type")), index, known=True)
+
+
+def _open_part(track: Track, spec: EventSpec, body: Body, type_: str) -> tuple[Part, list[Fault]]:
+    """Give the part that an event is about, and what is wrong with that; if none is open, one of the event's type is made."""
+    index, part = _index(spec, body), track.part
+    if part is None or part.type != type_:
+        track.part = Part(type_, index, known=False)
+        return track.part, [Fault("R9", f"the part began as {part.type} and is now {type_}")] if part else []
+    wrong = Fault("R8", f"{_INDEX[spec.scope]} is {index} instead of {part.index}")
+    return part, [wrong] if part.index != index else []
+
+
+def judge_part_delta(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Take a piece of a part's text, and its log probabilities."""
+    part, faults = _open_part(track, spec, body, _TYPE_OF[spec.name])
+    yield from faults
+    delta = a_text(body.get("delta"))
+    if track.first_delta is None and track.known:
+        track.first_delta = delta
+    part.text.add(delta)
+    if part.logprobs is not None:
+        if unsound(body.get("logprobs")):
+            part.logprobs = None
+            yield Fault("R15", "logprobs are missing, or not the log probabilities of tokens")
+        else:
+            part.logprobs.add(a_list(body.get("logprobs")))
+
+
+def judge_annotation(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge the number of an annotation."""
+    part, faults = _open_part(track, spec, body, _TYPE_OF[spec.name])
+    yield from faults
+    if part.known:
+        given, number = body.get("annotation_index"), len(part.annotations)
+        if given != number:
+            yield Fault("R8", f"annotation_index is {given} instead of {number}")
+        part.annotations.append(digest(body.get("annotation")))
+
+
+def judge_part_text_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge the whole text of a part."""
+    part, faults = _open_part(track, spec, body, _TYPE_OF[spec.name])
+    yield from faults
+    text = a_text(body.get(spec.fields[0]))
+    wrong = part.text.settle(text)
+    if wrong:
+        yield Fault("R9", f"{spec.fields[0]} {wrong}")
+    if part.logprobs is not None:
+        if unsound(body.get("logprobs")):
+            part.logprobs = None
+            yield Fault("R15", "logprobs are missing, or not the log probabilities of tokens")
+        elif not part.logprobs.are(a_list(body.get("logprobs"))):
+            yield Fault("R15", "the logprobs are not those of the deltas")
+        elif not part.logprobs.rebuild(text):
+            yield Fault("R15", "the tokens of the logprobs do not make up the text")
+
+
+def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge a part that is done: the text and the annotations that came."""
+    said = an_object(body.get("part"))
+    part, faults = _open_part(track, spec, body, a_text(said.get("type")))
+    yield from faults
+    track.part = None
+    wrong = part.text.settle(_text(said))
+    if wrong:
+        yield Fault("R9", f"the part's text {wrong}")
+    if part.known and [digest(one) for one in a_list(said.get("annotations"))] != part.annotations:
+        yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
+    logprobs = a_list(said.get("logprobs"))
+    if part.logprobs is not None and logprobs and not part.logprobs.are(logprobs):
+        yield Fault("R15", "the part's logprobs are not those of the deltas")
+    done = track.parts.get(_LIST[spec.scope])
+    if done is not None:
+        done.append(digest(said))
+
+
+def _index(spec: EventSpec, body: Body) -> int:
+    index = body.get(_INDEX[spec.scope])
+    return index if isinstance(index, int) else -1
+
+
+def _text(part: Body) -> str:
+    return a_text(part.get(REFUSAL.text)) or a_text(part.get("text"))
+
+
+def _part_type(event: str) -> str:
+    """Give the type of the part whose text an event is about, which the event's name ends with."""
+    parts: tuple[PartSpec, ...] = (SUMMARY_TEXT, REASONING_TEXT, REFUSAL)
+    about = event.rpartition(".")[0]
+    return next((part.type for part in parts if about.endswith(part.type)), "output_text")
+
+
+_TYPE_OF: Final = {name: _part_type(name) for name, spec in EVENTS.items() if spec.scope in _INDEX}
+
+
+def _judge_of(spec: EventSpec) -> Judge | None:
+    """Choose the function for an event by what its specification says that it carries."""
+    if spec.scope is Scope.BRACKET:
+        return judge_added if spec.before is Place.OUTSIDE else judge_done
+    if spec.scope in _INDEX:
+        if "part" in spec.fields:
+            return judge_part_added if spec.after is Place.PART else judge_part_done
+        if "annotation" in spec.fields:
+            return judge_annotation
+        return judge_part_delta if "delta" in spec.fields else judge_part_text_done
+    if spec.scope is Scope.ITEM and spec.name.endswith((".delta", ".done")):
+        return judge_own_delta if "delta" in spec.fields else judge_own_done
+    return None
+
+
+JUDGES: Final = {name: judge for name, spec in EVENTS.items() if (judge := _judge_of(spec)) is not None}
+"""The function that judges each event that says something beside that it happened."""

@@ -1,0 +1,142 @@
+"""What the response objects of a stream say: at its opening, and at its end, where all the items are looked at once more.
+
+It knows the rules R3, R4, R12 and R13 of a response that ends, and nothing of the order of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import define
+
+from interlock.events.spec import COMPLETED, CREATED, FAILED, IN_PROGRESS, INCOMPLETE, QUEUED
+from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.track import Track
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests
+
+_STATUSES: Final = {
+    CREATED.name: {"queued", "in_progress"},
+    QUEUED.name: {"queued"},
+    IN_PROGRESS.name: {"in_progress"},
+    COMPLETED.name: {"completed"},
+    INCOMPLETE.name: {"incomplete", "cancelled"},
+    FAILED.name: {"failed"},
+}
+"""The statuses of the response that each of its events can show."""
+_REASONS: Final = frozenset({"max_output_tokens", "content_filter"})
+
+
+@define
+class Seen:
+    """What of a stream the end is judged by.
+
+    Args:
+        items: Its items, in the order in which they were added.
+        whole: Whether the stream was seen from its beginning, so that no other item can have been there.
+        error: Whether there was an `error` event.
+    """
+
+    items: Sequence[Track]
+    whole: bool
+    error: bool
+
+
+def judge_status(event: str, response: Mapping[str, object], rule: str) -> Iterator[Fault]:
+    """Judge whether an event of the response agrees with its status.
+
+    Args:
+        event: Its wire name.
+        response: What it carries.
+        rule: R1 for an event that opens the stream, R3 for one that ends it.
+    """
+    if a_text(response.get("status")) not in _STATUSES[event]:
+        yield Fault(rule, f"the response has the status {response.get('status')!r}")
+
+
+def judge_opening(response: Mapping[str, object]) -> Iterator[Fault]:
+    """Judge a response that begins: it has no output yet."""
+    if response.get("output"):
+        yield Fault("R13", "the response has output before it has items")
+
+
+def judge_end(response: Mapping[str, object], seen: Seen) -> Iterator[Fault]:
+    """Judge the response of a terminal event.
+
+    Args:
+        response: What it carries.
+        seen: What came before.
+    """
+    status = response.get("status")
+    yield from _failure(response, status, seen)
+    yield from _cut(response, status, seen)
+    yield from _output(a_list(response.get("output")), seen)
+    yield from _usage(response.get("usage"))
+
+
+def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
+    error = an_object(response.get("error"))
+    if status == "failed":
+        if not (a_text(error.get("code")).strip() and a_text(error.get("message")).strip()):
+            yield Fault("R4", "the response failed and does not say why: error.code and error.message")
+    else:
+        if response.get("error") is not None:
+            yield Fault("R4", f"the response has an error and the status {status!r}")
+        if seen.error:
+            yield Fault("R4", f"there was an error event, and the response has the status {status!r}")
+    for item in seen.items:
+        if not item.ended:
+            said = f"item {item.index} ({item.id}, {item.state}) is left open"
+            yield Fault("R7" if status == "completed" else "R4", said)
+
+
+def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
+    details = response.get("incomplete_details")
+    if status == "incomplete":
+        if a_text(an_object(details).get("reason")) not in _REASONS:
+            yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {details!r}")
+    elif details is not None:
+        yield Fault("R12", f"the response has incomplete_details and the status {status!r}")
+    for item in seen.items:
+        if item.status == "incomplete":
+            if item is not seen.items[-1]:
+                yield Fault("R12", f"item {item.index} ({item.id}) is incomplete, but not the last")
+            if status == "completed":
+                yield Fault("R12", f"the response is completed, but item {item.index} ({item.id}) is incomplete")
+
+
+def _output(output: Sequence[object], seen: Seen) -> Iterator[Fault]:
+    done = [item for item in seen.items if item.ended]
+    whole = seen.whole and len(done) == len(seen.items)
+    places = range(len(done)) if whole else [item.index for item in done]
+    if whole and len(output) != len(done):
+        yield Fault("R13", f"the response has {len(output)} items, and {len(done)} were done")
+    for item, place in zip(done, places, strict=True):
+        if item.done is None or not 0 <= place < len(output):
+            continue
+        said = digests(an_object(output[place]))
+        differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
+        if differing:
+            wrong = f"output[{place}] is not item {item.index} ({item.id}) as it was done: {', '.join(differing)} differ"
+            yield Fault("R13", wrong)
+
+
+def _usage(usage: object) -> Iterator[Fault]:
+    if usage is None:
+        yield Fault("R13", "the response has no usage")
+        return
+    counts = an_object(usage)
+    for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
+        if type(an_object(counts.get(details)).get(count)) is not int:
+            yield Fault("R13", f"usage has no {details}.{count}")
+    total = [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]
+    if not _adds_up(total):
+        yield Fault("R13", f"usage does not add up: {total[0]} and {total[1]} are not {total[2]}")
+
+
+def _adds_up(total: Sequence[object]) -> bool:
+    match total:
+        case [int(one), int(other), int(both)]:
+            return one + other == both
+        case _:
+            return False

@@ -1,0 +1,170 @@
+"""What is remembered of an item while its events go by: where its lifecycle may stand, and its texts so far.
+
+It judges the order of an item's events (R7, R8, R10, R11), and nothing of what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import define, field
+
+from interlock.events.items import ITEMS, OUTPUT_TEXT, ItemSpec
+from interlock.events.spec import ADDED, DONE, EVENTS, Place
+from interlock.fsm.acceptor.automaton import Automaton, Node
+from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.texts import Logprobs, Text
+from interlock.fsm.acceptor.values import Digest
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycles import LIFECYCLES
+
+AUTOMATA: Final[Mapping[str, Automaton[Item]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+"""The automaton of each kind of item."""
+
+_SPECS: Final[Mapping[str, ItemSpec]] = {str(kind): spec for kind, spec in ITEMS.items()}
+_KIND_OF: Final[Mapping[str, str]] = {spec.prefix: kind for kind, spec in _SPECS.items()}
+_OF_A_PART: Final = frozenset({Place.PART, Place.PART_DONE})
+
+
+@define(eq=False)
+class Part:
+    """A part that is open.
+
+    Args:
+        type: Its `type`.
+        index: Its place in its list.
+        known: Whether it was seen from its beginning.
+    """
+
+    type: str
+    index: int
+    known: bool
+    text: Text = field(init=False)
+    logprobs: Logprobs | None = field(init=False)
+    """None once they cannot be judged, and for a part that has none."""
+    annotations: list[Digest] = field(factory=list[Digest], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Start without text."""
+        self.text = Text(self.known)
+        self.logprobs = Logprobs() if self.known and self.type == OUTPUT_TEXT.type else None
+
+
+@define(eq=False)
+class Track:
+    """An item of the stream.
+
+    Args:
+        id: Its id.
+        index: Its `output_index`.
+        kind: Its type, as far as it is known.
+        known: Whether it was seen from its `added`.
+    """
+
+    id: str
+    index: int
+    kind: str
+    known: bool
+    added: bool = field(default=False, init=False)
+    """Whether its `added` was seen."""
+    stable: Mapping[str, object] = field(factory=dict[str, object])
+    """What must stay the same, as `added` had it."""
+    automaton: Automaton[Item] | None = field(init=False)
+    """None for a kind of item that has no lifecycle here."""
+    spec: ItemSpec | None = field(init=False)
+    node: Node = field(init=False)
+    text: Text = field(init=False)
+    """The item's own text."""
+    part: Part | None = None
+    parts: dict[str, list[Digest] | None] = field(init=False)
+    """The parts that are done, by their list; None for a list of which some were not seen."""
+    next_index: dict[str, int] = field(init=False)
+    """The index that the next part of a list has, as far as it is known."""
+    first_delta: str | None = None
+    status: str | None = None
+    """The status that its `done` gave."""
+    ended: bool = False
+    """Whether its `done` was seen."""
+    orderly: bool = True
+    """Whether its events came in order, so that they tell how it ended."""
+    done: Mapping[str, Digest] | None = None
+    """What its `done` showed, field by field."""
+
+    def __attrs_post_init__(self) -> None:
+        """Start where the lifecycle starts, or anywhere in it."""
+        self.automaton = AUTOMATA.get(self.kind)
+        self.spec = _SPECS.get(self.kind)
+        start = self.automaton or AUTOMATA["message"]
+        self.node = start.start if self.known else start.unknown
+        self.text = Text(self.known)
+        self.next_index = {"content": 0, "summary": 0} if self.known else {}
+        self.parts = {name: [] if self.known else None for name in ("content", "summary")}
+
+    @property
+    def state(self) -> str:
+        """Where it stands, to be read."""
+        return self.node.state if self.automaton else "unknown"
+
+    def forget(self) -> None:
+        """Give up what can no longer be compared, because an event could not be read."""
+        self.text.known = False
+        self.parts = dict.fromkeys(self.parts, None)
+        if self.part is not None:
+            self.part.text.known = False
+            self.part.logprobs = None
+
+    def move(self, event: str) -> Fault | None:
+        """Take an event: go to where it leads, or to where it would have been legal.
+
+        Args:
+            event: Its wire name.
+
+        Returns:
+            What is wrong with its place, if anything is.
+        """
+        if self.ended:
+            return Fault("R7", "comes after the item was done")
+        if event == ADDED.name and self.added:
+            return Fault("R7", "the item is added a second time", self.node.legal)
+        self.added = self.added or event == ADDED.name
+        self.ended = event == DONE.name
+        following = self.automaton.step(self.node, event) if self.automaton else self.node
+        if following is not None or self.automaton is None:
+            self.node = following or self.node
+            return None
+        fault = self._misplaced(event, self.automaton)
+        self.orderly = False
+        self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
+        if event in self.automaton.events:
+            # The event came too early, or another did not come at all.
+            self.node = self.automaton.either(self.node, self.automaton.after(event))
+        return fault
+
+    def _misplaced(self, event: str, automaton: Automaton[Item]) -> Fault:
+        """Say which rule an event breaks that is not legal where the item stands."""
+        legal = self.node.legal
+        if event not in automaton.events:
+            return Fault("R10", f"is no event of a {self.kind}", legal)
+        if event in automaton.completions:
+            return Fault("R11", "says that a tool came to its end that did not run", legal)
+        if self.node.inside_part or not _OF_A_PART.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
+            return Fault("R8", "breaks the order of parts", legal)
+        return Fault("R10", f"does not come here in the lifecycle of a {self.kind}", legal)
+
+
+def kind_of(item_id: str, event: str) -> str:
+    """Guess the kind of an item whose `added` was not seen.
+
+    Args:
+        item_id: Its id, whose prefix tells the kind.
+        event: The wire name of an event of it, which tells the kind if the id does not.
+
+    Returns:
+        The kind, or an empty text if it cannot be told.
+    """
+    by_id = _KIND_OF.get(item_id.partition("_")[0])
+    if by_id is not None:
+        return by_id
+    kinds = [kind for kind, automaton in AUTOMATA.items() if event in automaton.events]
+    return kinds[0] if len(kinds) == 1 else ""

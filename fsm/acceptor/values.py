@@ -1,0 +1,46 @@
+"""JSON values read for what they should be, and remembered by their digest.
+
+A stream is somebody else's, so a value may be anything; and it may be long, so what is only compared later is kept as a
+digest. It knows nothing of events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, cast
+
+import orjson
+
+Digest: TypeAlias = bytes
+
+
+def an_object(value: object) -> Mapping[str, object]:
+    """Give a JSON object as what it is, and an empty one for anything else."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def a_list(value: object) -> Sequence[object]:
+    """Give a JSON array as what it is, and an empty one for anything else."""
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+
+
+def a_text(value: object) -> str:
+    """Give a JSON string as what it is, and an empty one for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def digest(value: object) -> Digest:
+    """Give the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        # What orjson has no room for: large integers, surrogates, deep nesting.
+        data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=dict).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
+    """Give the digest of each field of an object, so that what differs can be named."""
+    return {name: digest(inner) for name, inner in value.items()}
