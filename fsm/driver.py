@@ -221,7 +221,7 @@ class ResponseDriver(Generic[T]):
         self._fire(item, "pad" if "pad" in item.state.rows and text.isspace() else trigger)
         emission = item.state.stream
         if emission is not None and not logprobs:
-            static = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
+            static: dict[str, object] = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
             self._stamp = self._writer.stamp(emission.spec, {**item.address(emission.spec.scope), **static})
 
     def _put_down_pen(self) -> None:
@@ -270,10 +270,10 @@ class ResponseDriver(Generic[T]):
         self._fire(item, trigger)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage) -> None:
-        self._begin()
         self._response.usage += usage
         match reason:
             case "stop":
+                self._begin()
                 self._put_down_pen()
             case "length":
                 self._response.incomplete_details = {"reason": "max_output_tokens"}

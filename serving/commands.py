@@ -31,6 +31,7 @@ from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
+from interlock.serving.verify import verify
 
 ILLEGAL: Final = 1
 """The exit status when a stream breaks a rule."""
@@ -46,6 +47,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.command()(verify)
 
 InputFile = Annotated[Path, typer.Argument(metavar="FILE|-", help="A file, or - for standard input.")]
 

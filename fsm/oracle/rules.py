@@ -194,8 +194,6 @@ def _has_its_result(item: Json, word: str) -> bool:
             return item.get("output") is None
         case "mcp_list_tools", _:
             return (item.get("error") is not None) == (LETTERS["response.mcp_list_tools.failed"] in word)
-        case "code_interpreter_call", "completed":
-            return item.get("outputs") is not None
         case _:
             return True
 

@@ -171,7 +171,6 @@ BROKEN: dict[str, list[Body]] = {
     "R11-no-output": edited("mcp-call", -2, "item.output", None),
     "R11-no-error": edited("mcp-call-failed", -2, "item.error", None),
     "R11-cut-call-with-output": edited("mcp-call-cut", -2, "item.output", "r"),
-    "R11-no-outputs": edited("code", -2, "item.outputs", None),
     "R11-tools-of-a-failed-listing": edited("mcp-list-tools-failed", -2, "item.error", None),
     "R11-output-before-it-ran": edited("mcp-call", 2, "item.output", "r"),
     "R12-response-completed": stream(message(0, *_TEXT, status="incomplete")),

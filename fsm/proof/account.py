@@ -1,0 +1,279 @@
+"""What a reader may expect of a stream, given what the driver was told: the second judge of the proof.
+
+The oracle sees a stream and not what it is about: text that was swallowed, a call that failed and is shown as completed,
+leave a legal stream. The account hears the same deltas as the driver and says what each must do, in terms of what can be
+seen (who was added, what was said, which calls ran, which items ended how), from rules R4, R11, R12, R17 and R18 and the
+definitions of the deltas. It knows no lifecycle, no driver and no order of events inside of what one delta does: order
+is the oracle's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Final, assert_never
+
+from attrs import define, field
+
+from interlock.fsm import deltas
+from interlock.fsm.proof.effects import RUNNING, Body, Effects
+
+_TEXT: Final = {
+    "message": "response.output_text.delta",
+    "reasoning": "response.reasoning_text.delta",
+    "function_call": "response.function_call_arguments.delta",
+    "custom_tool_call": "response.custom_tool_call_input.delta",
+    "mcp_call": "response.mcp_call_arguments.delta",
+    "code_interpreter_call": "response.code_interpreter_call_code.delta",
+}
+"""How the text of a kind is said."""
+_REFUSAL: Final = {"message": "response.refusal.delta"}
+_SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
+
+_NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "mcp_list_tools"})
+"""The kinds whose type has no status `incomplete`."""
+
+
+@define
+class _Pen:
+    """The item that is being written.
+
+    Args:
+        kind: Its kind.
+        id: Its id; none as long as nothing of it was seen.
+        part: How the text of its open part is said.
+        held: White space that waits for other text (rule R18).
+    """
+
+    kind: str
+    id: str | None = None
+    part: str | None = None
+    held: str = ""
+
+
+@define
+class Account:
+    """Hears what a driver is told, and compares what it does with what it should."""
+
+    _status: str = "absent"
+    _pen: _Pen | None = None
+    _waiting: dict[str, str] = field(factory=dict[str, str])
+    _running: set[str] = field(factory=set[str])
+    _results: dict[str, Body] = field(factory=dict[str, Body])
+    _tokens: int = 0
+    _due: Effects = field(factory=Effects, init=False)
+
+    def fork(self) -> Account:
+        """Give another that has heard the same."""
+        pen = None if self._pen is None else copy(self._pen)
+        return Account(self._status, pen, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
+
+    def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
+        """Take a delta and what the driver made of it.
+
+        Args:
+            delta: What the driver was told.
+            events: The events that it gave in return.
+
+        Returns:
+            What is wrong, or None.
+        """
+        self._due = Effects()
+        if self._status in {"absent", "queued", "in_progress"}:
+            self._hear(delta)
+        seen = Effects.of(events)
+        if seen != self._due:
+            return f"{delta!r} did {seen!r} instead of {self._due!r}"
+        for body in events:
+            match body["type"]:
+                case "response.output_item.added":
+                    self._learn(body["item"]["id"])
+                case "response.output_item.done" if not self._carries_result(body["item"]):
+                    return f"{body['item']} lacks the result of its tool"
+                case _:
+                    pass
+        return None
+
+    def _carries_result(self, item: Body) -> bool:
+        return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
+
+    def _hear(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
+        """Note what is due."""
+        match delta:
+            case str(text):
+                self._say(_TEXT, "message", text)
+            case deltas.Text(text, logprobs):
+                self._say(_TEXT, "message", text, silent=not logprobs)
+            case deltas.Refusal(text):
+                self._say(_REFUSAL, "message", text)
+            case deltas.Summary(text):
+                self._say(_SUMMARY, "reasoning", text)
+            case deltas.Open(kind):
+                self._open(kind)
+            case deltas.Close():
+                self._close()
+            case deltas.EndPart():
+                self._end_part()
+            case deltas.Annotate(annotation):
+                if self._pen is not None and self._pen.part == _TEXT["message"]:
+                    self._due.shown.append(annotation)
+            case deltas.Reject():
+                item_id = self._pen.id if self._pen is not None else None
+                self._close()
+                self._fail(item_id)
+            case deltas.Run() | deltas.Progress() | deltas.Succeed() | deltas.Fail():
+                self._hear_of_tool(delta)
+            case deltas.Start():
+                self._begin()
+            case deltas.Enqueue():
+                if self._status == "absent":
+                    self._status = "queued"
+                    self._due.opening += ["response.created", "response.queued"]
+            case deltas.EndTurn(reason, usage):
+                self._tokens += usage.input_tokens + usage.output_tokens
+                self._end_turn(reason)
+            case deltas.Finish():
+                self._close()
+                self._end("completed", None)
+            case deltas.Fault(code):
+                self._end("failed", code)
+            case deltas.Cancel():
+                self._end("cancelled", None)
+            case _:
+                assert_never(delta)
+
+    def _hear_of_tool(self, delta: deltas.Run | deltas.Progress | deltas.Succeed | deltas.Fail) -> None:
+        match delta:
+            case deltas.Run(item_id):
+                self._run(item_id)
+            case deltas.Progress(item_id, fields):
+                if self._kind_of(item_id) == "image_generation_call":
+                    self._run(item_id)
+                    self._due.shown.append(fields)
+            case deltas.Succeed(item_id, fields):
+                self._run(item_id)
+                if self._waiting.pop(item_id, None) is not None:
+                    self._due.ended[item_id] = "completed"
+                    self._results[item_id] = fields
+            case deltas.Fail(item_id):
+                if self._kind_of(item_id) is not None:
+                    self._put_down(item_id)
+                    self._fail(item_id)
+
+    def _end_turn(self, reason: deltas.FinishReason) -> None:
+        match reason:
+            case "stop":
+                self._begin()
+                self._close()
+            case "length":
+                self._end("incomplete", "max_output_tokens")
+            case "content_filter":
+                self._end("incomplete", "content_filter")
+            case "abort":
+                self._end("cancelled", None)
+            case "error":
+                self._end("failed", "server_error")
+
+    def _begin(self) -> None:
+        if self._status == "absent":
+            self._due.opening.append("response.created")
+        if self._status in {"absent", "queued"}:
+            self._due.opening.append("response.in_progress")
+            self._status = "in_progress"
+
+    def _open(self, kind: str) -> None:
+        self._begin()
+        self._close()
+        self._pen = _Pen(kind)
+        if kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
+            self._due.added.append(kind)
+
+    def _learn(self, item_id: str) -> None:
+        """Take the id of the item that is being written, which its `added` gave."""
+        if self._pen is not None:
+            self._pen.id = item_id
+            if self._pen.kind == "mcp_list_tools":  # which nobody writes
+                self._waiting[item_id], self._pen = self._pen.kind, None
+
+    def _say(self, names: Mapping[str, str], kind: str, text: str, *, silent: bool = True) -> None:
+        """Note a piece of text; a `silent` one says nothing at all if it is empty."""
+        if silent and not text:
+            return
+        if self._pen is None or self._pen.kind not in names:
+            self._open(kind)
+        pen = self._pen
+        assert pen is not None  # noqa: S101 - for the type checkers: one was opened
+        name = names[pen.kind]
+        if not text:
+            return
+        pen.held += text
+        if pen.kind in {"message", "reasoning"}:
+            if pen.id is None and not pen.held.strip():
+                return
+            if pen.id is None:
+                self._due.added.append(pen.kind)
+            if pen.part != name:
+                self._end_part()
+            pen.part = name
+        self._due.said.append((name, pen.held))
+        pen.held = ""
+
+    def _end_part(self) -> None:
+        if self._pen is not None and self._pen.part is not None:
+            self._due.parts += 1
+            self._pen.part = None
+
+    def _close(self) -> None:
+        """Put down the pen: a hosted call waits for its tool, what else was seen is completed."""
+        self._end_part()
+        pen, self._pen = self._pen, None
+        if pen is not None and pen.id is not None:
+            if pen.kind in RUNNING:
+                self._waiting[pen.id] = pen.kind
+            else:
+                self._due.ended[pen.id] = "completed"
+
+    def _kind_of(self, item_id: str) -> str | None:
+        """Give the kind of a hosted call that has not ended."""
+        pen = self._pen
+        if pen is not None and pen.id == item_id and pen.kind in RUNNING:
+            return pen.kind
+        return self._waiting.get(item_id)
+
+    def _put_down(self, item_id: str) -> None:
+        if self._pen is not None and self._pen.id == item_id:
+            self._close()
+
+    def _run(self, item_id: str) -> None:
+        if self._kind_of(item_id) is not None:
+            self._put_down(item_id)
+            self._mark(item_id)
+
+    def _mark(self, item_id: str) -> None:
+        """Note that a call is said to run, which is said once."""
+        if self._waiting[item_id] in RUNNING and item_id not in self._running:
+            self._running.add(item_id)
+            self._due.ran.add(item_id)
+
+    def _fail(self, item_id: str | None) -> None:
+        kind = self._waiting.pop(item_id, None) if item_id is not None else None
+        if item_id is not None and kind is not None:
+            self._stop(item_id, kind, "failed")
+
+    def _stop(self, item_id: str, kind: str, status: str) -> None:
+        """Note an end without a result; the arguments of an MCP call are whole then, even if it never ran."""
+        self._due.ended[item_id] = status
+        if kind == "mcp_call" and item_id not in self._running:
+            self._due.ran.add(item_id)
+
+    def _end(self, status: str, reason: str | None) -> None:
+        """Note the end: what is being written is cut, what waits has failed (rules R4 and R12)."""
+        self._begin()
+        self._end_part()
+        pen, self._pen = self._pen, None
+        if pen is not None and pen.id is not None:
+            self._stop(pen.id, pen.kind, "failed" if pen.kind in _NEVER_INCOMPLETE else "incomplete")
+        for item_id in [*self._waiting]:
+            self._fail(item_id)
+        self._status = status
+        self._due.over = (status, reason, self._tokens)

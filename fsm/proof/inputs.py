@@ -1,0 +1,87 @@
+"""What the driver is told in the proof: every delta, with every kind of content that could make a difference.
+
+It knows the vocabulary of `interlock.fsm.deltas` and nothing of the lifecycles. Texts stand for all texts by what a
+driver can tell apart: none, white space, other text; with log probabilities or without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from interlock.events.items import ItemKind, result_fields
+from interlock.fsm import deltas
+
+NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
+"""A call that nobody made, for as long as none has ended; to a driver the two are the same."""
+
+_FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+    "reasoning": {},
+    "message": {"phase": "commentary"},
+    # The same call id each time, so that every later call repeats one.
+    "function_call": {"name": "look_up", "call_id": "call_of_the_model"},
+    "custom_tool_call": {"name": "patch", "call_id": "call_of_the_model"},
+    "mcp_call": {"server_label": "wiki", "name": "search"},
+    "mcp_list_tools": {"server_label": "wiki"},
+    "code_interpreter_call": {},
+    "web_search_call": {"action": {"type": "search", "query": "signals"}},
+    "file_search_call": {"queries": ["signals"]},
+    "image_generation_call": {},
+}
+_ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+_USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2)
+_REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_filter", "abort", "error")
+
+_ANYWHERE: Final[Sequence[deltas.Delta]] = (
+    deltas.Start(),
+    deltas.Enqueue(),
+    *(wrap(text) for wrap in (deltas.Refusal, deltas.Summary) for text in ("no", " ", "")),
+    deltas.Annotate(_ANNOTATION),
+    deltas.EndPart(),
+    deltas.Close(),
+    deltas.Reject("The arguments make no sense."),
+    *(deltas.EndTurn(reason, _USAGE) for reason in _REASONS),
+    deltas.Fault("server_error", "It broke."),
+    deltas.Cancel(),
+    deltas.Finish(),
+)
+
+PLAIN: Final[Sequence[deltas.Delta]] = ("é", " ", "", deltas.Text("a", ()))
+"""Text whose log probabilities nobody asked for."""
+
+
+def _with_logprobs(text: str) -> deltas.Text:
+    return deltas.Text(text, [{"token": text, "bytes": [*text.encode()], "logprob": -0.5, "top_logprobs": []}])
+
+
+MEASURED: Final[Sequence[deltas.Delta]] = tuple(_with_logprobs(text) for text in ("a", " ", ""))
+"""Text with its log probabilities."""
+
+
+def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
+    """Give the deltas that are about no item in particular and carry no output text.
+
+    Args:
+        kinds: The kinds of items to open.
+    """
+    return [*_ANYWHERE, *(deltas.Open(kind, fields) for kind, fields in _FIELDS.items() if kind in kinds)]
+
+
+def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
+    """Give what a tool can say about a call.
+
+    Args:
+        item_id: The call's id.
+        kind: What it is, or is taken for.
+    """
+    yield deltas.Run(item_id)
+    yield deltas.Progress(item_id, {"partial_image_b64": "aW1hZ2U="})
+    yield deltas.Succeed(item_id)
+    yield deltas.Succeed(item_id, {**result_fields(kind, "found"), **_RESULTS.get(kind, {})})
+    yield deltas.Fail(item_id, "It broke.")
+
+
+_RESULTS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+    "mcp_list_tools": {"tools": [{"name": "search", "input_schema": {"type": "object"}}]},
+    "file_search_call": {"results": [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": "found"}]},
+}
