@@ -17,21 +17,21 @@ from typing import Final
 from attrs import define, frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
-from interlock.events.items import ITEMS
-from interlock.events.spec import ADDED, DONE, ERROR, EVENTS, TERMINAL, EventSpec, Scope
+from interlock.events.spec import ADDED, ERROR, EVENTS, TERMINAL, EventSpec, Scope
 from interlock.fsm.acceptor.automaton import Automaton
 from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.finding import Fault, Finding
+from interlock.fsm.acceptor.numbering import Numbering
+from interlock.fsm.acceptor.register import Register
 from interlock.fsm.acceptor.shapes import in_event
 from interlock.fsm.acceptor.texts import Text
-from interlock.fsm.acceptor.track import AUTOMATA, Track, kind_of
+from interlock.fsm.acceptor.track import AUTOMATA, Track
 from interlock.fsm.acceptor.values import a_text, an_object
 from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
-_PREFIXES: Final[Mapping[str, str]] = {str(kind): f"{spec.prefix}_" for kind, spec in ITEMS.items()}
 _KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 _ADDRESSED: Final = frozenset({Scope.BRACKET, Scope.ITEM, Scope.PART, Scope.SUMMARY})
 
@@ -76,17 +76,11 @@ class Acceptor:
     ) -> None:
         self._dialect = dialect
         self._permissive = permissive
-        self._expected: int | None = first_sequence_number
-        self._otherwise: int | None = None
-        self._whole = first_sequence_number == 0
-        self._begun = False
-        self._response = _RESPONSE.start if self._whole else _RESPONSE.unknown
+        self._numbers = Numbering(first_sequence_number)
+        self._items = Register(whole=first_sequence_number == 0)
+        self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
         self._response_id: object = None
         self._error = False
-        self._items: dict[int, Track] = {}
-        self._by_id: dict[str, Track] = {}
-        self._ids: set[str] = set()
-        self._added: int | None = 0 if self._whole else None
         self._pen: Track | None = None
         self._groove: _Groove | None = None
         self.events = 0
@@ -95,7 +89,7 @@ class Acceptor:
     @property
     def items(self) -> Mapping[int, Track]:
         """The items of the stream so far, by their index."""
-        return self._items
+        return self._items.items
 
     @property
     def ended(self) -> bool:
@@ -114,9 +108,14 @@ class Acceptor:
         groove = self._groove
         if groove is not None and {**body, **groove.blank} == groove.like:
             delta, number = body.get("delta"), body.get("sequence_number")
-            if type(delta) is str and type(number) is int and number == self._expected and type(body["output_index"]) is int:
+            if (
+                type(delta) is str
+                and type(number) is int
+                and number == self._numbers.expected
+                and type(body["output_index"]) is int
+            ):
                 groove.text.add(delta)
-                self._expected = number + 1
+                self._numbers.expected = number + 1
                 self.events += 1
                 return []
         self._groove = None
@@ -126,8 +125,7 @@ class Acceptor:
         """Pass over an event that could not be read; whatever it was, it is no fault of the next one."""
         self.events += 1
         self._groove = None
-        if self._expected is not None:
-            self._expected += 1
+        self._numbers.skip()
         self._forget()
 
     def _forget(self) -> None:
@@ -143,7 +141,7 @@ class Acceptor:
         """
         if self.ended:
             return []
-        left = [f"item {item.index} ({item.id}, {item.state})" for item in self._items.values() if not item.ended]
+        left = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
         open_ = f", with {', '.join(left)} open" if left else ""
         fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
         return [self._found(fault, _Place(None, "", None, self._response.state))]
@@ -186,20 +184,10 @@ class Acceptor:
         return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
 
     def _numbered(self, number: object) -> list[Fault]:
-        """Judge the number of an event, and expect the next."""
-        expected, otherwise = self._expected, self._otherwise
-        self._otherwise = None
-        if type(number) is not int:
-            self._expected = None if expected is None else expected + 1
-            return [Fault("R2", f"sequence_number is {number!r}, and not a number")]
-        self._expected = number + 1
-        if expected is None and not self._begun and number == 0:
-            self._whole, self._added, self._response = True, 0, _RESPONSE.start
-        self._begun = True
-        if expected is None or number in {expected, otherwise}:
-            return []
-        self._otherwise = expected + 1  # if only this number is wrong
-        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+        """Judge the number of an event; that of the first may tell that the stream is whole."""
+        if not self.events and self._numbers.expected is None and number == 0:
+            self._items.whole, self._response = True, _RESPONSE.start
+        return self._numbers.take(number)
 
     def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
         place.state = self._response.state
@@ -240,22 +228,25 @@ class Acceptor:
         if response.get("id") != self._response_id:
             faults.append(Fault("R7", f"the response's id was {self._response_id!r} and is now {response.get('id')!r}"))
         if spec.name in TERMINAL:
-            items = sorted(self._items.values(), key=lambda item: 0 if self._whole else item.index)
-            seen = Seen(items, self._whole, self._error)
+            items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
+            seen = Seen(items, self._items.whole, self._error)
             return [*faults, *judge_status(spec.name, response, "R3"), *judge_end(response, seen)]
         return [*faults, *judge_status(spec.name, response, "R1"), *judge_opening(response)]
 
     def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
         """Take an event of an item."""
         faults: list[Fault] = []
-        item = self._find(spec, body)
-        if item is None or (spec is ADDED and not item.added):
-            item = self._begin(spec, body, item, faults)
+        item = self._items.find(spec, body)
+        if item is None:
+            item, begun = self._items.begin(spec, body)
+            faults += begun
+            if self._error and spec is ADDED:
+                faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
         place.item, place.state = item, item.state
         ended = item.ended
-        faults += self._addressed(item, spec, body)
+        faults += self._items.addressed(item, spec, body)
         fault = item.move(spec.name)
         if fault:
             faults.append(fault)
@@ -269,65 +260,6 @@ class Acceptor:
             faults += judge(item, spec, body)
         if not faults and "delta" in spec.fields:
             self._groove = self._groove_of(item, spec, body)
-        return faults
-
-    def _find(self, spec: EventSpec, body: Mapping[str, object]) -> Track | None:
-        """Find the item that an event is about: by its index, or by its id if the index says nothing sensible."""
-        index, item_id = body.get("output_index"), _item_id(spec, body)
-        by_index = self._items.get(index) if type(index) is int else None
-        by_id = self._by_id.get(item_id) if spec is not ADDED else None
-        if by_index is None or (by_index.ended and by_id is not None and not by_id.ended):
-            return by_id
-        return by_index
-
-    def _begin(self, spec: EventSpec, body: Mapping[str, object], learnt: Track | None, faults: list[Fault]) -> Track | None:
-        """Take up an item: a new one, or one that the stream speaks of without having added it."""
-        index, item_id = body.get("output_index"), _item_id(spec, body)
-        if type(index) is not int:
-            return None
-        if spec is ADDED:
-            faults += self._new_index(index) if learnt is None else ()
-            kind = a_text(an_object(body.get("item")).get("type"))
-            faults += self._new_ids(kind, an_object(body.get("item")))
-        else:
-            kind = kind_of(item_id, spec.name)
-            if spec is DONE:
-                kind = a_text(an_object(body.get("item")).get("type")) or kind
-            faults += [Fault("R7", "comes before its item is added", (ADDED.name,))] if self._whole else ()
-            self._added = max(index + 1, self._added or 0)
-        if self._error and spec is ADDED:
-            faults.append(Fault("R4", "an item begins after an error event"))
-        track = Track(item_id, index, kind, known=spec is ADDED and learnt is None)
-        self._items[index] = self._by_id[item_id] = track
-        return track
-
-    def _new_index(self, index: int) -> list[Fault]:
-        expected, self._added = self._added, index + 1
-        return [] if expected in {None, index} else [Fault("R6", f"output_index is {index} instead of {expected}")]
-
-    def _new_ids(self, kind: str, item: Mapping[str, object]) -> list[Fault]:
-        """Judge the ids of an item that begins."""
-        faults: list[Fault] = []
-        for name, prefix in (("id", _PREFIXES.get(kind, "")), ("call_id", "call_")):
-            given = item.get(name)
-            if not isinstance(given, str):
-                continue
-            if not given.startswith(prefix):
-                faults.append(Fault("R7", f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"))
-            if given in self._ids:
-                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
-            self._ids.add(given)
-        return faults
-
-    def _addressed(self, item: Track, spec: EventSpec, body: Mapping[str, object]) -> list[Fault]:
-        """Judge whether an event names its item by the same index and id as its `added`."""
-        faults: list[Fault] = []
-        index, item_id = body.get("output_index"), _item_id(spec, body)
-        if type(index) is int and index != item.index:
-            faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
-        item.id = item.id or item_id
-        if spec.scope is not Scope.BRACKET and item_id != item.id:
-            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
         return faults
 
     def _written(self, item: Track, spec: EventSpec) -> list[Fault]:
@@ -347,10 +279,6 @@ class Acceptor:
             return None
         blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
         return _Groove(blank, {**body, **blank}, text) if len(blank) > 1 else None
-
-
-def _item_id(spec: EventSpec, body: Mapping[str, object]) -> str:
-    return a_text(an_object(body.get("item")).get("id") if spec.scope is Scope.BRACKET else body.get("item_id"))
 
 
 def _foreign(body: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, dig
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[Track, EventSpec, Body], Iterator[Fault]]
 
-_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "role")
+_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _INDEX: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
 _LIST: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
@@ -119,7 +119,7 @@ def judge_part_added(track: Track, spec: EventSpec, body: Body) -> Iterator[Faul
     track.next_index[_LIST[spec.scope]] = index + 1
     if index != expected:
         yield Fault("R8", f"{_INDEX[spec.scope]} is {index} instead of {expected}")
-    if _text(part) or part.get("annotations"):
+    if _text(part) or part.get("annotations") or part.get("logprobs"):
         yield Fault("R9", "the part has text before it is written")
     track.part = Part(a_text(part.get("type")), index, known=True)
 
@@ -190,8 +190,8 @@ def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault
         yield Fault("R9", f"the part's text {wrong}")
     if part.known and [digest(one) for one in a_list(said.get("annotations"))] != part.annotations:
         yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
-    logprobs = a_list(said.get("logprobs"))
-    if part.logprobs is not None and logprobs and not part.logprobs.are(logprobs):
+    logprobs = said.get("logprobs")
+    if part.logprobs is not None and logprobs and (unsound(logprobs) or not part.logprobs.are(a_list(logprobs))):
         yield Fault("R15", "the part's logprobs are not those of the deltas")
     done = track.parts.get(_LIST[spec.scope])
     if done is not None:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from attrs import define, field
 
-from interlock.fsm.acceptor.values import an_object
+from interlock.fsm.acceptor.values import an_object, digest
 
 _KEPT: Final = 4096
 """How many pieces are kept as they are before they are folded into a hash."""
@@ -126,7 +126,7 @@ class Logprobs:
 
 def _line(entry: object) -> bytes:
     known = an_object(entry)
-    return _encoded(f"{known.get('token')!r} {known.get('logprob')!r}\n")
+    return digest([known.get("token"), known.get("logprob")])
 
 
 def unsound(entries: object) -> bool:

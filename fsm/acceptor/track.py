@@ -74,6 +74,8 @@ class Track:
     """None for a kind of item that has no lifecycle here."""
     spec: ItemSpec | None = field(init=False)
     node: Node = field(init=False)
+    aliases: set[object] = field(factory=set[object], init=False)
+    """The ids and indices that events about it gave, right or wrong, so that a wrong one is found once."""
     text: Text = field(init=False)
     """The item's own text."""
     part: Part | None = None

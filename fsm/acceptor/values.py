@@ -33,12 +33,29 @@ def a_text(value: object) -> str:
 
 def digest(value: object) -> Digest:
     """Give the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
+    return hashlib.blake2b(_canonical(value), digest_size=16).digest()
+
+
+def _canonical(value: object) -> bytes:
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(_numbers(value), option=orjson.OPT_SORT_KEYS) if b".0" in data else data
     except orjson.JSONEncodeError:
-        # What orjson has no room for: large integers, surrogates, deep nesting.
-        data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=dict).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=16).digest()
+        # What orjson has no room for: large integers, surrogates, mappings that are not dicts, deep nesting.
+        return json.dumps(_numbers(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _numbers(value: object) -> object:
+    """Write 1.0 as 1, which is the same number in JSON."""
+    match value:
+        case float():
+            return int(value) if value.is_integer() else value
+        case Mapping():
+            return {name: _numbers(inner) for name, inner in cast("Mapping[str, object]", value).items()}
+        case list() | tuple():
+            return [_numbers(inner) for inner in cast("Sequence[object]", value)]
+        case _:
+            return value
 
 
 def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:

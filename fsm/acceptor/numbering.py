@@ -1,0 +1,38 @@
+"""The numbers of a stream's events (rule R2). It knows nothing else of them."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from interlock.fsm.acceptor.finding import Fault
+
+
+@define
+class Numbering:
+    """Counts along.
+
+    Args:
+        expected: The number of the next event; None if any will do.
+    """
+
+    expected: int | None
+    _otherwise: int | None = None
+    """What the next number may be too: a wrong number may be wrong by itself, or the first after a gap."""
+
+    def take(self, number: object) -> list[Fault]:
+        """Judge the number of an event, and expect the next."""
+        expected, otherwise = self.expected, self._otherwise
+        self._otherwise = None
+        if type(number) is not int:
+            self.skip()
+            return [Fault("R2", f"sequence_number is {number!r}, and not a number")]
+        self.expected = number + 1
+        if expected is None or number in {expected, otherwise}:
+            return []
+        self._otherwise = expected + 1
+        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+
+    def skip(self) -> None:
+        """Take an event whose number cannot be read."""
+        if self.expected is not None:
+            self.expected += 1

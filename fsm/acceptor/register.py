@@ -1,0 +1,112 @@
+"""The items of a stream: which event is about which, and whether their indices and ids are what they should be (R6, R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import define, field
+
+from interlock.events.items import ITEMS
+from interlock.events.spec import ADDED, EventSpec, Scope
+from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.track import Track, kind_of
+from interlock.fsm.acceptor.values import a_text, an_object
+
+_PREFIXES: Final[Mapping[str, str]] = {str(kind): f"{spec.prefix}_" for kind, spec in ITEMS.items()}
+
+
+@define
+class Register:
+    """The items of one stream.
+
+    Args:
+        whole: Whether the stream is seen from its beginning, so that every item is added before anything is said of it.
+    """
+
+    whole: bool
+    items: dict[int, Track] = field(factory=dict[int, Track], init=False)
+    """By their index, in the order in which they came."""
+    _by_id: dict[str, Track] = field(factory=dict[str, Track], init=False)
+    _ids: set[str] = field(factory=set[str], init=False)
+    """Every id and call id so far."""
+    _next: int | None = field(default=None, init=False)
+    """The index that the next item has."""
+
+    def find(self, spec: EventSpec, body: Mapping[str, object]) -> Track | None:
+        """Find the item that an event is about: by its index, or by its id if the index says nothing sensible.
+
+        Returns:
+            None for an item that begins, be it another one at an index that is taken.
+        """
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        by_index = self.items.get(index) if type(index) is int else None
+        if spec is ADDED:
+            return by_index if by_index and by_index.added and item_id in {"", by_index.id} else None
+        by_id = self._by_id.get(item_id)
+        if by_index is None or (by_index.ended and by_id is not None and not by_id.ended):
+            return by_id
+        return by_index
+
+    def begin(self, spec: EventSpec, body: Mapping[str, object]) -> tuple[Track | None, list[Fault]]:
+        """Take up an item: a new one, or one that the stream speaks of without having added it.
+
+        Args:
+            spec: Which event it is.
+            body: Its body.
+
+        Returns:
+            The item, None if the event does not say where it stands; and what is wrong with its beginning.
+        """
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        if type(index) is not int:
+            return None, []
+        item = an_object(body.get("item"))
+        kind = a_text(item.get("type")) or kind_of(item_id, spec.name)
+        before = self.items.get(index)
+        if spec is ADDED:
+            faults = [*self._new_index(index, before), *self._new_ids(kind, item)]
+        else:
+            faults = [Fault("R7", "comes before its item is added", (ADDED.name,))] if self.whole else []
+            self._next = max(index + 1, self._next or 0)
+        track = Track(item_id, index, kind, known=spec is ADDED and (before is None or before.added))
+        self.items[index] = self._by_id[item_id] = track
+        return track, faults
+
+    def addressed(self, item: Track, spec: EventSpec, body: Mapping[str, object]) -> list[Fault]:
+        """Judge whether an event names its item by the same index and id as its `added`."""
+        faults: list[Fault] = []
+        index, item_id = body.get("output_index"), _item_id(spec, body)
+        if type(index) is int and index not in {item.index, *item.aliases}:
+            faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
+        item.id = item.id or item_id
+        if spec.scope is not Scope.BRACKET and item_id not in {item.id, *item.aliases}:
+            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
+        item.aliases |= {index if type(index) is int else item.index, item_id}
+        return faults
+
+    def _new_index(self, index: int, before: Track | None) -> list[Fault]:
+        """Judge the index of an item that begins; one that was spoken of before it was added has been judged then."""
+        if before is not None:
+            return [Fault("R7", f"output_index {index} is that of {before.id} already")] if before.added else []
+        expected = self._next if self._next is not None or not self.whole else 0
+        self._next = index + 1
+        return [] if expected in {None, index} else [Fault("R6", f"output_index is {index} instead of {expected}")]
+
+    def _new_ids(self, kind: str, item: Mapping[str, object]) -> list[Fault]:
+        """Judge the ids of an item that begins."""
+        faults: list[Fault] = []
+        for name, prefix in (("id", _PREFIXES.get(kind, "")), ("call_id", "call_")):
+            given = item.get(name)
+            if not isinstance(given, str):
+                continue
+            if not given.startswith(prefix):
+                faults.append(Fault("R7", f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"))
+            if given in self._ids:
+                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
+            self._ids.add(given)
+        return faults
+
+
+def _item_id(spec: EventSpec, body: Mapping[str, object]) -> str:
+    return a_text(an_object(body.get("item")).get("id") if spec.scope is Scope.BRACKET else body.get("item_id"))
