@@ -155,7 +155,7 @@ def _state(state: PlacedState, end: str) -> Iterator[str]:
             yield _rect("initial", state.box, 0, _ROUND)
         case Role.NORMAL:
             yield _rect("state", state.box, 0, _ROUND)
-        case Role.FINAL | Role.DROPPED:
+        case _:
             yield _rect(end, state.box, 0, _ROUND + 2)
             yield _rect(f"{end} inner", state.box, 3.5, _ROUND - 1)
     yield f'<text class="name" x="{_short(x)}" y="{_short(y + STATE_SIZE * _SINK)}">{escape(state.node.name)}</text>'

@@ -1,0 +1,288 @@
+"""A diagram says what the table says: every edge, in every format, where it can be read."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from functools import cache
+from itertools import combinations
+
+import pytest
+
+from interlock.fsm.diagram import RENDERERS, DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of, to_mermaid, to_svg
+from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
+from interlock.fsm.diagram.layout import _spread, lay_out
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+
+LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
+PAGE = 860  # pixels of a page's text column
+
+# A table without an end, in which lines go back: like the framing of a format.
+FRAMING = graph_of(
+    "framing",
+    "between",
+    [
+        ("between", "start", "header", ("note",)),
+        ("between", "text", "content", ("open", "append")),
+        ("between", "cut", "between", ()),
+        ("header", "message", "content", ("open",)),
+        ("header", "end", "between", ("open", "close")),
+        ("content", "text", "content", ("append",)),
+        ("content", "start", "header", ("close",)),
+        ("content", "end", "between", ("close",)),
+        ("content", "cut", "between", ()),
+    ],
+)
+GRAPHS = {**{name: draw(lifecycle) for name, lifecycle in LIFECYCLE.items()}, "framing": FRAMING}
+
+every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+
+
+@cache
+def laid_out(graph):
+    """The layout, which takes a while, once."""
+    return lay_out(graph)
+
+
+@cache
+def picture(graph):
+    return ET.fromstring(to_svg(graph))  # noqa: S314 - our own text
+
+
+def rows(graph):
+    """The table that a graph was made of."""
+    return sorted(
+        (edge.source, trigger, edge.dest, label.events)
+        for edge in graph.edges
+        for label in edge.labels
+        for trigger in label.triggers
+    )
+
+
+def test_the_graph_of_a_function_call() -> None:
+    added, done = "response.output_item.added", "response.output_item.done"
+    delta, whole = (f"response.function_call_arguments.{end}" for end in ("delta", "done"))
+    assert draw(LIFECYCLES["function_call"]) == Graph(
+        "function_call",
+        (
+            Node("absent", Role.INITIAL),
+            Node("in_progress", Role.NORMAL),
+            Node("completed", Role.FINAL),
+            Node("incomplete", Role.FINAL),
+        ),
+        (
+            DrawnEdge("absent", "in_progress", Style.NORMAL, (Label(("open",), (added,)),)),
+            DrawnEdge("in_progress", "in_progress", Style.NORMAL, (Label(("append",), (delta,)),)),
+            DrawnEdge("in_progress", "completed", Style.NORMAL, (Label(("close",), (whole, done)),)),
+            DrawnEdge("in_progress", "incomplete", Style.CUT, (Label(("cut",), (whole, done)),)),
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", LIFECYCLE)
+def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
+    declared = [
+        (edge.source, edge.trigger, edge.dest, tuple(emission.name for emission in edge.emits)) for edge in LIFECYCLE[name].edges
+    ]
+    assert rows(GRAPHS[name]) == sorted(declared)
+
+
+def test_triggers_that_do_the_same_share_a_label_and_lines_of_one_style_are_one() -> None:
+    graph = graph_of("g", "a", [("a", "x", "b", ("e",)), ("a", "y", "b", ()), ("a", "z", "b", ("e",)), ("a", "cut", "b", ("e",))])
+    assert graph.edges == (
+        DrawnEdge("a", "b", Style.NORMAL, (Label(("x", "z"), ("e",)), Label(("y",)))),
+        DrawnEdge("a", "b", Style.CUT, (Label(("cut",), ("e",)),)),
+    )
+
+
+def test_a_final_state_that_nothing_was_emitted_before_is_dropped() -> None:
+    assert {node.name: node.role for node in GRAPHS["message"].nodes if node.role is not Role.NORMAL} == {
+        "absent": Role.INITIAL,
+        "dropped": Role.DROPPED,
+        "completed": Role.FINAL,
+        "incomplete": Role.FINAL,
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "short"),
+    [
+        ("response.output_item.added", "added"),
+        ("response.mcp_call.in_progress", ".in_progress"),
+        ("response.mcp_call_arguments.delta", "mcp_call_arguments.delta"),
+        ("response.content_part.done", "content_part.done"),
+        ("append", "append"),
+    ],
+)
+def test_a_label_leaves_out_what_repeats(event, short) -> None:
+    assert GRAPHS["mcp_call"].short(event) == short
+
+
+@every_graph
+def test_short_names_stay_distinct(graph) -> None:
+    events = {event for *_, names in rows(graph) for event in names}
+    assert len({graph.short(event) for event in events}) == len(events)
+
+
+def test_a_label_is_broken_between_words() -> None:
+    label = Label(("start", "channel"), ("one", "two", "three"))
+    assert FRAMING.lines(label, 9) == (("start,", "channel"), ("one · two ·", "three"))
+    assert FRAMING.lines(Label(("cut",)), 9) == (("cut",), ())
+    assert FRAMING.written(label) == "start, channel / one · two · three"
+
+
+@every_graph
+def test_json_says_all_that_the_graph_says(graph) -> None:
+    told = json.loads(RENDERERS["json"](graph))
+    assert told["name"] == graph.name
+    assert [Node(node["name"], Role(node["role"])) for node in told["nodes"]] == list(graph.nodes)
+    assert [
+        DrawnEdge(
+            edge["source"],
+            edge["dest"],
+            Style(edge["style"]),
+            tuple(Label(tuple(label["triggers"]), tuple(label["events"])) for label in edge["labels"]),
+        )
+        for edge in told["edges"]
+    ] == list(graph.edges)
+
+
+@every_graph
+def test_dot_draws_every_edge_with_its_style(graph) -> None:
+    drawn = RENDERERS["dot"](graph)
+    looks = {Style.NORMAL: "solid", Style.CUT: "dashed", Style.FAIL: "dotted"}
+    for edge in graph.edges:
+        label = "".join(f"{graph.written(label)}\\l" for label in edge.labels)
+        assert f'"{edge.source}" -> "{edge.dest}" [label="{label}" style={looks[edge.style]}' in drawn
+    assert drawn.count("->") == len(graph.edges)
+
+
+@every_graph
+def test_mermaid_draws_every_edge_with_its_style(graph) -> None:
+    drawn = to_mermaid(graph)
+    lines = re.findall(r'^    (\w+) --(?:>\||- \w+\[)"(.*?)"(?:\||\]:::label -->) (\w+)$', drawn, re.MULTILINE)
+    wanted = [
+        (edge.source, [words(graph.written(label)) for label in edge.labels], edge.dest)
+        for edge in graph.edges
+        if edge.source != edge.dest
+    ]
+    assert [(source, words(text), dest) for source, text, dest in lines] == [
+        (source, [word for label in labels for word in label], dest) for source, labels, dest in wanted
+    ]
+    for edge in graph.edges:
+        if edge.source == edge.dest:
+            node = next(line for line in drawn.splitlines() if line.startswith(f'    {edge.source}["'))
+            assert all(f"↻ {graph.written(label)}" in node for label in edge.labels)
+
+
+def words(text):
+    return re.findall(r"[^ ,·/]+", text.replace("<br/>", " "))
+
+
+def test_mermaid_counts_a_label_that_is_a_node_as_two_lines() -> None:
+    graph = graph_of(
+        "g", "a", [("a", "x", "b", ()), ("b", "y", "a", ()), ("b", "cut", "c", ()), ("b", "fail", "c", ("e",))], ["c"]
+    )
+    assert to_mermaid(graph) == (
+        "flowchart TD\n"
+        '    a["a"]:::initial\n'
+        '    b["b"]:::normal\n'
+        '    c["c"]:::final\n'
+        '    a --- line0["x"]:::label --> b\n'
+        '    b --- line1["y"]:::label --> a\n'
+        '    b --- line2["cut"]:::label --> c\n'
+        '    b --- line3["fail /<br/>e"]:::label --> c\n'
+        "    linkStyle 0,1,2,3 stroke:#768390\n"
+        "    linkStyle 4,5 stroke:#bf8700,stroke-dasharray:8 4\n"
+        "    linkStyle 6,7 stroke:#d1242f,stroke-dasharray:2 4\n"
+        "    classDef initial stroke-dasharray:4 3\n"
+        "    classDef normal stroke-width:1px\n"
+        "    classDef final stroke-width:4px,rx:14,ry:14\n"
+        "    classDef dropped stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14\n"
+        "    classDef label fill:none,stroke:none\n"
+    )
+
+
+@every_graph
+def test_the_picture_is_xml_that_tells_every_edge_in_wire_names(graph) -> None:
+    root = picture(graph)
+    space = "{http://www.w3.org/2000/svg}"
+    titles = [title.text for title in root.findall(f"{space}g/{space}title")]
+    assert sorted(titles) == sorted(
+        "\n".join(f"{', '.join(label.triggers)}: {', '.join(label.events) or 'no event'}" for label in edge.labels)
+        for edge in graph.edges
+    )
+    written = words(" ".join(text.text for text in root.iter(f"{space}text")))
+    for edge in graph.edges:
+        assert set(words(" ".join(graph.written(label) for label in edge.labels))) <= set(written)
+
+
+@every_graph
+def test_nothing_in_a_picture_lies_on_anything_else(graph) -> None:
+    layout = laid_out(graph)
+    labels = [label.box for label in layout.labels]
+    states = [state.box for state in layout.states]
+    assert len(labels) == len(graph.edges)
+    assert len(states) == len(graph.nodes)
+    assert not any(one.overlaps(other) for one, other in combinations([*labels, *states], 2))
+    segments = [segment for line in layout.lines for segment in line.segments]
+    assert not any(label.overlaps(segment) for label in labels for segment in segments)
+
+
+@every_graph
+def test_no_two_lines_run_on_one_another(graph) -> None:
+    assert untidiness(laid_out(graph)) < 100
+
+
+@every_graph
+def test_a_picture_fits_on_a_page(graph) -> None:
+    width, height = (int(picture(graph).attrib[name]) for name in ("width", "height"))
+    assert width <= PAGE
+    layout = laid_out(graph)
+    boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
+    assert all(box.x > 0 and box.y > 0 and box.right < width and box.bottom < height for box in boxes)
+
+
+@every_graph
+def test_arrows_end_at_states(graph) -> None:
+    layout = laid_out(graph)
+    ends = [line.points[-1] for line in layout.lines if line.arrow]
+    for x, y in ends:
+        assert any(
+            box.x - 0.1 <= x <= box.right + 0.1 and box.y - 0.1 <= y <= box.bottom + 0.1
+            for box in (state.box for state in layout.states)
+        )
+
+
+def test_the_main_path_is_straight() -> None:
+    layout = laid_out(GRAPHS["mcp_call"])
+    middles = {state.node.name: state.box.middle[0] for state in layout.states}
+    main = ["absent", "in_progress", "ready", "calling", "completed"]
+    assert len({middles[name] for name in main}) == 1
+    assert [line.points[0][0] for line in layout.lines if line.rail] == [middles["absent"]] * (len(main) - 1)
+
+
+def test_a_picture_is_the_same_every_time() -> None:
+    assert to_svg(GRAPHS["mcp_call"]) == to_svg(draw(LIFECYCLES["mcp_call"]))
+
+
+def test_lines_that_lie_on_one_another_are_worse_than_lines_that_cross() -> None:
+    def layout(*lines):
+        return Layout((), tuple(PlacedLine(Style.NORMAL, points, object()) for points in lines), ())
+
+    level, parallel, upright = ((0, 5), (10, 5)), ((5, 9), (15, 9)), ((5, 0), (5, 10))
+    assert round(untidiness(layout(level, parallel))) == 100
+    assert round(untidiness(layout(level, upright))) == 1
+    assert round(untidiness(layout(upright, level))) == 1
+    assert untidiness(layout(level, ((11, 5), (20, 5)))) == 0
+
+
+def test_boxes_that_touch_do_not_overlap() -> None:
+    box = Box(0, 0, 10, 10)
+    assert not box.overlaps(Box(10, 0, 10, 10))
+    assert not box.overlaps(Box(0, 10, 10, 10))
+    assert box.overlaps(Box(9, 9, 10, 10))
+
+
+def test_states_at_the_right_make_room_for_one_another() -> None:
+    assert list(_spread([(300, 36), (310, 36), (900, 36)])) == [278, 332, 900]
+    assert list(_spread([(0, 36)])) == [82]  # never in the title
