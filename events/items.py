@@ -20,6 +20,7 @@ ItemKind: TypeAlias = Literal[
     "custom_tool_call",
     "mcp_call",
     "mcp_list_tools",
+    "mcp_approval_request",
     "code_interpreter_call",
     "web_search_call",
     "file_search_call",
@@ -100,6 +101,7 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             result={"output": ""},
         ),
         ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": []}),
+        ItemSpec("mcp_approval_request", "mcpr", (), opens_with=("server_label", "name", "arguments")),
         ItemSpec(
             "code_interpreter_call",
             "ci",

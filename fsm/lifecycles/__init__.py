@@ -13,6 +13,7 @@ from interlock.fsm.lifecycles.custom_tool_call import CUSTOM_TOOL_CALL
 from interlock.fsm.lifecycles.file_search_call import FILE_SEARCH_CALL
 from interlock.fsm.lifecycles.function_call import FUNCTION_CALL
 from interlock.fsm.lifecycles.image_generation_call import IMAGE_GENERATION_CALL
+from interlock.fsm.lifecycles.mcp_approval_request import MCP_APPROVAL_REQUEST
 from interlock.fsm.lifecycles.mcp_call import MCP_CALL
 from interlock.fsm.lifecycles.mcp_list_tools import MCP_LIST_TOOLS
 from interlock.fsm.lifecycles.message import MESSAGE
@@ -30,6 +31,7 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
     "custom_tool_call": CUSTOM_TOOL_CALL,
     "mcp_call": MCP_CALL,
     "mcp_list_tools": MCP_LIST_TOOLS,
+    "mcp_approval_request": MCP_APPROVAL_REQUEST,
     "code_interpreter_call": CODE_INTERPRETER_CALL,
     "web_search_call": WEB_SEARCH_CALL,
     "file_search_call": FILE_SEARCH_CALL,

@@ -83,6 +83,7 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
         "incomplete": f"{_MCP} done",
     },
     "mcp_list_tools": {None: f"{_LIST} (mcp_list_tools.completed | mcp_list_tools.failed) done"},
+    "mcp_approval_request": {None: "added done"},
     "code_interpreter_call": {
         "completed": f"{_CODE} code_interpreter_call.interpreting code_interpreter_call.completed done",
         "failed": f"{_CODE} (code_interpreter_call.interpreting)? done",

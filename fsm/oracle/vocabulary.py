@@ -85,6 +85,7 @@ ITEMS: Final = """
     mcp_call                id:string name:string server_label:string arguments:string status:string
                             output?:string|null error?:object|null approval_request_id?:string|null
     mcp_list_tools          id:string server_label:string tools:array error?:string|null
+    mcp_approval_request    id:string server_label:string name:string arguments:string
     code_interpreter_call   id:string container_id:string code:string|null outputs?:array|null status:string
     web_search_call         id:string action:object status:string
     file_search_call        id:string queries:array results?:array|null status:string
@@ -126,6 +127,7 @@ ITEM_PREFIX: Final = {
     "custom_tool_call": "ctc_",
     "mcp_call": "mcp_",
     "mcp_list_tools": "mcpl_",
+    "mcp_approval_request": "mcpr_",
     "code_interpreter_call": "ci_",
     "web_search_call": "ws_",
     "file_search_call": "fs_",

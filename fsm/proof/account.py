@@ -16,7 +16,7 @@ from typing import Final, assert_never
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.fsm.proof.effects import RUNNING, Body, Effects
+from interlock.fsm.proof.effects import AT_ONCE, RUNNING, Body, Effects
 
 _TEXT: Final = {
     "message": "response.output_text.delta",
@@ -184,7 +184,10 @@ class Account:
     def _open(self, kind: str) -> None:
         self._begin()
         self._close()
-        self._pen = _Pen(kind)
+        if kind == AT_ONCE:
+            self._due.ended[kind] = "completed"
+        else:
+            self._pen = _Pen(kind)
         if kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
             self._due.added.append(kind)
 

@@ -35,7 +35,7 @@ class Effects:
         parts: How many parts came to their end.
         shown: The annotations and partial images.
         ran: The ids of the calls that were said to run.
-        ended: The ids of the items that ended, and how.
+        ended: The ids of the items that ended, and how; for one that ends as it begins, its kind.
         over: How the response ended: its status, the reason that it gives, and the tokens that it cost.
     """
 
@@ -65,7 +65,7 @@ class Effects:
             case "response.output_item.added":
                 self.added.append(body["item"]["type"])
             case "response.output_item.done":
-                self.ended[body["item"]["id"]] = _status(body["item"])
+                self.ended[_key(body["item"])] = _status(body["item"])
             case "response.content_part.done" | "response.reasoning_summary_part.done":
                 self.parts += 1
             case "response.output_text.annotation.added":
@@ -80,9 +80,17 @@ class Effects:
                 pass
 
 
+AT_ONCE: Final = "mcp_approval_request"
+"""The kind of item that ends as it begins, so that nobody knows its id before."""
+
+
+def _key(item: Body) -> str:
+    return AT_ONCE if item["type"] == AT_ONCE else item["id"]
+
+
 def _status(item: Body) -> str:
-    """Give an item's status; a list of tools has none, and says by its error that it failed."""
-    if item["type"] == "mcp_list_tools":
+    """Give an item's status; a list of tools has none, and says by its error that it failed, nor has what ends at once."""
+    if item["type"] in {"mcp_list_tools", AT_ONCE}:
         return "failed" if item.get("error") else "completed"
     status: str = item["status"]
     return status

@@ -23,6 +23,7 @@ _FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "custom_tool_call": {"name": "patch", "call_id": "call_of_the_model"},
     "mcp_call": {"server_label": "wiki", "name": "search"},
     "mcp_list_tools": {"server_label": "wiki"},
+    "mcp_approval_request": {"server_label": "wiki", "name": "search", "arguments": "{}"},
     "code_interpreter_call": {},
     "web_search_call": {"action": {"type": "search", "query": "signals"}},
     "file_search_call": {"queries": ["signals"]},

@@ -190,6 +190,12 @@ def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
     return item(index, begun, result, ("mcp_list_tools.in_progress", {}), (f"mcp_list_tools.{end}", {}))
 
 
+def mcp_approval_request(index: int) -> list[Body]:
+    """Give the question whether a tool may be called, which is whole as it begins."""
+    asked = {"id": f"mcpr_{index}", "type": "mcp_approval_request", "server_label": "s", "name": "t", "arguments": "{}"}
+    return item(index, asked, {})
+
+
 def code_interpreter_call(index: int, *pieces: str, status: str = "completed", ran: bool = True) -> list[Body]:
     """Give a code interpreter call with its code in pieces."""
     begun = {
@@ -299,6 +305,7 @@ LEGAL: dict[str, list[Body]] = {
     "mcp-call-cut": stream(mcp_call(0, "{", status="incomplete"), **CUT),
     "mcp-list-tools": stream(mcp_list_tools(0)),
     "mcp-list-tools-failed": stream(mcp_list_tools(0, "failed")),
+    "mcp-approval-request": stream(mcp_approval_request(0)),
     "code": stream(code_interpreter_call(0, "1", "+1")),
     "code-failed": stream(code_interpreter_call(0, "1/0", status="failed")),
     "code-never-ran": stream(code_interpreter_call(0, "1/0", status="failed", ran=False)),
