@@ -223,9 +223,7 @@ def _output(line: _Line) -> EngineOutput:
     line.allow(_CHUNK_FIELDS)
     usage = line.within("usage") or _Line(line.number, {})
     usage.allow({"input_tokens", "cached_tokens"})
-    reason = (
-        line.one_of("finish_reason", get_args(FinishReason)) if line.fields.get("finish_reason") is not None else None
-    )
+    reason = line.one_of("finish_reason", get_args(FinishReason)) if line.fields.get("finish_reason") is not None else None
     return EngineOutput(
         chunk=Chunk(
             token_ids=_token_ids(line),
