@@ -130,7 +130,7 @@ class Api:
         dialect = OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
         store = self.store if asked.store else None
         if asked.stream:
-            streamed = begin_response(asked, items, self.engine, SseWriter(), tools=self.tools)
+            streamed = begin_response(asked, items, self.engine, SseWriter(dialect), tools=self.tools)
             return StreamedAnswer(Exchange(streamed, self.open_runs, store))
         whole = begin_response(asked, items, self.engine, Unwritten(), tools=self.tools)
         return WholeAnswer(Exchange(whole, self.open_runs, store), dialect)
@@ -199,8 +199,11 @@ def _no_such_model(name: str) -> ApiError:
     return ApiError(404, message, param="model", code="model_not_found")
 
 
-def _answer_api_error(_request: Request, error: Exception) -> Response:
-    return error_response(error) if isinstance(error, ApiError) else _answer_our_error(_request, error)
+def _answer_api_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError):
+        return _answer_our_error(request, error)
+    # What is left of a body that is too large is not waited for.
+    return error_response(error, {"connection": "close"} if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None)
 
 
 def _answer_http_error(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ them a grace period to reach their clients, and then closes what is left.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -34,9 +35,14 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette, on_ready: Callable[[], None], log_level: str) -> None:
-        super().__init__(
-            uvicorn.Config(app, log_level=log_level, access_log=log_level in {"debug", "info"}, timeout_graceful_shutdown=GRACE)
+        config = uvicorn.Config(
+            app,
+            log_config=None,  # logging is set up once for the process, by whoever runs it
+            log_level=log_level,
+            access_log=log_level in {"debug", "info"},
+            timeout_graceful_shutdown=GRACE,
         )
+        super().__init__(config)
         self._open_runs: OpenRuns = app.state.open_runs
         self._on_ready = on_ready
 
@@ -80,6 +86,7 @@ def serve(app: Starlette, listening: socket.socket, *, on_ready: Callable[[str],
         on_ready: Called with the URL once connections are taken.
         log_level: uvicorn's, such as `warning`.
     """
+    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     server = Server(app, lambda: on_ready(url_of(listening)), log_level)
     with suppress(KeyboardInterrupt):  # which uvicorn raises anew once it has shut down
         server.run([listening])

@@ -45,13 +45,14 @@ CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 class ToolRunner(Protocol):
     """Runs the tools of hosted calls."""
 
-    def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
+    def run(self, turn: Turn, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and tell what happens when it happens.
 
         Closing the generator (`aclose`) stops the tools that are still running. A call of which nothing is told was not run:
         it fails when the response ends.
 
         Args:
+            turn: The turn in which they were made; its request declares the tools.
             calls: In the order in which the model made them.
 
         Yields:
@@ -159,7 +160,7 @@ class ResponseRun(Generic[T]):
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
-        items, budget, index = self.items, self.request.max_output_tokens, 0
+        items, budget, index = tuple(self.items), self.request.max_output_tokens, 0
         while True:
             turn, usage, reason = Turn(self.request, items, budget, index=index), Usage(), None
             async with aclosing(self.engine.generate(turn)) as outputs:
@@ -171,18 +172,18 @@ class ResponseRun(Generic[T]):
             end = self.parser.end(reason, usage)
             yield end
             calls = self.driver.ready
-            async for told in self._run_tools(calls):
+            async for told in self._run_tools(turn, calls):
                 yield told
             if not calls or self.driver.ready == calls or self._asks_the_client():
                 yield [Finish()]
-            items, index = [*self.items, *self._output()], index + 1
+            items, index = (*self.items, *self._output()), index + 1
             budget = None if budget is None else budget - _spent(end)
             if budget is not None and budget <= 0:
                 yield [EndTurn("length")]
 
-    async def _run_tools(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
+    async def _run_tools(self, turn: Turn, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
         if calls and self.tools is not None:
-            async with aclosing(self.tools.run(calls)) as told:
+            async with aclosing(self.tools.run(turn, calls)) as told:
                 async for delta in told:
                     yield [delta]
 

@@ -1,0 +1,94 @@
+"""An engine that does what a test tells it, in real harmony tokens, and says what was done to it."""
+
+import asyncio
+import threading
+
+from attrs import define, field
+from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+
+from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.engine import EngineOutput
+
+ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+
+REASONING = "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant"
+ANSWER = "<|channel|>final<|message|>Hello there, world."
+CALL = '<|channel|>commentary to=functions.look_up <|constrain|>json<|message|>{"word": "a"}'
+HOSTED_CALL = '<|channel|>commentary to=mcp.deep.ask <|constrain|>json<|message|>{"q": "a"}'
+
+
+def step(text, finish_reason=None, **counts):
+    """One step of an engine that writes this text."""
+    return EngineOutput(Chunk(ENCODING.encode(text, allowed_special="all")), finish_reason, **counts)
+
+
+def steps(text, finish_reason="stop"):
+    """The same text token by token, and the end of the turn."""
+    tokens = ENCODING.encode(text, allowed_special="all")
+    return [*(EngineOutput(Chunk([token])) for token in tokens), EngineOutput(Chunk(), finish_reason)]
+
+
+@define(eq=False)
+class Gate:
+    """A place where the engine waits until the test opens it, from whatever thread; or for ever."""
+
+    reached: threading.Event = field(factory=threading.Event)
+    _opened: asyncio.Event = field(factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def wait(self):
+        self._loop = asyncio.get_running_loop()
+        self.reached.set()
+        await self._opened.wait()
+
+    def open(self):
+        self._loop.call_soon_threadsafe(self._opened.set)
+
+
+class StagedEngine:
+    """An engine that goes through a script: outputs are yielded, gates are waited at, exceptions are raised.
+
+    Args:
+        scripts: One for each turn; the last is repeated.
+    """
+
+    models = ("staged", "org/staged-2")
+    format = "harmony"
+
+    def __init__(self, *scripts):
+        self.scripts = scripts
+        self.turns = []
+        self.yielded = 0
+        self.closed = threading.Event()
+
+    async def generate(self, turn):
+        script = self.scripts[min(len(self.turns), len(self.scripts) - 1)]
+        self.turns.append(turn)
+        try:
+            for each in script:
+                if isinstance(each, Gate):
+                    await each.wait()
+                elif isinstance(each, BaseException):
+                    raise each
+                else:
+                    self.yielded += 1
+                    yield each
+                    await asyncio.sleep(0)
+        finally:
+            self.closed.set()
+
+
+@define
+class ScriptedTools:
+    """A tool runner that says what it is told, and remembers what it was asked."""
+
+    say: object
+    asked: list = field(factory=list)
+
+    async def run(self, turn, calls):
+        self.asked.append((turn, calls))
+        for call in calls:
+            for delta in self.say(call):
+                if isinstance(delta, Exception):
+                    raise delta
+                yield delta
