@@ -2,15 +2,23 @@
 
 import json
 
-from interlock.serving.judging import judge
+from interlock.events.decode import SseDecoder
+from interlock.fsm.oracle import check
 
 
 def bodies(data, dialect="openai"):
-    """The events of a whole stream, which must be legal in its framing, its order and its content."""
-    verdict = judge([data], dialect)
-    assert verdict.findings == []
-    frames = data.decode().split("\n\n")
-    return [json.loads(frame.split("\ndata: ", 1)[1]) for frame in frames if "\ndata: " in frame]
+    """The events of a whole stream, which must be legal in its framing, its order and its content (rules R1 to R18)."""
+    assert b"\r" not in data
+    decoder = SseDecoder()
+    messages = [*decoder.feed(data), *decoder.end()]
+    assert all(message.complete and not message.invalid_utf8 for message in messages)
+    *events, done = messages
+    assert (done.data, done.fields) == ("[DONE]", ("data",))
+    assert {message.fields for message in events} == {("event", "data")}
+    read = [json.loads(message.data) for message in events]
+    assert [message.event for message in events] == [body["type"] for body in read]
+    assert check(read, dialect=dialect) == []
+    return read
 
 
 def without_chance(value):
