@@ -1,105 +1,142 @@
-"""Checking somebody's stream: bytes in, findings out.
+"""The command `interlock check`: what is wrong with a stream, for a terminal or for a program.
 
-It judges the framing itself (rule R5 and the end marker of R3), which only bytes can show, and leaves the events to the
-independent oracle. It knows nothing of files and terminals.
+It knows options, terminals and exit statuses. The verdict is `interlock.serving.judging`'s.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+import sys
+from pathlib import Path
+from typing import Annotated, Final
 
-from attrs import frozen
+import attrs
+import orjson
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
-from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
-from interlock.fsm import oracle
+from interlock.fsm.acceptor import Finding
+from interlock.serving.judging import Judge, Reported, Verdict
+from interlock.serving.sources import SourceError, opened
 
-_DONE = "[DONE]"
-_NO_BODY: Mapping[str, object] = {}
+ILLEGAL: Final = 1
+"""The exit status when a stream breaks a rule."""
+UNREADABLE: Final = 2
+"""The exit status when there is nothing to judge, as for a wrong option."""
 
-
-@frozen(order=True)
-class Finding:
-    """A rule that a stream breaks.
-
-    Args:
-        event: The event, counted from 0, at which it shows; the number of events if something is missing at the end.
-        rule: The rule's number, `R1` to `R19`.
-        message: What is wrong.
-    """
-
-    event: int
-    rule: str
-    message: str
+SourceName = Annotated[str, typer.Argument(metavar="FILE|-|URL", help="A file, - for standard input, or a URL.")]
+BodyFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The request to post to the URL; without it, the URL is got.")
+]
 
 
-@frozen
-class Verdict:
-    """What is to be said about a stream.
-
-    Args:
-        names: The wire names of its events, in order; empty for an event that has none.
-        findings: What is wrong with it, by event; empty if it is legal.
-    """
-
-    names: Sequence[str]
-    findings: Sequence[Finding]
-
-
-def judge(pieces: Iterable[bytes], dialect: DialectName = "openai") -> Verdict:
-    """Judge a whole stream.
-
-    Args:
-        pieces: Its bytes, split anywhere.
-        dialect: In which of the two dialects it claims to be.
-    """
-    messages = [*_messages(pieces)]
-    events = [message for message in messages if message.data_lines and message.data != _DONE]
-    bodies = [_body(message) for message in events]
-    findings = {Finding(found.index, found.rule, found.message) for found in oracle.check(bodies, dialect=dialect)}
-    findings.update(_ending(messages, len(events)))
-    for number, (message, body) in enumerate(zip(events, bodies, strict=True)):
-        findings.update(Finding(number, *fault) for fault in _faults(message, body))
-    return Verdict([str(body.get("type", "")) for body in bodies], sorted(findings))
-
-
-def _messages(pieces: Iterable[bytes]) -> Iterator[SseMessage]:
-    decoder = SseDecoder()
-    for piece in pieces:
-        yield from decoder.feed(piece)
-    yield from decoder.end()
-
-
-def _body(message: SseMessage) -> Mapping[str, object]:
+def check(
+    source: SourceName,
+    *,
+    body: BodyFile = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of the request.")] = None,
+    api_key: Annotated[str | None, typer.Option(help="The server's key.")] = None,
+    dialect: Annotated[DialectName, typer.Option(help="In which dialect the stream claims to be.")] = "openai",
+    permissive: Annotated[bool, typer.Option("--permissive", help="Let items be written at the same time.")] = False,
+    first: Annotated[
+        int, typer.Option("--from", min=0, metavar="N", help="The stream was resumed: its first event has this number.")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Write the verdict as JSON.")] = False,
+) -> None:
+    """Judge a stream of events: the status is 0 if it is legal, 1 if not, 2 if there is nothing to judge."""
+    judging = Judge(dialect=dialect, permissive=permissive, first=first)
     try:
-        body: object = json.loads(message.data)
-    except (ValueError, RecursionError):
-        return _NO_BODY
-    return cast("Mapping[str, object]", body) if isinstance(body, dict) else _NO_BODY
+        with opened(source, body=body, headers=_headers(header or [], api_key)) as stream:
+            if stream.content_type is not None:
+                judging.content_type(stream.content_type)
+            for piece in stream.pieces:
+                judging.feed(piece)
+    except SourceError as error:
+        typer.echo(f"interlock: {error}", err=True)
+        raise typer.Exit(UNREADABLE) from error
+    verdict = judging.end()
+    if json:
+        typer.echo(_json(source, verdict))
+    elif verdict.readable:
+        _print(verdict)
+    else:
+        typer.echo(f"interlock: {_called(source)}: no server-sent events", err=True)
+    raise typer.Exit(_status(verdict))
 
 
-def _ending(messages: Sequence[SseMessage], events: int) -> Iterator[Finding]:
-    marks = [place for place, message in enumerate(messages) if message.data == _DONE]
-    if not marks:
-        yield Finding(events, "R3", "the stream has no end marker [DONE]")
-    elif marks != [len(messages) - 1]:
-        yield Finding(marks[0], "R3", "the end marker [DONE] is not the end")
-    if messages and not messages[-1].complete:
-        yield Finding(events, "R5", "the stream ends inside an event")
+def _headers(given: list[str], api_key: str | None) -> dict[str, str]:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    for header in given:
+        name, colon, value = header.partition(":")
+        if not colon:
+            raise typer.BadParameter(f"{header!r} has no colon", param_hint="--header")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
-def _faults(message: SseMessage, body: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    if body is _NO_BODY:
-        yield "R5", "the data is not a JSON object"
-    elif message.event != body.get("type"):
-        yield "R5", f"the event is {message.event!r}, and the body's type {body.get('type')!r}"
-    if message.data_lines > 1:
-        yield "R5", f"{message.data_lines} lines of data"
-    if message.had_cr:
-        yield "R5", "a line ends with a carriage return"
-    if message.has_id:
-        yield "R5", "it has an id"
-    if message.invalid_utf8:
-        yield "R5", "it is not UTF-8"
+def _status(verdict: Verdict) -> int:
+    if not verdict.readable:
+        return UNREADABLE
+    return 0 if verdict.legal else ILLEGAL
+
+
+def _called(source: str) -> str:
+    return "standard input" if source == "-" else source
+
+
+def _json(source: str, verdict: Verdict) -> str:
+    words = {0: "legal", ILLEGAL: "illegal", UNREADABLE: "unreadable"}
+    said = {
+        "source": _called(source),
+        "verdict": words[_status(verdict)],
+        "events": verdict.events,
+        "items": verdict.items,
+        "status": verdict.status,
+        "rules": verdict.rules,
+        "findings": [{**attrs.asdict(one.finding), "times": one.times} for one in verdict.reported],
+    }
+    return orjson.dumps(said, option=orjson.OPT_INDENT_2).decode()
+
+
+def _print(verdict: Verdict) -> None:
+    # A pipe has no width of its own: there a line is as long as it has to be.
+    console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    about = f"{_count(verdict.events, 'event')}, {_count(len(verdict.items), 'item')}, {verdict.status or 'not ended'}"
+    if verdict.legal:
+        console.print(f"[bold green]legal[/]: {escape(about)}")
+        return
+    console.print(_table(verdict))
+    total = sum(verdict.rules.values())
+    rules = ", ".join(f"{rule} ({times})" if times > 1 else rule for rule, times in verdict.rules.items())
+    console.print(f"\n[bold red]illegal[/]: {_count(total, 'finding')} in {escape(about)}: {rules}")
+
+
+def _table(verdict: Verdict) -> Table:
+    table = Table("event", "rule", "item", "state", "came", "finding", box=None, pad_edge=False, header_style="bold")
+    for reported in verdict.reported:
+        found = reported.finding
+        at = str(found.event) if found.came else "end"
+        cells = [Text(cell, overflow="fold") for cell in (found.item or "", found.state, _short(found.came))]
+        table.add_row(at, Text(found.rule, style="red"), *cells, _finding(found, reported))
+    return table
+
+
+def _finding(found: Finding, reported: Reported) -> Text:
+    text = Text(found.message)
+    if found.legal:
+        text.append(f"; legal: {', '.join(map(_short, found.legal))}", style="green")
+    if reported.times > 1:
+        text.append(f" ({reported.times} times)", style="dim")
+    return text
+
+
+def _short(name: str) -> str:
+    """Leave out of a wire name what all have."""
+    return name.removeprefix("response.")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

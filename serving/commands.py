@@ -7,23 +7,18 @@ is never coloured; messages go to standard error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, NoReturn
 
 import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import interlock
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.fsm.diagram import RENDERERS, Format
 from interlock.serving import server
 from interlock.serving.app import create_app
-from interlock.serving.check import Verdict, judge
+from interlock.serving.check import UNREADABLE, check
 from interlock.serving.diagrams import GRAPHS, summary
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.engine import Engine
@@ -33,13 +28,6 @@ from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
 from interlock.serving.verify import verify
 
-ILLEGAL: Final = 1
-"""The exit status when a stream breaks a rule."""
-UNREADABLE: Final = 2
-"""The exit status when the input is not what it should be, as for a wrong option."""
-
-PIECE: Final = 2**16  # bytes read at once
-
 app = typer.Typer(
     name="interlock",
     help="A finite-state-machine streaming engine for the Responses API.",
@@ -48,6 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command()(check)
 app.command()(verify)
 
 InputFile = Annotated[Path, typer.Argument(metavar="FILE|-", help="A file, or - for standard input.")]
@@ -127,23 +116,6 @@ def replay(
 
 
 @app.command()
-def check(
-    file: InputFile,
-    *,
-    dialect: Annotated[DialectName, typer.Option(help="In which dialect the stream claims to be.")] = "openai",
-) -> None:
-    """Judge a recorded stream of events; the status is 0 if it is legal, 1 if not, 2 if there is nothing to judge."""
-    verdict = judge(_pieces(file), dialect)
-    if not verdict.names:
-        _fail(f"{_name(file)}: no server-sent events")
-    if not verdict.findings:
-        typer.echo(f"legal: {len(verdict.names)} events")
-        return
-    Console().print(_table(verdict))
-    raise typer.Exit(ILLEGAL)
-
-
-@app.command()
 def diagram(
     kind: Annotated[
         str | None, typer.Argument(metavar="[KIND]", help="Which; without it, all that can be drawn are listed.")
@@ -158,23 +130,6 @@ def diagram(
         _fail(f"no diagram of {kind!r}; there are: {', '.join(GRAPHS)}")
     else:
         typer.echo(RENDERERS[form](GRAPHS[kind]), nl=False)
-
-
-def _table(verdict: Verdict) -> Table:
-    table = Table("event", "name", "rule", "finding", box=None, pad_edge=False)
-    for found in verdict.findings:
-        name = verdict.names[found.event] if found.event < len(verdict.names) else "(end)"
-        table.add_row(str(found.event), Text(name), found.rule, Text(found.message))
-    return table
-
-
-def _pieces(file: Path) -> Iterator[bytes]:
-    try:
-        with nullcontext(sys.stdin.buffer) if _is_piped(file) else file.open("rb") as stream:
-            while piece := stream.read(PIECE):
-                yield piece
-    except OSError as error:
-        _fail(f"{file}: {error.strerror}")
 
 
 def _is_piped(file: Path) -> bool:

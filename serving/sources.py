@@ -1,0 +1,122 @@
+"""Where a stream to be judged comes from: a file, standard input, or a server that is asked for one.
+
+It knows files and connections, and nothing of what the bytes say.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import SplitResult, urlsplit
+
+from attrs import frozen
+
+PIECE: Final = 2**16
+"""How many bytes are read at once."""
+PATIENCE: Final = 300.0
+"""How many seconds a server may be silent."""
+_QUOTED: Final = 200
+"""How much of a server's refusal is repeated, in characters."""
+
+
+class SourceError(Exception):
+    """There is no stream to be read; the message says why."""
+
+
+@frozen
+class Source:
+    """A stream that is being read.
+
+    Args:
+        pieces: Its bytes, as they come.
+        content_type: Its media type; None where there is no server to say so.
+    """
+
+    pieces: Iterator[bytes]
+    content_type: str | None = None
+
+
+@contextmanager
+def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str]) -> Iterator[Source]:
+    """Open a stream.
+
+    Args:
+        name: A path, `-` for standard input, or a URL.
+        body: The file that holds the request to post to the URL; without it, the URL is got.
+        headers: What else the request says in its head.
+
+    Yields:
+        The stream, which is closed afterwards.
+
+    Raises:
+        SourceError: It cannot be opened, or the server refuses.
+    """
+    if name.startswith(("http://", "https://")):
+        with _asked(name, _request(body), headers) as source:
+            yield source
+        return
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            yield Source(iter(lambda: file.read(PIECE), b""))
+    except OSError as error:
+        raise SourceError(f"{name}: {error.strerror}") from error
+
+
+def _request(body: Path | None) -> bytes | None:
+    """Read a request from a file, and have it ask for a stream."""
+    if body is None:
+        return None
+    try:
+        request: object = json.loads(body.read_bytes())
+    except OSError as error:
+        raise SourceError(f"{body}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{body}: not JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise SourceError(f"{body}: not a JSON object")
+    return json.dumps({**cast("dict[str, object]", request), "stream": True}).encode()
+
+
+@contextmanager
+def _asked(url: str, request: bytes | None, headers: Mapping[str, str]) -> Iterator[Source]:
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(parts.netloc, timeout=PATIENCE)
+    except http.client.InvalidURL as error:
+        raise SourceError(f"{url}: {error}") from error
+    try:
+        response = _answer(connection, parts, request, headers)
+        yield Source(_read(response), response.getheader("Content-Type", ""))
+    finally:
+        connection.close()
+
+
+def _answer(
+    connection: http.client.HTTPConnection, parts: SplitResult, request: bytes | None, headers: Mapping[str, str]
+) -> http.client.HTTPResponse:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    sent = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if request else {}), **headers}
+    try:
+        connection.request("POST" if request else "GET", target, request, sent)
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            said = response.read(_QUOTED).decode(errors="replace").strip()
+            raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {said}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise SourceError(f"{parts.geturl()}: {error}") from error
+    return response
+
+
+def _read(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Read until the stream ends, or breaks: what is missing then is for the judge to say."""
+    try:
+        while piece := response.read1(PIECE):
+            yield piece
+    except (OSError, http.client.HTTPException):
+        return

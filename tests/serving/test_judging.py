@@ -1,0 +1,109 @@
+"""A stream's bytes are judged: its framing, its end marker, and its events by the acceptor."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from interlock.serving.judging import LISTED, Judge, judge
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
+DONE = b"data: [DONE]\n\n"
+
+
+def messages(*pieces, rule="R5"):
+    return [one.finding.message for one in judge(pieces).reported if one.finding.rule == rule]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
+def test_a_legal_stream_is_legal(path) -> None:
+    verdict = judge([path.read_bytes()])
+    assert (verdict.legal, verdict.reported) == (True, [])
+
+
+def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
+    data = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes()
+    assert judge(data[place : place + 1] for place in range(len(data))) == judge([data])
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 100, b"\n\n\n", b"<html>\n</html>\n", b": keep alive\n\n"])
+def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
+    assert not judge([garbage]).readable
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
+def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(data) -> None:
+    verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
+    found = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
+    assert [(one.rule, one.event, one.came) for one in found] == [("R5", 2, "x")]
+    assert (verdict.status, verdict.events) == ("completed", 4)
+
+
+@pytest.mark.parametrize("text", [rb'"\ud800"', b"NaN", b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])
+def test_values_that_only_some_readers_take_are_read(text) -> None:
+    assert not messages(FRAMES.replace(b'"metadata"', b'"metadata"').replace(b'"model": "m"', b'"model": "m", "x": ' + text))
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        (FRAMES.replace(b"event: response.created", b"event: created"), "the event is 'created', and the body's type is"),
+        (FRAMES.replace(b"event: response.created\n", b""), "there is no event line, and the body's type is"),
+        (FRAMES.replace(b"data: {", b"data:\ndata: {", 1), "an event has more than one line of data"),
+        (FRAMES.replace(b"\n", b"\r\n"), "a line ends with a carriage return"),
+        (FRAMES.replace(b"data: {", b"id: 1\ndata: {", 1), "an event has an id"),
+        (FRAMES.replace(b'"resp_1"', b'"resp_\xff"'), "an event is not UTF-8"),
+        (FRAMES.replace(b"\n\ndata: [DONE]\n\n", b""), "the stream ends inside an event"),
+        (b"event: x\n\n" + FRAMES, "1 blocks name an event and have no data"),
+        (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
+    ],
+)
+def test_each_fault_of_framing_is_found(frames, message) -> None:
+    assert any(said.startswith(message) for said in messages(frames))
+
+
+def test_comments_are_no_fault() -> None:
+    assert judge([b": hello\n\n" + FRAMES.replace(b"data: {", b": alive\ndata: {")]).legal
+
+
+def test_the_end_marker_has_to_be_there_and_to_be_the_end() -> None:
+    assert messages(FRAMES.removesuffix(DONE), rule="R3") == ["the stream has no end marker [DONE]"]
+    assert messages(FRAMES, DONE, rule="R3") == ["comes after the end marker [DONE]"]
+
+
+def test_a_terminal_event_without_a_response_gives_no_status() -> None:
+    body = b'{"type": "response.failed", "sequence_number": 0, "response": null}'
+    assert judge([b"event: response.failed\ndata: " + body + b"\n\n"]).status is None
+
+
+def test_findings_without_end_are_counted_and_not_kept() -> None:
+    judging = Judge()
+    for number in range(3 * LISTED):
+        judging.feed(b'event: x\ndata: {"type": "x", "sequence_number": %d, "more": 1}\n\n' % (2 * number))
+    verdict = judging.end()
+    assert (len(verdict.reported), verdict.rules["R14"], verdict.rules["R2"]) == (LISTED, 3 * LISTED, 3 * LISTED - 1)
+
+
+def test_a_long_stream_takes_no_more_memory_than_a_short_one() -> None:
+    head, delta = FRAMES[: FRAMES.index(b"event: response.completed")], b"x" * 1000
+    item = b'{"id":"msg_0","type":"message","role":"assistant","status":"in_progress","content":[]}'
+    part = b'{"type":"output_text","text":"","annotations":[],"logprobs":[]}'
+    at = b'"item_id":"msg_0","output_index":0,"content_index":0'
+
+    def frames():
+        yield head
+        yield b'event: response.output_item.added\ndata: {"type":"response.output_item.added","output_index":0,'
+        yield b'"item":%b,"sequence_number":2}\n\n' % item
+        yield b'event: response.content_part.added\ndata: {"type":"response.content_part.added",%b,"part":%b,' % (at, part)
+        yield b'"sequence_number":3}\n\n'
+        for number in range(4, 20_000):
+            yield b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta",%b,"delta":"%b",' % (at, delta)
+            yield b'"logprobs":[],"sequence_number":%d}\n\n' % number
+
+    tracemalloc.start()
+    verdict = judge(frames())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (verdict.events, verdict.rules) == (20_000, {"R3": 2})
+    assert peak < 20_000_000  # of 20 MB of text, and 24 of frames, hardly more than the window is ever held
