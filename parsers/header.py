@@ -13,7 +13,7 @@ Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Wh
 
 A header that no `<|message|>` ends is broken off, and only what can be nothing else counts as header: the known words
 that follow its marker, of the content types those that follow a recipient or `<|constrain|>`, and in a text section
-nothing unless a recipient was given. The rest is text; one white-space character before it belongs to the header.
+nothing unless a recipient was given. The rest is text; one white-space character after a word of the header belongs to the header.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Header:
         section = self._section
         words, end = self._certain(section)
         self._learn(words)
-        if (words or self._opener != "text") and section[end : end + 1].isspace():
+        if words and section[end : end + 1].isspace():
             end += 1
         self._pieces = _after(self._pieces, end)
 

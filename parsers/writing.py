@@ -53,7 +53,7 @@ class Streamed:
 
     def write(self, text: str) -> list[Delta]:
         """Pass the text on."""
-        return [text]
+        return _pieces(text)
 
     def close(self) -> list[Delta]:
         """Close the item."""

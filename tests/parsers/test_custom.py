@@ -1,0 +1,55 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.parsers.custom import InputDecoder
+
+
+def decode(text: str, size: int, key: str = "input") -> str:
+    decoder = InputDecoder(key)
+    return "".join(decoder.feed(text[at : at + size]) for at in range(0, len(text), size)) + decoder.end()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('{"input": "a\\nb"}', "a\nb"),
+        (' {\n"input" : "a\\u00e9\\ud83d\\ude00\\/\\"" } ', 'aé😀/"'),
+        ('{"input": ""}', ""),
+        ("", ""),
+        ("bare text", "bare text"),
+        ('{"inpu', '{"inpu'),
+        ('{"other": "a"}', '{"other": "a"}'),
+        ('{"input": 3}', '{"input": 3}'),
+        ('{"input": "a\\x"}', "a\\x"),
+        ('{"input": "a\\uzz"}', "a\\uzz"),
+        ('{"input": "a\\ud83d!"}', "a\ufffd!"),
+        ('{"input": "a\\ud83d\\n"}', "a\ufffd\n"),
+        ('{"input": "a\\ud83d\\u0041"}', "a\ufffdA"),
+        ('{"input": "a\\ude00"}', "a\ufffd"),
+        ('{"input": "a\\u00', "a\\u00"),
+        ('{"input": "a', "a"),
+        ('{"input": "a", "b": 1}', 'a, "b": 1}'),
+    ],
+)
+def test_an_input_is_decoded(written: str, text: str, size: int):
+    assert decode(written, size) == text
+
+
+def test_the_string_can_have_another_name():
+    assert decode('{"code": "1"}', 1, "code") == "1"
+
+
+@given(st.text(), st.integers(1, 9), st.booleans())
+def test_any_text_survives_being_wrapped_into_json(text, size, ascii_only):
+    expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert decode(json.dumps({"input": text}, ensure_ascii=ascii_only), size) in (text, expected)
+
+
+@given(st.text(alphabet=st.sampled_from('{}"input: \\ud83e0a')), st.integers(1, 5))
+def test_any_partition_gives_the_same_input(text, size):
+    for written in (text, '{"input": "' + text):
+        assert decode(written, size) == decode(written, 1000)

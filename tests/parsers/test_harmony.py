@@ -1,0 +1,146 @@
+import pytest
+from recovery.cases import CASES, REQUEST, Case
+from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens
+
+from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.parsers import Chunk, HarmonyParser, Routing
+
+ROUTING = Routing.from_request(REQUEST)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_malformed_output_is_recovered(case: Case, size: int):
+    assert seen(parse(case.ids, routing=ROUTING, reason=case.reason, size=size)) == list(case.items)
+
+
+WELL_FORMED = {
+    "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>": [
+        reasoning("a"),
+        answer("b"),
+    ],
+    "<|channel|>commentary<|message|>I look.<|end|>": [preamble("I look.")],
+    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|call|>": [call("get_weather", "{}")],
+    " to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>": [call("get_weather", "{}")],
+    " to=functions.get_weather<|channel|>commentary<|constrain|>json<|message|>{}<|call|>": [call("get_weather", "{}")],
+    "<|channel|>analysis to=python code<|message|>1<|call|>": [python("1")],
+    "<|start|>assistant<|channel|>final<|message|>b<|return|>": [answer("b")],
+    "<|channel|>final<|message|>grüße 👩‍👩‍👧 漢字<|return|>": [answer("grüße 👩‍👩‍👧 漢字")],
+    "<|channel|>final<|message|>b<|endoftext|>": [answer("b")],
+    "<|channel|>final<|message|>b": [answer("b")],
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(("written", "expected"), WELL_FORMED.items())
+def test_well_formed_output_is_read(written: str, expected: list[Item], size: int):
+    assert items(parse(tokens(written), routing=ROUTING, size=size)) == expected
+
+
+def test_a_chunk_of_text_is_one_plain_delta():
+    parser = HarmonyParser(ROUTING)
+    assert parser.feed(Chunk(tokens("<|channel|>final<|message|>"))) == [Open("message", {"phase": "final_answer"})]
+    assert parser.feed(Chunk(tokens("It"))) == ["It"]
+    assert parser.feed(Chunk(tokens(" is sunny"))) == [" is sunny"]
+    assert parser.feed(Chunk([])) == []
+    assert parser.feed(Chunk(tokens("."))) == ["."]
+    assert parser.feed(Chunk(tokens("<|return|>"))) == [Close()]
+
+
+def test_a_custom_tool_gets_its_input_out_of_json():
+    routing = Routing.from_request({"tools": [{"type": "custom", "name": "patch"}]})
+    for written in ('{"input": "a\\nb"}', "a\nb"):
+        ids = tokens(f"<|channel|>commentary to=functions.patch<|message|>{written}<|call|>")
+        for size in (1, 1000):
+            assert items(parse(ids, routing=routing, size=size)) == [Item("custom_tool_call", "a\nb", {"name": "patch"})]
+
+
+def test_a_browser_call_is_opened_with_its_action():
+    ids = tokens('<|channel|>analysis to=browser.search<|message|>{"query":"Rome"}<|call|>')
+    action = {"type": "search", "query": "Rome"}
+    assert parse(ids)[:2] == [Open("web_search_call", {"action": action}), Close()]
+
+
+def test_a_parser_parses_one_turn_after_another():
+    parser = HarmonyParser(ROUTING)
+    cut = run(parser, [Chunk([*tokens("<|channel|>analysis<|message|>ab"), 127])], "length")
+    header = run(parser, [Chunk(tokens("<|channel|>analysis to=pyth"))], "length")
+    whole = run(parser, [Chunk(tokens("<|message|>b"))])
+    assert items(cut) == [reasoning("ab\ufffd", "")]
+    assert items(header) == []
+    assert items(whole) == [answer("b")]
+    assert [turn[-1] for turn in (cut, header, whole)] == [
+        EndTurn("length", Usage(output_tokens=5, reasoning_tokens=2)),
+        EndTurn("length", Usage(output_tokens=6)),
+        EndTurn("stop", Usage(output_tokens=2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "count"),
+    [
+        ("<|channel|>analysis<|message|>a b c<|end|><|start|>assistant<|channel|>analysis<|message|>d<|end|>", 4),
+        ("<|channel|>analysis<|message|>a<|message|> b<|reserved_200013|> c<|end|>", 3),
+        ("<|channel|>analysis a b c", 3),
+        ("<|channel|>analysis to=python<|message|>a b c<|call|>", 0),
+        ("<|channel|>final<|message|>a b c<|return|>", 0),
+        ("<|channel|>analysis<|message|>", 0),
+    ],
+)
+def test_the_tokens_of_reasoning_text_are_counted(written: str, count: int):
+    for size in (1, 2, 1000):
+        assert parse(tokens(written), size=size)[-1].usage.reasoning_tokens == count
+
+
+def test_the_engines_count_of_output_tokens_is_kept():
+    parser = HarmonyParser(ROUTING)
+    parser.feed(Chunk(tokens("<|message|>b")))
+    usage = Usage(input_tokens=7, cached_tokens=3, output_tokens=99)
+    assert parser.end("stop", usage)[-1] == EndTurn("stop", usage)
+
+
+def entry(token: int) -> dict[str, object]:
+    data = encoding().decode([token], errors="surrogateescape").encode(errors="surrogateescape")
+    return {"token": data.decode(errors="replace"), "bytes": list(data), "logprob": -1.0, "top_logprobs": [{"logprob": -1.0}]}
+
+
+def scored(ids: list[int], size: int) -> list[object]:
+    chunks = [
+        Chunk(ids[at : at + size], logprobs=[entry(token) for token in ids[at : at + size]]) for at in range(0, len(ids), size)
+    ]
+    return run(HarmonyParser(ROUTING), chunks)
+
+
+def joined_entries(deltas: list[object]) -> list[object]:
+    return [each for delta in deltas if isinstance(delta, Text) for each in delta.logprobs]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_the_tokens_of_a_message_rebuild_its_text(size: int):
+    content = tokens("grüße 👩‍👩‍👧 漢字 ꙮ")
+    ids = [
+        *tokens("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>"),
+        *content,
+        *tokens("<|return|>"),
+    ]
+    deltas = scored(ids, size)
+    told = joined_entries(deltas)
+    assert [item.text for item in items(deltas)] == ["a", "grüße 👩‍👩‍👧 漢字 ꙮ"]
+    assert told == [entry(token) for token in content]
+    assert b"".join(bytes(each["bytes"]) for each in told).decode() == "grüße 👩‍👩‍👧 漢字 ꙮ"
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_the_tokens_of_a_broken_header_that_are_text_are_given_too(size: int):
+    deltas = scored(tokens("<|channel|>final It is sunny.<|return|>"), size)
+    told = joined_entries(deltas)
+    assert items(deltas)[0].text == "It is sunny."
+    assert [each["token"] for each in told] == ["It", " is", " sunny", "."]
+    assert told[0] == {"token": "It", "bytes": [73, 116], "logprob": -1.0, "top_logprobs": []}
+
+
+def test_chunks_with_and_without_log_probabilities_can_be_mixed():
+    ids = tokens("<|channel|>final<|message|>It is")
+    parser = HarmonyParser(ROUTING)
+    parser.feed(Chunk(ids[:3]))
+    assert parser.feed(Chunk(ids[3:], logprobs=[entry(ids[3])])) == [Text("It", [entry(ids[3])]), " is"]

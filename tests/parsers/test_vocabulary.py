@@ -1,0 +1,44 @@
+import pytest
+
+from interlock.parsers.framing import Trigger
+from interlock.parsers.vocabulary import Characters, Piece, vocabulary
+
+
+@pytest.mark.parametrize(
+    ("token", "meaning"),
+    [
+        (0, "!"),
+        (127, b"\xc3"),
+        (200_006, Trigger.START),
+        (200_002, Trigger.RETURN),
+        (199_999, Trigger.RETURN),
+        (200_013, Trigger.STRAY),
+        (201_088, Trigger.STRAY),
+        (300_000, Trigger.STRAY),
+        (-1, Trigger.STRAY),
+        (2**40, Trigger.STRAY),
+    ],
+)
+def test_an_id_has_a_meaning(token: int, meaning: object):
+    assert vocabulary().read(token) == meaning
+    assert vocabulary().read(token) == meaning
+
+
+def test_ids_without_a_meaning_are_not_remembered():
+    before = len(vocabulary()._others)
+    vocabulary().read(12_345_678)
+    assert len(vocabulary()._others) == before
+
+
+def test_there_is_one_vocabulary():
+    assert vocabulary() is vocabulary()
+
+
+def test_a_character_comes_with_all_of_its_tokens():
+    characters = Characters()
+    first, second = {"token": "a"}, {"token": "b"}
+    assert not characters.feed(b"x\xe2\x82", first)
+    assert characters.pending
+    assert characters.feed(b"\xac", second)
+    assert characters.take() == Piece("x€", [first, second], 2)
+    assert not characters.pending

@@ -1,0 +1,192 @@
+"""The recovery cases: malformed harmony, and what its reader sees. docs/recovery.md explains each under the same name.
+
+Recordings are made of them: every case is one turn of tokens, its finish reason and the items expected. Items of white
+space, which the driver drops, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+from recovery.notation import Item, answer, call, mcp, preamble, python, reasoning, search, tokens, words
+
+from interlock.fsm.deltas import FinishReason
+
+REQUEST = {
+    "model": "gpt-oss-20b",
+    "input": "What is the weather in Rome?",
+    "tools": [
+        {"type": "function", "name": "get_weather", "parameters": {"type": "object"}},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
+        {"type": "web_search"},
+    ],
+}
+"""The request of every case."""
+
+
+@frozen
+class Case:
+    """A malformed turn.
+
+    Args:
+        name: As in docs/recovery.md.
+        ids: Its tokens.
+        items: What the reader sees.
+        reason: Why the turn ended.
+    """
+
+    name: str
+    ids: Sequence[int] = field(converter=lambda written: tokens(written) if isinstance(written, str) else written)
+    items: Sequence[Item]
+    reason: FinishReason = "stop"
+
+
+_ROME = '{"city":"Rome"}'
+_THINK = "<|channel|>analysis<|message|>Think.<|end|>"
+
+CASES = [
+    # no header, or not where it should be
+    Case("no header at all", "It is sunny in Rome.", [answer("It is sunny in Rome.")]),
+    Case("no header at all, one word", "Sunny", [answer("Sunny")]),
+    Case("no header, cut", "It is", [answer("It is", "")], "length"),
+    Case("message without a header", "<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("text where start should be", _THINK + "It is sunny.<|return|>", [reasoning("Think."), answer("It is sunny.")]),
+    Case(
+        "start missing",
+        _THINK + "assistant<|channel|>final<|message|>Sunny.<|return|>",
+        [reasoning("Think."), answer("Sunny.")],
+    ),
+    Case(
+        "start and role missing", _THINK + "<|channel|>final<|message|>Sunny.<|return|>", [reasoning("Think."), answer("Sunny.")]
+    ),
+    Case(
+        "text before the channel",
+        "Well, then<|channel|>final<|message|>Sunny.<|return|>",
+        [answer("Well, then"), answer("Sunny.")],
+    ),
+    Case("start repeated", "<|start|>assistant<|start|>assistant<|channel|>final<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    # the message marker is missing
+    Case("message marker missing", "<|channel|>final It is sunny.<|return|>", [answer("It is sunny.")]),
+    Case("message marker missing, reasoning", "<|channel|>analysis We think.<|end|>", [reasoning("We think.")]),
+    Case(
+        "message marker missing, call",
+        f"<|channel|>commentary to=functions.get_weather json{_ROME}<|call|>",
+        [call("get_weather", _ROME)],
+    ),
+    Case(
+        "message marker missing, constrained call",
+        f"<|channel|>commentary to=functions.get_weather <|constrain|>json{_ROME}<|call|>",
+        [call("get_weather", _ROME)],
+    ),
+    Case("message marker doubled", "<|channel|>final<|message|><|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    # a header that the turn cuts
+    Case("header cut", "<|channel|>commentary to=functions.get_wea", [], "length"),
+    Case("header cut inside a channel", "<|channel|>comment", [], "length"),
+    Case("header cut after text", "<|channel|>final Sun", [answer("Sun", "")], "length"),
+    Case("call without arguments", "<|channel|>commentary to=functions.get_weather<|call|>", [call("get_weather", "")]),
+    # channels
+    Case("unknown channel", "<|channel|>thoughts<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("empty channel", "<|channel|><|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("doubled channel", "<|channel|>finalfinal<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("two channels", "<|channel|>analysis<|channel|>final<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("channel glued to text", "<|channel|>finalSunny in Rome.<|return|>", [answer("Sunny in Rome.")]),
+    Case("channel glued to recipient", "<|channel|>commentaryto=python<|message|>1+1<|call|>", [python("1+1")]),
+    Case("channel marker missing", "<|start|>assistantfinal<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    Case("words after the channel", "<|channel|>analysis a b c<|message|>Think.<|end|>", [reasoning("a b cThink.")]),
+    # recipients and roles
+    Case(
+        "two recipients",
+        f"<|channel|>commentary to=python to=functions.get_weather<|message|>{_ROME}<|call|>",
+        [call("get_weather", _ROME)],
+    ),
+    Case("empty recipient", "<|channel|>commentary to=<|message|>I look.<|end|>", [preamble("I look.")]),
+    Case("unknown recipient", "<|channel|>commentary to=files.read<|message|>{}<|call|>", [mcp("files", "read", "{}")]),
+    Case("undeclared function", "<|channel|>commentary to=functions.nope<|message|>{}<|call|>", [call("nope", "{}")]),
+    Case(
+        "bare function name",
+        f"<|channel|>commentary to=get_weather<|message|>{_ROME}<|call|>",
+        [call("get_weather", _ROME)],
+    ),
+    Case("recipient on the final channel", "<|channel|>final to=python<|message|>1+1<|call|>", [python("1+1")]),
+    Case(
+        "foreign role",
+        _THINK + "<|start|>user<|message|>And in Paris?<|end|>",
+        [reasoning("Think."), preamble("And in Paris?")],
+    ),
+    Case(
+        "made-up tool output",
+        "<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>sunny<|end|>",
+        [preamble("sunny")],
+    ),
+    Case("unknown role", "<|start|>nobody<|channel|>final<|message|>Sunny.<|return|>", [answer("Sunny.")]),
+    # control tokens in the wrong place
+    Case(
+        "start inside content",
+        "<|channel|>analysis<|message|>Think.<|start|>assistant<|channel|>final<|message|>Sunny.<|return|>",
+        [reasoning("Think."), answer("Sunny.")],
+    ),
+    Case(
+        "channel inside content",
+        "<|channel|>analysis<|message|>Think.<|channel|>final<|message|>Sunny.<|return|>",
+        [reasoning("Think."), answer("Sunny.")],
+    ),
+    Case("message inside content", "<|channel|>final<|message|>It is <|message|>sunny.<|return|>", [answer("It is sunny.")]),
+    Case("constrain inside content", "<|channel|>final<|message|>It is <|constrain|>sunny.<|return|>", [answer("It is sunny.")]),
+    Case("doubled end", "<|channel|>final<|message|>Sunny.<|end|><|end|>", [answer("Sunny.")]),
+    Case("call without a recipient", "<|channel|>final<|message|>Sunny.<|call|>", [answer("Sunny.")]),
+    Case("end after a call", f"<|channel|>commentary to=get_weather<|message|>{_ROME}<|end|>", [call("get_weather", _ROME)]),
+    Case("constrain before the recipient", "<|channel|>commentary<|constrain|>json to=python<|message|>1<|call|>", [python("1")]),
+    Case("constrain without a channel", "<|constrain|>json<|message|>{}<|return|>", [answer("{}")]),
+    Case("constrained answer", "<|channel|>final <|constrain|>json<|message|>{}<|return|>", [answer("{}")]),
+    Case("control tokens alone", "<|end|><|call|><|start|><|channel|><|constrain|><|message|><|return|><|message|>", []),
+    # ids and bytes
+    Case(
+        "ids that no vocabulary has",
+        [-1, *tokens("<|channel|>final<|message|>It is "), 2**40, 201_088, 200_013, *words("sunny."), 300_000],
+        [answer("It is sunny.")],
+    ),
+    Case(
+        "character cut by the end of the message",
+        [*tokens("<|channel|>final<|message|>ok "), 127, *tokens("<|end|>")],
+        [answer("ok \ufffd")],
+    ),
+    Case(
+        "character cut by the end of the turn",
+        [*tokens("<|channel|>final<|message|>ok "), 127],
+        [answer("ok \ufffd", "")],
+        "length",
+    ),
+    Case(
+        "bytes that are no character",
+        [*tokens("<|channel|>final<|message|>"), 128, 128, *words("ok")],
+        [answer("\ufffd\ufffdok")],
+    ),
+    # browser calls
+    Case(
+        "browser arguments that are not JSON",
+        "<|channel|>analysis to=browser.search<|message|>weather in Rome<|call|>",
+        [search({"type": "search", "query": "weather in Rome"}, "Reject")],
+    ),
+    Case(
+        "browser arguments without a query",
+        "<|channel|>analysis to=browser.search<|message|>{}<|call|>",
+        [search({"type": "search", "query": "{}"}, "Reject")],
+    ),
+    Case(
+        "browser arguments without a pattern",
+        "<|channel|>analysis to=browser.find<|message|>{}<|call|>",
+        [search({"type": "search", "query": "{}"}, "Reject")],
+    ),
+    Case(
+        "unknown browser action",
+        "<|channel|>analysis to=browser.click<|message|>{}<|call|>",
+        [search({"type": "search", "query": "{}"}, "Reject")],
+    ),
+    Case(
+        "browser arguments cut",
+        '<|channel|>analysis to=browser.search<|message|>{"query": "weather',
+        [search({"type": "search", "query": '{"query": "weather'}, "")],
+        "length",
+    ),
+]

@@ -1,0 +1,117 @@
+"""Harmony as one writes it down, and what a parser made of it as one compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from attrs import evolve, field, frozen
+
+import openai_harmony
+from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Open, Reject, Text, Usage
+from interlock.parsers import Chunk, HarmonyParser, Parser, Routing
+
+
+@cache
+def encoding() -> openai_harmony.HarmonyEncoding:
+    return openai_harmony.load_harmony_encoding("HarmonyGptOss")
+
+
+def tokens(written: str) -> list[int]:
+    """Encode harmony with its control tokens written out."""
+    return encoding().encode(written, allowed_special="all")
+
+
+def words(text: str) -> list[int]:
+    """Encode text in which nothing is a control token."""
+    return encoding().encode(text, disallowed_special=())
+
+
+@frozen
+class Item:
+    """What the reader of a stream sees of one item.
+
+    `ending` is how the parser ended it: `Close`, `Reject`, or nothing if the end of the turn did.
+    """
+
+    kind: str
+    text: str = ""
+    fields: Mapping[str, object] = field(factory=dict)
+    ending: str = "Close"
+    tokens: Sequence[str] = ()
+
+
+def answer(text: str, ending: str = "Close") -> Item:
+    return Item("message", text, {"phase": "final_answer"}, ending)
+
+
+def preamble(text: str, ending: str = "Close") -> Item:
+    return Item("message", text, {"phase": "commentary"}, ending)
+
+
+def reasoning(text: str, ending: str = "Close") -> Item:
+    return Item("reasoning", text, {}, ending)
+
+
+def call(name: str, text: str, ending: str = "Close") -> Item:
+    return Item("function_call", text, {"name": name}, ending)
+
+
+def mcp(server: str, name: str, text: str, ending: str = "Close") -> Item:
+    return Item("mcp_call", text, {"name": name, "server_label": server}, ending)
+
+
+def python(text: str, ending: str = "Close") -> Item:
+    return Item("code_interpreter_call", text, {}, ending)
+
+
+def search(action: Mapping[str, object], ending: str = "Close") -> Item:
+    return Item("web_search_call", "", {"action": action}, ending)
+
+
+def items(deltas: Iterable[Delta]) -> list[Item]:
+    """Put the deltas of one turn together; asserts that they are well-bracketed and that nothing follows the end."""
+    seen: list[Item] = []
+    is_open, ended = False, False
+    for delta in deltas:
+        assert not ended
+        match delta:
+            case Open(kind, fields):
+                assert not is_open
+                seen.append(Item(kind, "", dict(fields), ""))
+                is_open = True
+            case str() as text:
+                assert is_open
+                assert text
+                seen[-1] = evolve(seen[-1], text=seen[-1].text + text)
+            case Text(text, logprobs):
+                assert is_open
+                told = [*seen[-1].tokens, *(str(entry["token"]) for entry in logprobs)]
+                seen[-1] = evolve(seen[-1], text=seen[-1].text + text, tokens=told)
+            case Close() | Reject():
+                assert is_open
+                seen[-1] = evolve(seen[-1], ending=type(delta).__name__)
+                is_open = False
+            case EndTurn():
+                ended = True
+            case _:
+                raise AssertionError(delta)
+    assert ended
+    return seen
+
+
+def run(parser: Parser, chunks: Iterable[Chunk], reason: FinishReason = "stop") -> list[Delta]:
+    """Feed chunks and end the turn."""
+    deltas = [delta for chunk in chunks for delta in parser.feed(chunk)]
+    return [*deltas, *parser.end(reason, Usage())]
+
+
+def parse(ids: Sequence[int], *, routing: Routing | None = None, reason: FinishReason = "stop", size: int = 1000) -> list[Delta]:
+    """Parse one turn of harmony in chunks of a size."""
+    chunks = [Chunk(ids[start : start + size]) for start in range(0, len(ids), size)]
+    return run(HarmonyParser(routing or Routing()), chunks, reason)
+
+
+def seen(deltas: Sequence[Delta]) -> list[Item]:
+    """Give the items without those that the driver drops: messages and reasoning of white space (rule R18)."""
+    return [item for item in items(deltas) if item.text.strip() or item.kind not in {"message", "reasoning"}]

@@ -1,0 +1,127 @@
+"""What is true of every sequence of token ids, as functions of the sequence; fuzz campaigns use them too.
+
+Each raises `AssertionError` for a sequence that the parser treats wrongly.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+from recovery.notation import encoding, items, run
+
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason
+from interlock.parsers import Chunk, HarmonyParser, Routing
+from interlock.parsers.routing import Route
+
+CONTROLS = {
+    "start": 200006,
+    "channel": 200005,
+    "constrain": 200003,
+    "message": 200008,
+    "end": 200007,
+    "call": 200012,
+    "return": 200002,
+    "endoftext": 199999,
+}
+_BY_ID = {number: name for name, number in CONTROLS.items()}
+_ENDS = {"start", "channel", "end", "call", "return", "endoftext"}
+_MARKERS = {"channel", "constrain", "message"}
+
+_KNOWN = r"(?:assistant|user|system|developer|tool|analysis|commentary|final|json|code|text|to=\s?[^\s{}\[\]()<>\"'=]*)"
+_SECTION = re.compile(rf"(?>\s*(?>{_KNOWN}|[\w./:+-]+))*+\s*")  # atomic: it must not try again
+_WORD = re.compile(rf"\s*{_KNOWN}")
+_FRAGMENT = re.compile(r"[a-z]{0,10}=?")
+
+
+class EveryCallIsText(Routing):
+    """A routing that passes every call's text on as it is, so that texts can be compared."""
+
+    def recipient(self, recipient: str) -> Route | None:
+        return Route("mcp_call", {"name": recipient, "server_label": "any"})
+
+
+@frozen
+class Run:
+    """Text between two control tokens, and the token after it: its name, or `finish` or `cut` at the end."""
+
+    text: str
+    then: str
+
+
+def runs(ids: Sequence[int], reason: FinishReason) -> Iterator[Run]:
+    """Split a turn at the control tokens that mean something; the others divide characters and nothing else."""
+    text, data = "", b""
+    for number in ids:
+        name = _BY_ID.get(number)
+        if name is None and 0 <= number < 199998:
+            data += encoding().decode([number], errors="surrogateescape").encode(errors="surrogateescape")
+            continue
+        text, data = text + data.decode(errors="replace"), b""
+        if name is not None:
+            yield Run(text, name)
+            text = ""
+    yield Run(text + data.decode(errors="replace"), "finish" if reason == "stop" else "cut")
+
+
+def parse(ids: Sequence[int], sizes: Sequence[int], reason: FinishReason) -> list[Delta]:
+    """Parse a turn in chunks of the given sizes, over and over."""
+    chunks, start, turn = [], 0, 0
+    while start < len(ids):
+        size = sizes[turn % len(sizes)]
+        chunks.append(Chunk(ids[start : start + size]))
+        start, turn = start + size, turn + 1
+    return run(HarmonyParser(EveryCallIsText()), chunks, reason)
+
+
+def keeps_all_text(ids: Sequence[int], reason: FinishReason = "stop") -> None:
+    """The items are well-bracketed, and hold exactly the text outside of headers, in order; control tokens are no text.
+
+    What a header may be is said here a second time, more loosely: words alone before a marker; known words, and one white
+    space, before text. Everything else has to be in the items.
+    """
+    written = "".join(item.text for item in items(parse(ids, [len(ids) or 1], reason)))
+    places = {(0, False)}  # how much of what was written is accounted for, and whether text is content now
+    for each in runs(ids, reason):
+        places = {
+            (place + len(kept), (inside or broken) and each.then not in _ENDS or each.then == "message")
+            for place, inside in places
+            for kept, broken in _kept(each, inside=inside)
+            if written.startswith(kept, place)
+        }
+        assert places, (each, written)
+    assert any(place == len(written) for place, _ in places), written
+
+
+def _kept(each: Run, *, inside: bool) -> Iterator[tuple[str, bool]]:
+    """Give what may be kept of a run, and whether the header is then broken off."""
+    if inside or not each.text:
+        yield each.text, False
+        return
+    yield each.text, True
+    if each.then in _MARKERS and _SECTION.fullmatch(each.text):
+        yield "", False
+    if not each.text.strip():
+        yield "", False
+    end = 0
+    while (word := _WORD.match(each.text, end)) is not None:
+        end = word.end()
+        for rest in {each.text[end:], re.sub(r"^\s", "", each.text[end:])}:
+            yield rest, True
+            if not rest.strip() or (each.then == "cut" and _FRAGMENT.fullmatch(rest.strip())):
+                yield "", False
+    if each.then == "cut" and _FRAGMENT.fullmatch(each.text.strip()):
+        yield "", False
+
+
+def is_the_same_in_every_partition(ids: Sequence[int], sizes: Sequence[int], reason: FinishReason = "stop") -> None:
+    """The items and the counts of tokens are those of the turn in one chunk (rule R16)."""
+    whole = parse(ids, [len(ids) or 1], reason)
+    for partition in (sizes, [1]):
+        parts = parse(ids, partition, reason)
+        assert items(parts) == items(whole)
+        assert parts[-1] == whole[-1]
+    assert isinstance(whole[-1], EndTurn)
+    assert whole[-1].usage.output_tokens == len(ids)
