@@ -1,6 +1,6 @@
 """The command `interlock check`: what is wrong with a stream, for a terminal or for a program.
 
-It knows options, terminals and exit statuses. The verdict is `interlock.serving.judging`'s.
+It knows options, terminals and exit statuses. The verdict is `interlock.fsm.acceptor.judging`'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from interlock.events.dialects import DialectName
 from interlock.fsm.acceptor import Finding
-from interlock.serving.judging import Judge, Reported, Verdict
+from interlock.fsm.acceptor.judging import Judge, Reported, Verdict
 from interlock.serving.sources import SourceError, opened
 
 ILLEGAL: Final = 1

@@ -6,5 +6,6 @@ and sees whole streams; tests hold the two against each other.
 
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding
+from interlock.fsm.acceptor.judging import Judge, Reported, Verdict, judge
 
-__all__ = ["Acceptor", "Finding"]
+__all__ = ["Acceptor", "Finding", "Judge", "Reported", "Verdict", "judge"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.serving.judging import LISTED, Judge, judge
+from interlock.fsm.acceptor.judging import LISTED, Judge, judge
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()

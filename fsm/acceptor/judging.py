@@ -17,7 +17,8 @@ from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.spec import TERMINAL
 from interlock.events.sse import CONTENT_TYPE
-from interlock.fsm.acceptor import Acceptor, Finding
+from interlock.fsm.acceptor.acceptor import Acceptor
+from interlock.fsm.acceptor.finding import Finding
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
