@@ -53,6 +53,10 @@ suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
 	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)
 
+.PHONY: docs
+docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
+	$(BIN)/python docs/generate.py
+
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
 	rm -rf .venv .venv-floor build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \

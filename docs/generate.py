@@ -1,0 +1,165 @@
+"""Write the pages and pictures that are made from the tables: `make docs`. A test fails when a committed one differs.
+
+python docs/generate.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
+from subjects import SUBJECTS
+
+from interlock.events.items import ITEMS
+from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.parsers import framing, parser_for
+from interlock.serving.diagrams import GRAPHS
+from interlock.serving.recording import read
+
+ROOT = Path(__file__).parents[1]
+
+LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
+
+
+def generated() -> dict[Path, str]:
+    """Give every generated file, by its path from the root of the repository."""
+    files: dict[Path, str] = {}
+    for name, graph in GRAPHS.items():
+        folder = Path("docs", "lifecycles")
+        files[folder / f"{name}.svg"] = to_svg(graph)
+        files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
+    for page in (Path("README.md"), Path("docs", "lifecycles.md")):
+        files[page] = _filled((ROOT / page).read_text(encoding="utf-8"))
+    return files
+
+
+def _page(name: str, graph: Graph) -> Iterator[str]:
+    yield f"# `{name}`"
+    yield SUBJECTS[name].about
+    yield _declared(name)
+    yield f"![The lifecycle of {name}: every edge is in the table below]({name}.svg)"
+    yield from _shown(name, graph)
+    yield "## The table"
+    yield "\n".join(_table(name, graph))
+    yield "## An example"
+    yield from _framed() if name == "harmony" else _examples(name)
+    yield "## As mermaid"
+    yield f"```mermaid\n{to_mermaid(graph)}```"
+    yield f"Made from the table by `make docs`; `interlock diagram {name} --format svg` draws it alone."
+
+
+def _declared(name: str) -> str:
+    """Give what the module that declares a table says of it."""
+    module = framing if name == "harmony" else sys.modules[f"interlock.fsm.lifecycles.{name}"]
+    path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
+    return f"{(module.__doc__ or '').strip()}\n\nDeclared in [{path}](../../{path})."
+
+
+def _shown(name: str, graph: Graph) -> Iterator[str]:
+    """Say what the lines look like, and which status a reader sees in each state."""
+    dropped = [f"`{node.name}`" for node in graph.nodes if node.role is Role.DROPPED]
+    if dropped:
+        yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way: no reader can tell that it was."
+    if name in ITEMS and (statuses := ITEMS[name].statuses):
+        inside = [node.name for node in graph.nodes if node.role in {Role.NORMAL, Role.FINAL}]
+        hidden = [f"`{state}`" for state in inside if state not in statuses]
+        if hidden:
+            yield f"The API has no status for {', '.join(hidden)}: an item shows `in_progress` there."
+
+
+def _table(name: str, graph: Graph) -> Iterator[str]:
+    heads = ("in", "on", "goes to", "and does" if name == "harmony" else "and emits")
+    yield f"| {' | '.join(heads)} |"
+    yield "|---|---|---|---|"
+    roles = {node.name: node.role for node in graph.nodes}
+    for edge in graph.edges:
+        mark = "**" if roles[edge.dest] in {Role.FINAL, Role.DROPPED} else ""
+        for label in edge.labels:
+            triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
+            events = "<br>".join(f"`{event}`" for event in label.events) or "nothing"
+            yield f"| `{edge.source}` | {triggers}{LOOKS[edge.style]} | {mark}`{edge.dest}`{mark} | {events} |"
+
+
+def _examples(name: str) -> Iterator[str]:
+    for recording in SUBJECTS[name].recordings:
+        link = f"`interlock replay` [recordings/{recording}.jsonl](../../recordings/{recording}.jsonl)"
+        events = recorded(recording)
+        if name == "response":
+            yield f"The response's own events of {link}; its items are shown by their ids, its settings are left out:"
+            yield f"```text\n{shortened(of_response(events))}\n```"
+        else:
+            yield f"The item's events of {link}; the fields that address it are left out:"
+            yield f"```text\n{shortened(of_item(events, name))}\n```"
+    if told := SUBJECTS[name].told:
+        yield "The server makes this item. A driver that is told"
+        yield "```python\n" + "\n".join(map(repr, told)) + "\n```"
+        yield "emits, after the response's own events,"
+        yield f"```text\n{shortened(of_item(driven(told), name))}\n```"
+
+
+def _framed() -> Iterator[str]:
+    """Show what the framing makes of a recording: what the model wrote, and the deltas of it."""
+    (name,) = SUBJECTS["harmony"].recordings
+    recording = read(RECORDINGS / f"{name}.jsonl")
+    outputs = [output for turn in recording.turns for output in turn.outputs]
+    encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    tokens = [token for output in outputs for token in output.chunk.token_ids]
+    yield f"In [{name}](../../recordings/{name}.jsonl) the model wrote, a line for each header and content:"
+    written = re.sub(r"(<\|(?:start|message|end|call)\|>)", r"\n\1", encoding.decode(tokens)).strip()
+    yield f"```text\n{written}\n```"
+    yield "of which the parser makes these deltas:"
+    parser = parser_for("harmony", recording.request)
+    deltas = [repr(delta) for output in outputs for delta in parser.feed(output.chunk)]
+    yield "```python\n" + "\n".join(deltas) + "\n```"
+
+
+def _filled(page: str) -> str:
+    """Fill in what a page asks for between two marks: a diagram, or the list of all."""
+
+    def fill(found: re.Match[str]) -> str:
+        name = found["name"]
+        text = "\n".join(_index()) if name == "all" else f"```mermaid\n{to_mermaid(GRAPHS[name])}```"
+        return f"{found['begin']}\n{text}\n{found['end']}"
+
+    return re.sub(r"(?P<begin><!-- diagram: (?P<name>\w+) -->)\n.*?(?P<end><!-- end -->)", fill, page, flags=re.DOTALL)
+
+
+def _index() -> Iterator[str]:
+    yield "| lifecycle | states | edges | the way to the good end |"
+    yield "|---|---|---|---|"
+    lifecycles: Mapping[str, Lifecycle] = {"response": RESPONSE, **LIFECYCLES}
+    for name, lifecycle in lifecycles.items():
+        good = _good_way(lifecycle)
+        yield f"| [`{name}`](lifecycles/{name}.md) | {len(lifecycle.states)} | {len(lifecycle.edges)} | {good} |"
+    edges = sum(len(row) for row in framing.HARMONY.rows.values())
+    yield f"| [harmony framing](lifecycles/harmony.md) | {len(framing.HARMONY.rows)} | {edges} | it has no end |"
+
+
+def _good_way(lifecycle: Lifecycle) -> str:
+    """Give the states of the shortest way to `completed`."""
+    ways = [(lifecycle.initial,)]
+    for way in ways:
+        if way[-1] == "completed":
+            return " → ".join(f"`{state}`" for state in way)
+        ways += [(*way, edge.dest) for edge in lifecycle.edges if edge.source == way[-1] and edge.dest not in way]
+    raise ValueError(f"{lifecycle.item} cannot be completed")
+
+
+def main() -> None:
+    """Write what differs."""
+    for path, text in generated().items():
+        target = ROOT / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            target.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What the generated pages say of each lifecycle beside its table: who makes the item, and which streams show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from interlock.fsm.deltas import Close, Delta, Open, Progress, Run, Succeed
+
+
+@frozen
+class Subject:
+    """The words of one page.
+
+    Args:
+        about: A paragraph.
+        recordings: The names of those that show it.
+        told: The deltas that show it, where the server makes the item and so no recording of a model does.
+    """
+
+    about: str
+    recordings: tuple[str, ...] = ()
+    told: tuple[Delta, ...] = ()
+
+
+LOOKUP: Final = {"server_label": "docs", "name": "lookup", "arguments": '{"query": "install"}'}
+FOUND: Final = {"file_id": "file_1", "filename": "policy.md", "score": 0.9, "text": "Within 30 days."}
+
+SUBJECTS: Final[Mapping[str, Subject]] = {
+    "response": Subject(
+        "Every stream is one walk through this machine; the walks of the items lie inside of it. A client that reads nothing "
+        "but these events still knows when the stream begins, that it runs, and how it ended. Each way out but `complete` "
+        "first ends the items that are open.",
+        ("answer", "cut-in-message", "engine-error"),
+    ),
+    "reasoning": Subject(
+        "What a model thinks before it speaks. Most models write reasoning text, some write summaries, and a reasoning item "
+        "can have both; each part ends before the next begins, whichever kind it is.",
+        ("answer", "cut-in-reasoning"),
+    ),
+    "message": Subject(
+        "What a model says to the user: a preamble before it calls a tool (`phase` is `commentary`) or the answer "
+        "(`final_answer`). Refusals are parts of a message too, and the table allows them to alternate with text.",
+        ("answer", "cut-in-message"),
+    ),
+    "function_call": Subject(
+        "The model writes a name and arguments; the client runs the function and sends what it gave with its next request. "
+        "A call without a single token of arguments takes the same way and is a whole item (R18).",
+        ("preamble-and-function-call", "cut-in-arguments"),
+    ),
+    "custom_tool_call": Subject(
+        "The sibling of a function call for tools that take text instead of JSON: a patch, a query, a program.",
+        ("custom-tool-call",),
+    ),
+    "mcp_call": Subject(
+        "The model writes the arguments and the server calls the tool. Between the two the item waits in `ready`: that wait "
+        "is a state because anything can happen in it, a cancellation or the end of the response included.",
+        ("mcp-call", "mcp-call-that-fails"),
+    ),
+    "mcp_list_tools": Subject(
+        "Before a model can call the tools of an MCP server, somebody has to ask for them. It is an item because it can take "
+        "long and can fail, and a client wants to show that.",
+        told=(
+            Open("mcp_list_tools", {"server_label": "docs"}),
+            Succeed("mcpl_1", {"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}),
+        ),
+    ),
+    "mcp_approval_request": Subject(
+        "Where a request says that its MCP tools need approval, the call is not made but asked for. The response ends, and "
+        "the client's next request brings the answer.",
+        told=(Open("mcp_approval_request", LOOKUP),),
+    ),
+    "code_interpreter_call": Subject(
+        "The model writes code, the server runs it in a container. The code ends when it is written, not when it runs, so "
+        "that a client can show it while it waits.",
+        ("code-interpreter", "code-interpreter-that-fails"),
+    ),
+    "web_search_call": Subject(
+        "A search, a page opened, or a text looked for in it; `action` says which. The arguments are a few tokens and must be "
+        "known before the item can be shown, so nothing of them streams.",
+        ("web-search", "web-search-that-fails"),
+    ),
+    "file_search_call": Subject(
+        "A search in the files that the request gave. Nothing of it streams but its progress.",
+        told=(
+            Open("file_search_call", {"queries": ["refunds"]}),
+            Close(),
+            Run("fs_1"),
+            Succeed("fs_1", {"results": [FOUND]}),
+        ),
+    ),
+    "image_generation_call": Subject(
+        "The image is made by the server while the stream goes on; each partial image is one more turn of the loop.",
+        told=(
+            Open("image_generation_call"),
+            Close(),
+            Run("ig_1"),
+            Progress("ig_1", {"partial_image_b64": "iVBORw0KGgo="}),
+            Succeed("ig_1", {"result": "iVBORw0KGgoAAAANSUhEUg=="}),
+        ),
+    ),
+    "harmony": Subject(
+        "This is the one machine that reads instead of writes: its triggers are tokens, and what an edge does is done to the "
+        "message being read. It has no final state, because a turn may end anywhere; `finish` and `cut` are the ends of a "
+        "turn, and the next one starts where they lead.",
+        ("preamble-and-function-call",),
+    ),
+}
+"""What is said of each, by its name."""

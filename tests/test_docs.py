@@ -1,0 +1,61 @@
+"""The documentation is up to date with the tables, complete, and leads nowhere that is not there."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.serving.diagrams import GRAPHS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "recordings" / "README.md", *DOCS.rglob("*.md")]
+
+
+@pytest.fixture(scope="module")
+def generated():
+    sys.path.insert(0, str(DOCS))
+    try:
+        return importlib.import_module("generate").generated()
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
+    stale = [
+        str(path) for path, text in generated.items() if not (ROOT / path).exists() or (ROOT / path).read_text("utf-8") != text
+    ]
+    assert stale == [], "the tables say something else: run `make docs`"
+
+
+def test_no_page_is_left_of_a_table_that_is_gone(generated) -> None:
+    assert {path.relative_to(ROOT) for path in (DOCS / "lifecycles").iterdir()} == {
+        path for path in generated if path.parent == Path("docs", "lifecycles")
+    }
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_page_has_its_picture_its_table_and_a_stream(generated, name) -> None:
+    page = generated[Path("docs", "lifecycles", f"{name}.md")]
+    assert f"]({name}.svg)" in page
+    assert page.count("```mermaid\n") == 1
+    assert page.count("```text\n") >= 1
+    for edge in GRAPHS[name].edges:
+        for label in edge.labels:
+            triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{edge.source}` | {triggers} "))
+            assert re.findall(r"`([^`]+)`", row) == [edge.source, *label.triggers, edge.dest, *label.events]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_what_is_there(page) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (DOCS / "README.md").read_text("utf-8")
+    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"]({page.name})" not in index] == []
