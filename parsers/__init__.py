@@ -7,7 +7,7 @@ total over what a model can write, and ask `Routing` where a call goes, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from interlock.parsers.chunk import Chunk, Parser
 from interlock.parsers.harmony import HarmonyParser
@@ -38,3 +38,5 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
             return VllmParser(Routing.from_request(request), request.get("include_reasoning") is not False)
         case "text":
             return PlainParser()
+        case _:
+            assert_never(format)

@@ -24,10 +24,13 @@ class Alignment:
         """Take the next token.
 
         Args:
-            entry: Its log probability, in the API's shape; its text is its `bytes`, or else its `token`.
+            entry: Its log probability, in the API's shape; its text is its `bytes`, or else its `token`; one without is
+                passed over.
         """
-        self._bytes += _content(entry)
-        self._ends.append((len(self._bytes), entry))
+        content = _content(entry)
+        if content:
+            self._bytes += content
+            self._ends.append((len(self._bytes), entry))
 
     def find(self, text: str) -> list[Entry]:
         """Give the tokens that end in this text, and forget them and those before.

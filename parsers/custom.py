@@ -8,7 +8,7 @@ does not have stays as it is, and so does anything but a brace after the closing
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from attrs import define
 
@@ -45,6 +45,8 @@ class InputDecoder:
                 return self._decode(self._held + text)
             case "before":
                 return self._begin(self._held + text)
+            case _:
+                assert_never(self._phase)
 
     def end(self) -> str:
         """Give what was held back."""

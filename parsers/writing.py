@@ -190,7 +190,7 @@ def joined(deltas: list[Delta]) -> list[Delta]:
                 whole.extend(run)
             case False:
                 whole.append("".join(text for text in run if isinstance(text, str)))
-            case True:
+            case _:
                 texts = [text for text in run if isinstance(text, Text)]
                 whole.append(Text("".join(text.text for text in texts), list(chain(*(text.logprobs for text in texts)))))
     return whole

@@ -1,6 +1,6 @@
 import pytest
 from recovery.cases import CASES, REQUEST, Case
-from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens
+from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens, words
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
@@ -35,6 +35,12 @@ WELL_FORMED = {
 @pytest.mark.parametrize(("written", "expected"), WELL_FORMED.items())
 def test_well_formed_output_is_read(written: str, expected: list[Item], size: int):
     assert items(parse(tokens(written), routing=ROUTING, size=size)) == expected
+
+
+def test_a_header_that_does_not_end_is_not_waited_for():
+    (item,) = items(parse(words("to=" + "x" * 1000), size=1))
+    assert item.fields["name"] + item.text == "x" * 1000
+    assert 200 < len(item.fields["name"]) <= 256
 
 
 def test_a_chunk_of_text_is_one_plain_delta():

@@ -6,7 +6,11 @@ TOOLS = [
     {"type": "function", "name": "get_weather"},
     {"type": "function", "function": {"name": "nested"}},
     {"type": "custom", "name": "apply_patch"},
-    {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "find"}, {"type": "custom", "name": "note"}, 7]},
+    {
+        "type": "namespace",
+        "name": "crm",
+        "tools": [{"type": "function", "name": "find"}, {"type": "custom", "name": "note"}, {"type": "web_search"}, 7],
+    },
     {"type": "mcp", "server_label": "deep.wiki", "allowed_tools": ["read"]},
     {"type": "mcp", "server_label": "files", "allowed_tools": {"tool_names": ["list", 3]}},
     {"type": "mcp", "server_label": None},

@@ -1,0 +1,220 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recovery.notation import Item, answer, call, items, mcp, preamble, python, reasoning, run, search
+
+from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.parsers import Chunk, Routing, VllmParser
+
+ROUTING = Routing.from_request(
+    {
+        "tools": [
+            {"type": "function", "name": "f"},
+            {"type": "custom", "name": "patch"},
+            {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "get"}]},
+            {"type": "mcp", "server_label": "files"},
+        ]
+    }
+)
+
+
+def tool(index, arguments="", name=None, call_id=None):
+    return {"tool_calls": [{"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}]}
+
+
+def read(*deltas, reason="stop", **settings):
+    return items(run(VllmParser(ROUTING, **settings), [Chunk([1], delta=delta) for delta in deltas], reason))
+
+
+def test_reasoning_content_and_a_call_are_three_items():
+    assert read({"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, tool(0, "{}", "f", "call_1")) == [
+        reasoning("ab"),
+        answer("c"),
+        Item("function_call", "{}", {"name": "f", "call_id": "call_1"}),
+    ]
+
+
+def test_several_fields_in_one_delta_are_taken_in_order():
+    delta = {"reasoning": "a", "content": "b", **tool(0, "{}", "f")}
+    assert read(delta) == [reasoning("a"), answer("b"), call("f", "{}")]
+
+
+def test_deltas_may_be_objects_and_older_ones_say_reasoning_content():
+    function = SimpleNamespace(name="f", arguments="{}")
+    deltas = [
+        SimpleNamespace(reasoning_content="a", content=None, tool_calls=[]),
+        SimpleNamespace(content=None, tool_calls=[SimpleNamespace(index=0, id=None, function=function)]),
+    ]
+    assert read(*deltas) == [reasoning("a"), call("f", "{}")]
+
+
+def test_a_call_streams_as_it_comes():
+    parser = VllmParser(ROUTING)
+    assert parser.feed(Chunk(delta=tool(0, "", "f"))) == [Open("function_call", {"name": "f"})]
+    assert parser.feed(Chunk(delta=tool(0, '{"a"'))) == ['{"a"']
+    assert parser.feed(Chunk(delta=tool(0, ":1}"))) == [":1}"]
+    assert parser.feed(Chunk(delta=tool(1, "", "g"))) == [Close(), Open("function_call", {"name": "g"})]
+
+
+def test_interleaved_calls_come_together():
+    assert read(
+        tool(0, '{"a"', "f"),
+        tool(1, '{"b"', "g"),
+        {"content": "c"},
+        tool(0, ":1"),
+        tool(1, ":2}"),
+        tool(0, "}"),
+        {"content": "d"},
+    ) == [call("f", '{"a":1}'), call("g", '{"b":2}'), answer("cd")]
+
+
+def test_calls_that_never_become_whole_are_written_at_the_end():
+    assert read(tool(0, '{"a}', "f"), tool(1, "", "g"), tool(2, '{"c', "h"), reason="length") == [
+        call("f", '{"a}'),
+        call("g", ""),
+        call("h", '{"c', ""),
+    ]
+
+
+def test_a_name_may_come_late_and_an_id_before_it():
+    assert read(tool(0, '{"a"'), tool(0, "", None, "call_1"), tool(0, ":1}", "f"), tool(0, "", "f", "call_1")) == [
+        Item("function_call", '{"a":1}', {"name": "f", "call_id": "call_1"})
+    ]
+
+
+def test_a_call_that_never_gets_a_name_is_a_message():
+    assert read(tool(0, '{"a":1}'), {"content": "b"}) == [preamble('{"a":1}'), answer("b")]
+
+
+def test_arguments_after_a_call_was_closed_are_a_message():
+    assert read(tool(0, "{}", "f"), {"content": "b"}, tool(0, " "), tool(0, "more")) == [
+        call("f", "{}"),
+        answer("b"),
+        preamble("more"),
+    ]
+
+
+def test_another_id_on_the_same_index_is_another_call():
+    assert [item.fields["call_id"] for item in read(tool(0, "{}", "f", "call_1"), tool(0, "{}", "f", "call_2"))] == [
+        "call_1",
+        "call_2",
+    ]
+
+
+def test_calls_without_an_index_are_told_apart_by_their_names():
+    assert read(tool(None, "{", "f"), tool(None, "}"), tool(None, "{}", "g")) == [call("f", "{}"), call("g", "{}")]
+
+
+def test_arguments_may_be_an_object():
+    assert read(tool(0, {"a": 1}, "f")) == [call("f", '{"a":1}')]
+
+
+def test_white_space_before_a_call_is_no_message_and_inside_of_a_message_is_kept():
+    assert read({"reasoning": "a"}, {"content": "\n\n"}, tool(0, "{", "f"), {"content": "\n"}, tool(0, "}")) == [
+        reasoning("a"),
+        call("f", "{}"),
+    ]
+    assert read({"reasoning": "a"}, {"content": "\n\n"}, {"content": "b\n"}, {"content": "\n"}, {"content": "c"}) == [
+        reasoning("a"),
+        answer("\n\nb\n\nc"),
+    ]
+
+
+def test_white_space_between_two_pieces_of_reasoning_is_dropped():
+    assert read({"reasoning": "a"}, {"content": "\n"}, {"reasoning": "b"}, {"content": "c"}) == [reasoning("ab"), answer("c")]
+
+
+def test_reasoning_that_is_not_wanted_is_counted():
+    parser = VllmParser(ROUTING, include_reasoning=False)
+    deltas = run(parser, [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3], delta={"content": "b"})], "length")
+    assert deltas == [
+        Open("message", {"phase": "final_answer"}),
+        "b",
+        EndTurn("length", Usage(output_tokens=3, reasoning_tokens=2)),
+    ]
+    for reason in ("stop", "length"):
+        assert read({"content": "a"}, {"reasoning": "b"}, include_reasoning=False, reason=reason) == [answer("a")]
+
+
+def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
+    parser = VllmParser(ROUTING, count=lambda ids: len([token for token in ids if token < 5]))
+    chunks = [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3, 9]), Chunk([8], delta={"content": "b"})]
+    assert run(parser, chunks)[-1] == EndTurn("stop", Usage(output_tokens=5, reasoning_tokens=3))
+    assert run(parser, chunks[2:])[-1] == EndTurn("stop", Usage(output_tokens=1))
+
+
+def test_a_chunk_of_reasoning_and_content_is_shared():
+    parser = VllmParser(ROUTING)
+    deltas = run(parser, [Chunk([1, 2, 3, 4], delta={"reasoning": "aa", "content": "b", **tool(0, "c", "f")})])
+    assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
+
+
+def test_names_go_back_to_their_namespaces_and_hosted_tools():
+    assert read(
+        tool(0, "{}", "crm__get", "call_1"),
+        tool(1, '{"input": "a\\nb"}', "patch"),
+        tool(2, '{"code": "1+1"}', "python", "call_2"),
+        tool(3, '{"query": "Rome"}', "browser.search"),
+        tool(4, "{}", "mcp.files.list", "call_3"),
+        tool(5, "{", "browser.open"),
+    ) == [
+        Item("function_call", "{}", {"name": "get", "namespace": "crm", "call_id": "call_1"}),
+        Item("custom_tool_call", "a\nb", {"name": "patch"}),
+        python("1+1"),
+        search({"type": "search", "query": "Rome"}),
+        mcp("files", "list", "{}"),
+        search({"type": "search", "query": "{"}, "Reject"),
+    ]
+
+
+def test_the_tokens_of_content_are_given_with_it():
+    def entry(token):
+        return {"token": token}
+
+    parser = VllmParser(ROUTING)
+    tokens = ["Hm", "</think>", "\n\n", "It", " is", "<tool_call>"]
+    deltas = [{"reasoning": "Hm"}, None, {"content": "\n\n"}, {"content": "It"}, {"content": " is"}, tool(0, "{}", "f")]
+    chunks = [Chunk([1], logprobs=[entry(token)], delta=delta) for token, delta in zip(tokens, deltas, strict=True)]
+    assert run(parser, chunks)[:6] == [
+        Open("reasoning"),
+        "Hm",
+        Close(),
+        Open("message", {"phase": "final_answer"}),
+        Text("\n\nIt", [entry("\n\n"), entry("It")]),
+        Text(" is", [entry(" is")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "delta", [None, {}, 7, {"content": 3, "tool_calls": "x"}, {"tool_calls": [None, {"index": 0}, {"function": 7}]}]
+)
+def test_deltas_that_say_nothing_are_passed_over(delta):
+    assert read(delta) == []
+
+
+PIECE = st.one_of(
+    st.tuples(st.sampled_from(["reasoning", "content"]), st.sampled_from(["a", "b ", "\n", " ", ""])).map(
+        lambda pair: dict([pair])
+    ),
+    st.builds(
+        tool,
+        st.sampled_from([0, 1, 2, None]),
+        st.sampled_from(["", "{", "}", '"x":1', "{}", " "]),
+        st.sampled_from([None, "f", "g", "patch", "browser.search", ""]),
+        st.sampled_from([None, "call_1", "call_2"]),
+    ),
+)
+
+
+@given(st.lists(PIECE, max_size=12), st.sampled_from(["stop", "length"]))
+def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason):
+    plain = Routing()
+    seen = items(run(VllmParser(plain), [Chunk([1], delta=delta) for delta in deltas], reason))
+    said = "".join(
+        [str(delta.get("reasoning", "")) + str(delta.get("content", "")) for delta in deltas]
+        + [each["function"]["arguments"] for delta in deltas for each in delta.get("tool_calls", [])]
+    )
+    written = "".join(str(item.fields["action"]["query"]) if item.kind == "web_search_call" else item.text for item in seen)
+    assert sorted("".join(said.split())) == sorted("".join(written.split()))
