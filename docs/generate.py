@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
@@ -22,7 +23,11 @@ from interlock.parsers import framing, parser_for
 from interlock.serving.diagrams import GRAPHS
 from interlock.serving.recording import read
 
+S = TypeVar("S")
+
 ROOT = Path(__file__).parents[1]
+
+STATUSES: Mapping[str, tuple[str, ...]] = {kind: spec.statuses for kind, spec in ITEMS.items()}
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 
@@ -34,8 +39,8 @@ def generated() -> dict[Path, str]:
         folder = Path("docs", "lifecycles")
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
-    for page in (Path("README.md"), Path("docs", "lifecycles.md")):
-        files[page] = _filled((ROOT / page).read_text(encoding="utf-8"))
+    index = Path("docs", "lifecycles.md")
+    files[index] = _filled((ROOT / index).read_text(encoding="utf-8"))
     return files
 
 
@@ -66,7 +71,7 @@ def _shown(name: str, graph: Graph) -> Iterator[str]:
     dropped = [f"`{node.name}`" for node in graph.nodes if node.role is Role.DROPPED]
     if dropped:
         yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way: no reader can tell that it was."
-    if name in ITEMS and (statuses := ITEMS[name].statuses):
+    if statuses := STATUSES.get(name):
         inside = [node.name for node in graph.nodes if node.role in {Role.NORMAL, Role.FINAL}]
         hidden = [f"`{state}`" for state in inside if state not in statuses]
         if hidden:
@@ -98,7 +103,7 @@ def _examples(name: str) -> Iterator[str]:
             yield f"```text\n{shortened(of_item(events, name))}\n```"
     if told := SUBJECTS[name].told:
         yield "The server makes this item. A driver that is told"
-        yield "```python\n" + "\n".join(map(repr, told)) + "\n```"
+        yield "```text\n" + "\n".join(map(repr, told)) + "\n```"
         yield "emits, after the response's own events,"
         yield f"```text\n{shortened(of_item(driven(told), name))}\n```"
 
@@ -116,37 +121,36 @@ def _framed() -> Iterator[str]:
     yield "of which the parser makes these deltas:"
     parser = parser_for("harmony", recording.request)
     deltas = [repr(delta) for output in outputs for delta in parser.feed(output.chunk)]
-    yield "```python\n" + "\n".join(deltas) + "\n```"
+    yield "```text\n" + "\n".join(deltas) + "\n```"
 
 
 def _filled(page: str) -> str:
-    """Fill in what a page asks for between two marks: a diagram, or the list of all."""
-
-    def fill(found: re.Match[str]) -> str:
-        name = found["name"]
-        text = "\n".join(_index()) if name == "all" else f"```mermaid\n{to_mermaid(GRAPHS[name])}```"
-        return f"{found['begin']}\n{text}\n{found['end']}"
-
-    return re.sub(r"(?P<begin><!-- diagram: (?P<name>\w+) -->)\n.*?(?P<end><!-- end -->)", fill, page, flags=re.DOTALL)
+    """Fill in the list of all lifecycles between the marks that ask for it."""
+    before, mark, rest = page.partition("<!-- generated: all lifecycles -->\n")
+    _, end, after = rest.partition("<!-- end -->\n")
+    return "".join((before, mark, *(f"{line}\n" for line in _index()), end, after))
 
 
 def _index() -> Iterator[str]:
     yield "| lifecycle | states | edges | the way to the good end |"
     yield "|---|---|---|---|"
-    lifecycles: Mapping[str, Lifecycle] = {"response": RESPONSE, **LIFECYCLES}
-    for name, lifecycle in lifecycles.items():
-        good = _good_way(lifecycle)
-        yield f"| [`{name}`](lifecycles/{name}.md) | {len(lifecycle.states)} | {len(lifecycle.edges)} | {good} |"
+    yield _entry("response", RESPONSE)
+    yield from (_entry(kind, lifecycle) for kind, lifecycle in LIFECYCLES.items())
     edges = sum(len(row) for row in framing.HARMONY.rows.values())
     yield f"| [harmony framing](lifecycles/harmony.md) | {len(framing.HARMONY.rows)} | {edges} | it has no end |"
 
 
-def _good_way(lifecycle: Lifecycle) -> str:
+def _entry(name: str, lifecycle: Lifecycle[S]) -> str:
+    way = " → ".join(f"`{state}`" for state in _good_way(lifecycle))
+    return f"| [`{name}`](lifecycles/{name}.md) | {len(lifecycle.states)} | {len(lifecycle.edges)} | {way} |"
+
+
+def _good_way(lifecycle: Lifecycle[S]) -> tuple[str, ...]:
     """Give the states of the shortest way to `completed`."""
-    ways = [(lifecycle.initial,)]
+    ways: list[tuple[str, ...]] = [(lifecycle.initial,)]
     for way in ways:
         if way[-1] == "completed":
-            return " → ".join(f"`{state}`" for state in way)
+            return way
         ways += [(*way, edge.dest) for edge in lifecycle.edges if edge.source == way[-1] and edge.dest not in way]
     raise ValueError(f"{lifecycle.item} cannot be completed")
 

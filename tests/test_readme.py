@@ -4,13 +4,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.serving.app import create_app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.server import ServerThread
@@ -47,15 +45,3 @@ def test_the_openai_example_prints_what_the_readme_says(url) -> None:
 def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
     exec(block("python", "ResponseDriver"), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out == block("text", "('function_call', 'incomplete')")
-
-
-def test_the_diagram_shows_every_edge_of_the_lifecycle_and_no_other() -> None:
-    lifecycle = LIFECYCLES["mcp_call"]
-    triggers = defaultdict(list)
-    for edge in lifecycle.edges:
-        events = ", ".join(emission.spec.name.removeprefix("response.") for emission in edge.emits)
-        source = "[*]" if edge.source == lifecycle.initial else edge.source
-        triggers[f"{source} --> {edge.dest}", f" / {events}" if events else ""].append(edge.trigger)
-    expected = {f"{ends}: {', '.join(on)}{events}" for (ends, events), on in triggers.items()}
-    drawn = {line.strip() for line in block("mermaid", "mcp_call").splitlines() if "-->" in line}
-    assert drawn == expected | {f"{state} --> [*]" for state in lifecycle.final}
