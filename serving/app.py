@@ -34,11 +34,13 @@ from interlock.serving.intake import JSON, KeyGate, error_response, read_body
 from interlock.serving.listing import page_of
 from interlock.serving.request import CreateResponse, parse_request
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
-from interlock.serving.turns import ToolRunner, Unwritten, begin_response
+from interlock.serving.tooling import ToolRunner
+from interlock.serving.turns import Unwritten, begin_response
 
 __all__ = ["create_app"]
 
 MAX_BODY_BYTES: Final = 64 * 2**20
+OUR_FAULT: Final = "The server had an error while processing your request."
 OPEN_PATHS: Final = frozenset({"/health"})
 
 
@@ -63,7 +65,7 @@ def create_app(
         max_body_bytes: How large the body of a request may be.
         dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
         store: Where responses are held; by default in memory, bounded.
-        tools: Runs hosted tools; without it, hosted calls fail.
+        tools: Gives responses their hosted tools; without it, hosted calls fail.
     """
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools)
     middleware: list[Middleware] = []
@@ -74,12 +76,7 @@ def create_app(
     app = Starlette(
         routes=api.routes(),
         middleware=middleware,
-        exception_handlers={
-            ApiError: _answer_api_error,
-            HTTPException: _answer_http_error,
-            ClientDisconnect: _answer_nobody,
-            Exception: _answer_our_error,
-        },
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, ClientDisconnect, Exception), _answer_error),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -199,26 +196,18 @@ def _no_such_model(name: str) -> ApiError:
     return ApiError(404, message, param="model", code="model_not_found")
 
 
-def _answer_api_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ApiError):
-        return _answer_our_error(request, error)
-    # What is left of a body that is too large is not waited for.
-    return error_response(error, {"connection": "close"} if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None)
-
-
-def _answer_http_error(request: Request, error: Exception) -> Response:
-    """Answer for a path or a method that is not there."""
-    if not isinstance(error, HTTPException):
-        return _answer_our_error(request, error)
-    what = f"{request.method} {request.url.path}"
-    message = f"Invalid URL ({what})" if error.status_code == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
-    return error_response(ApiError(error.status_code, message), dict(error.headers or {}))
-
-
-def _answer_nobody(_request: Request, _error: Exception) -> Response:
-    """Answer a client that went away while it sent its request; nobody reads this."""
-    return Response(status_code=400)
-
-
-def _answer_our_error(_request: Request, _error: Exception) -> Response:
-    return error_response(ApiError(500, "The server had an error while processing your request.", "server_error"))
+def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an error body, whatever went wrong."""
+    match error:
+        case ApiError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            return error_response(error, {"connection": "close"})  # what is left of the body is not waited for
+        case ApiError():
+            return error_response(error)
+        case HTTPException(status_code=status):
+            what = f"{request.method} {request.url.path}"
+            message = f"Invalid URL ({what})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
+            return error_response(ApiError(status, message), dict(error.headers or {}))
+        case ClientDisconnect():
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
+        case _:
+            return error_response(ApiError(500, OUR_FAULT, "server_error"))

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["ApiError", "EngineError"]
+__all__ = ["ApiError", "EngineError", "ToolError"]
 
 
 @frozen
@@ -41,6 +41,13 @@ class ApiError(InterlockError):
 
 class EngineError(InterlockError):
     """An engine could not go on with a generation; the response fails with this message (rule R4).
+
+    The message reaches the client, so it must not carry secrets.
+    """
+
+
+class ToolError(InterlockError):
+    """A hosted tool could not be run or listed; its item fails with this message, and the stream goes on.
 
     The message reaches the client, so it must not carry secrets.
     """

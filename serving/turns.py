@@ -11,9 +11,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from interlock.events.resource import response_settings
 from interlock.events.spec import EventSpec
@@ -28,8 +28,9 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
 from interlock.serving.request import CreateResponse
+from interlock.serving.tooling import NoTools, ToolRunner, Tools
 
-__all__ = ["ResponseRun", "ToolRunner", "Unwritten", "begin_response"]
+__all__ = ["ResponseRun", "Unwritten", "begin_response"]
 
 T = TypeVar("T")
 
@@ -38,27 +39,8 @@ logger = logging.getLogger(__name__)
 OUR_FAULT: Final = "The server had an error while it generated the response."
 """What a client is told of a fault whose own message may hold what is not for clients."""
 
-CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call"})
-"""The calls that the client answers, by another request."""
-
-
-class ToolRunner(Protocol):
-    """Runs the tools of hosted calls."""
-
-    def run(self, turn: Turn, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
-        """Run the tools of one turn's calls, and tell what happens when it happens.
-
-        Closing the generator (`aclose`) stops the tools that are still running. A call of which nothing is told was not run:
-        it fails when the response ends.
-
-        Args:
-            turn: The turn in which they were made; its request declares the tools.
-            calls: In the order in which the model made them.
-
-        Yields:
-            `Run`, `Progress`, `Succeed` and `Fail` of those calls.
-        """
-        ...
+CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
+"""What the client answers, by another request."""
 
 
 @frozen
@@ -84,7 +66,7 @@ class ResponseRun(Generic[T]):
         engine: Whom to ask.
         parser: Reads what the engine's model writes.
         driver: Makes the events.
-        tools: Runs the tools of hosted calls; None where there are none, so that such calls fail.
+        tools: Gives the response its hosted tools.
     """
 
     request: CreateResponse
@@ -92,7 +74,7 @@ class ResponseRun(Generic[T]):
     engine: Engine
     parser: Parser
     driver: ResponseDriver[T]
-    tools: ToolRunner | None = None
+    tools: ToolRunner = field(factory=NoTools)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that waits for the engine or a tool, while it does."""
@@ -160,32 +142,42 @@ class ResponseRun(Generic[T]):
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
-        items, budget, index = tuple(self.items), self.request.max_output_tokens, 0
-        while True:
-            turn, usage, reason = Turn(self.request, items, budget, index=index), Usage(), None
-            async with aclosing(self.engine.generate(turn)) as outputs:
-                async for output in outputs:
-                    yield self.parser.feed(output.chunk)
-                    usage, reason = _counted(usage, output), output.finish_reason
-            if reason is None:
-                raise EngineError("The engine stopped without saying why.")
-            end = self.parser.end(reason, usage)
-            yield end
-            calls = self.driver.ready
-            async for told in self._run_tools(turn, calls):
+        budget, index = self.request.max_output_tokens, 0
+        async with self.tools.begin(self.request, self.items) as tools:
+            async for told in self._before_turns(tools):
                 yield told
-            if not calls or self.driver.ready == calls or self._asks_the_client():
-                yield [Finish()]
-            items, index = (*self.items, *self._output()), index + 1
-            budget = None if budget is None else budget - _spent(end)
-            if budget is not None and budget <= 0:
-                yield [EndTurn("length")]
+            while True:
+                items = (*self.items, *tools.recalled(self._output()))
+                turn, usage, reason = Turn(self.request, items, budget, index=index), Usage(), None
+                async with aclosing(self.engine.generate(turn)) as outputs:
+                    async for output in outputs:
+                        yield tools.heard(self.parser.feed(output.chunk))
+                        usage, reason = _counted(usage, output), output.finish_reason
+                if reason is None:
+                    raise EngineError("The engine stopped without saying why.")
+                end = self.parser.end(reason, usage)
+                yield tools.heard(end)
+                calls = self.driver.ready
+                async for told in self._run(tools, calls):
+                    yield told
+                if not calls or self.driver.ready == calls or self._asks_the_client():
+                    yield [Finish()]
+                index += 1
+                budget = None if budget is None else budget - _spent(end)
+                if budget is not None and budget <= 0:
+                    yield [EndTurn("length")]
 
-    async def _run_tools(self, turn: Turn, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
-        if calls and self.tools is not None:
-            async with aclosing(self.tools.run(turn, calls)) as told:
-                async for delta in told:
-                    yield [delta]
+    async def _before_turns(self, tools: Tools) -> AsyncGenerator[Sequence[Delta], None]:
+        async with aclosing(tools.prepare(self._output)) as prepared:
+            async for told in prepared:
+                yield told
+        async for told in self._run(tools, self.driver.ready):
+            yield told
+
+    async def _run(self, tools: Tools, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
+        async with aclosing(tools.run(calls)) as ran:
+            async for delta in ran:
+                yield [delta]
 
     def _output(self) -> Sequence[Item]:
         """The items that the response has so far."""
@@ -228,7 +220,7 @@ def begin_response(
         items: The conversation that the model goes on from, the request's input included.
         engine: Whom to ask.
         writer: The form in which events are given.
-        tools: Runs the tools of hosted calls, if there are any.
+        tools: Gives the response its hosted tools, if there are any.
         ids: Makes ids.
         clock: Tells the time.
 
@@ -236,16 +228,12 @@ def begin_response(
         The run, whose `events` are to be iterated.
     """
     driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock)
-    return ResponseRun(request, items, engine, parser_for(engine.format, request.raw), driver, tools)
+    return ResponseRun(request, items, engine, parser_for(engine.format, request.raw), driver, tools or NoTools())
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:
     """Take what a step says of its turn's prompt; 0 says nothing."""
-    return evolve(
-        usage,
-        input_tokens=output.input_tokens or usage.input_tokens,
-        cached_tokens=output.cached_tokens or usage.cached_tokens,
-    )
+    return Usage(output.input_tokens or usage.input_tokens, output.cached_tokens or usage.cached_tokens)
 
 
 def _spent(end: Sequence[Delta]) -> int:

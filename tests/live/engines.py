@@ -8,6 +8,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.tooling import NoTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
@@ -79,14 +80,15 @@ class StagedEngine:
 
 
 @define
-class ScriptedTools:
-    """A tool runner that says what it is told, and remembers what it was asked."""
+class ScriptedTools(NoTools):
+    """Tools that say what they are told, and remember what they were asked."""
 
     say: object
     asked: list = field(factory=list)
 
-    async def run(self, turn, calls):
-        self.asked.append((turn, calls))
+    async def run(self, calls):
+        if calls:
+            self.asked.append(calls)
         for call in calls:
             for delta in self.say(call):
                 if isinstance(delta, Exception):

@@ -1,0 +1,130 @@
+"""The MCP servers that a request declares: where they are, which of their tools may be called, and which after approval.
+
+It knows the tool type `mcp` of the API and nothing of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from mcp_types import Tool
+
+from interlock.serving.checks import elements, is_array, members
+from interlock.serving.errors import ToolError
+from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.session import Endpoint
+
+__all__ = ["DeclaredServer", "ListedTool", "declared_servers"]
+
+FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
+"""The headers that are HTTP's own, and not for a request to set."""
+
+
+@frozen
+class ListedTool:
+    """A tool as its server describes it.
+
+    Args:
+        shown: As an `mcp_list_tools` item shows it.
+    """
+
+    shown: Mapping[str, object]
+
+    @classmethod
+    def of(cls, tool: Tool) -> ListedTool:
+        """Read what a server listed."""
+        hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else None
+        shown = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema, "annotations": hints}
+        return cls(shown)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.shown.get("name"))
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its server says that it changes nothing."""
+        return members(self.shown.get("annotations")).get("readOnlyHint") is True
+
+
+@frozen
+class DeclaredServer:
+    """An MCP server of a request.
+
+    Args:
+        label: Its name in the request and in the items.
+        declared: The tool as it came.
+    """
+
+    label: str
+    declared: Mapping[str, object] = field(repr=False)
+
+    def endpoint(self, reach: Reach) -> Endpoint:
+        """Give where its session goes to.
+
+        Args:
+            reach: What the operator allowed.
+
+        Raises:
+            ToolError: The request does not say, or says it wrongly.
+        """
+        url = self.declared.get("server_url")
+        if not isinstance(url, str):
+            raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ToolError("The 'server_url' is not the URL of a web server.")
+        return Endpoint(url, tuple(self._headers()), reach)
+
+    def _headers(self) -> Iterable[tuple[str, str]]:
+        given = members(self.declared.get("headers"))
+        for name, value in given.items():
+            if name.lower() in FRAMING or not isinstance(value, str):
+                raise ToolError(f"The header '{name}' cannot be set.")
+            yield name, value
+        authorization = self.declared.get("authorization")
+        if isinstance(authorization, str):
+            yield "Authorization", f"Bearer {authorization}"
+
+    def allows(self, tool: ListedTool) -> bool:
+        """Say whether a tool may be called at all."""
+        allowed = self.declared.get("allowed_tools")
+        return allowed is None or _matches(allowed, tool)
+
+    def asks_for(self, tool: ListedTool) -> bool:
+        """Say whether a call of a tool has to be approved; by default all of them have to."""
+        rule = self.declared.get("require_approval")
+        if not isinstance(rule, Mapping):
+            return rule != "never"
+        rules = members(rule)
+        if "always" in rules and _matches(rules["always"], tool):
+            return True
+        if "never" in rules and _matches(rules["never"], tool):
+            return False
+        return "never" in rules or "always" not in rules
+
+
+def _matches(rule: object, tool: ListedTool) -> bool:
+    """Say whether a tool is meant by a list of names, or by a filter that may have names and whether it is read-only."""
+    if is_array(rule):
+        return tool.name in rule
+    given = members(rule)
+    names, read_only = given.get("tool_names"), given.get("read_only")
+    return (names is None or tool.name in elements(names)) and (read_only is None or read_only == tool.read_only)
+
+
+def declared_servers(tools: Iterable[Mapping[str, object]]) -> dict[str, DeclaredServer]:
+    """Give the MCP servers among a request's tools by their labels; of two with one label the first counts."""
+    servers: dict[str, DeclaredServer] = {}
+    for tool in tools:
+        if tool.get("type") == "mcp":
+            label = str(tool.get("server_label"))
+            servers.setdefault(label, DeclaredServer(label, tool))
+    return servers

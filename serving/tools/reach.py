@@ -1,0 +1,126 @@
+"""Where a request may send the server: hosts that the operator allowed, and addresses that are public or allowed as well.
+
+A request names the URL of an MCP server, so without this anybody who may ask for a response could make the server fetch
+what only it can reach. A name is therefore resolved here, every address that it has is judged, and the connection goes to
+an address that was judged, so that a name cannot change its meaning in between. This module knows names and addresses,
+not HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from interlock.serving.errors import ToolError
+
+__all__ = ["Reach"]
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+ANY: Final = "*"
+LOCALHOST: Final = "localhost"
+LOOPBACK: Final[tuple[Network, ...]] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+
+CARRIERS: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("2002::/16"), IPv6Network("2001::/32"))
+"""IPv6 addresses that stand for IPv4 ones (NAT64, 6to4, Teredo) and may lead to private ones."""
+
+
+@frozen
+class Reach:
+    """What the operator allowed.
+
+    Args:
+        hosts: The names that may be fetched from; `*` stands for all.
+        networks: The addresses that may be fetched from although they are not public.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, allowed: Iterable[str]) -> Reach:
+        """Read what `--allow-mcp-host` was given.
+
+        Args:
+            allowed: Names, addresses and networks (`10.1.0.0/16`). `localhost` means the name and its addresses; `*`
+                means every name, and so every public address.
+
+        Raises:
+            ValueError: What has a slash is no network.
+        """
+        hosts: set[str] = set()
+        networks: list[Network] = []
+        for each in allowed:
+            address = _address(each)
+            if address is not None or "/" in each:
+                networks.append(ip_network(each.strip("[]"), strict=False))
+            elif each.lower() == LOCALHOST:
+                hosts.add(LOCALHOST)
+                networks.extend(LOOPBACK)
+            else:
+                hosts.add(each.lower().rstrip("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    async def resolve(self, host: str, port: int) -> str:
+        """Give an address at which a host may be reached.
+
+        Args:
+            host: A name or an address.
+            port: The port; it makes no difference to what is allowed.
+
+        Raises:
+            ToolError: The host is not allowed, has no address, or has one that is not allowed.
+        """
+        literal = _address(host)
+        if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
+            raise ToolError(f"The host '{host}' is not allowed on this server.")
+        addresses = [literal] if literal is not None else await _look_up(host, port)
+        for address in addresses:
+            if not self._allows(address, named=literal is None):
+                raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
+        return str(addresses[0])
+
+    def _allows(self, address: Address, *, named: bool) -> bool:
+        """Say whether an address may be reached: one that was allowed, or a public one behind an allowed name."""
+        plain = _mapped(address)
+        if any(plain in network for network in self.networks):
+            return True
+        return (named or ANY in self.hosts) and _is_public(plain)
+
+
+def _mapped(address: Address) -> Address:
+    """Give the IPv4 address that an IPv6 address holds as it is, else the address."""
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in CARRIERS)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+
+
+async def _look_up(host: str, port: int) -> list[Address]:
+    """Give every address of a name.
+
+    Raises:
+        ToolError: There is none.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        found = []
+    addresses = [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]
+    if not addresses:
+        raise ToolError(f"The host '{host}' is not known.")
+    return addresses

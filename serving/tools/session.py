@@ -1,0 +1,197 @@
+"""A session with one MCP server: opened when it is first used, and lived in a task of its own.
+
+The `mcp` package binds a session to the task that opened it, and a response's calls run in tasks of theirs; so the session
+has a task, and the calls wait for either. Whatever happens to the session (the connection breaks, the server talks nonsense)
+ends that task and is told to whoever waits. Every wait has a limit. It knows the protocol and nothing of items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import define, field, frozen
+from httpx2 import ConnectError, HTTPError, InvalidURL
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
+
+from interlock.serving.errors import ToolError
+from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.transport import http_client
+
+__all__ = ["Endpoint", "Session"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+OPENING_SECONDS: Final = 10.0
+"""Seconds that a server may take to open a session, and to list its tools."""
+CLOSING_SECONDS: Final = 2.0
+"""Seconds that the end of a call or a session may take before it is no longer waited for."""
+PAGES: Final = 20
+"""Pages of a server's list that are read at most."""
+QUOTED: Final = 500
+"""Characters of somebody's error that are repeated at most."""
+
+SSE_PATH: Final = "/sse"
+"""What the path of a URL ends with that is meant for the older transport."""
+
+
+@frozen
+class Endpoint:
+    """Where a session goes to.
+
+    Args:
+        url: The server's URL; one whose path ends with `/sse` is spoken to by server-sent events, any other one by streamable
+            HTTP.
+        headers: What every request carries, secrets among it.
+        reach: What may be reached; None if the operator chose the URL.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    reach: Reach | None = field(default=None, repr=False)
+
+
+@define(eq=False)
+class Session:
+    """One session.
+
+    Args:
+        endpoint: Where it goes to.
+        seconds: How long a call may take.
+    """
+
+    endpoint: Endpoint
+    seconds: float
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _opened: asyncio.Future[Client] = field(init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _faults: list[str] = field(factory=list[str], init=False)
+    """What went wrong below."""
+
+    async def list_tools(self) -> list[Tool]:
+        """List the server's tools.
+
+        Raises:
+            ToolError: That was not possible; the message says why.
+        """
+        client = await self._client()
+        tools: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
+            tools += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return tools
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
+        """Call a tool; to cancel this is to cancel the call on the server.
+
+        Args:
+            name: The tool's name.
+            arguments: What it is given.
+
+        Raises:
+            ToolError: That was not possible; the message says why. An error of the tool itself is a result.
+        """
+        client = await self._client()
+        return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
+
+    async def close(self) -> None:
+        """End the session; at the latest after some seconds, whatever the server does."""
+        if self._task is None:
+            return
+        self._closing.set()
+        try:
+            await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
+        finally:
+            if not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
+
+    async def _client(self) -> Client:
+        """Give the open session; the first who asks opens it."""
+        if self._task is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._live(), name=f"MCP session with {urlsplit(self.endpoint.url).hostname}")
+        return await self._within(OPENING_SECONDS, _result(self._opened))
+
+    async def _live(self) -> None:
+        try:
+            async with Client(_transport(self.endpoint, self._faults), cache=None) as client:
+                self._opened.set_result(client)
+                await self._closing.wait()
+        except Exception as error:
+            self._faults.append(_explained(error))
+            logger.debug("%s", self._faults[-1], exc_info=error)
+
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for something as long as the session lives, and not longer than some time."""
+        doing = asyncio.ensure_future(work)
+        session = self._task or doing
+        try:
+            await asyncio.wait({doing, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+        except MCPError as error:
+            raise ToolError(self._lost() if error.code == CONNECTION_CLOSED else _cut(error.message)) from error
+        except Exception as error:
+            raise ToolError(_explained(error)) from error
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait({doing}, timeout=CLOSING_SECONDS)
+        raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
+
+    def _lost(self) -> str:
+        """Say why the connection is gone, as far as that is known."""
+        return self._faults[-1] if self._faults else "The connection was lost."
+
+
+async def _result(future: asyncio.Future[T]) -> T:
+    """Wait for a future of others, which is not cancelled with whoever waits."""
+    return await asyncio.shield(future)
+
+
+@asynccontextmanager
+async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
+    """Open the transport that the URL is meant for."""
+    headers = dict(endpoint.headers)
+    client = partial(http_client, reach=endpoint.reach, faults=faults)
+    if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
+        async with sse_client(endpoint.url, headers=headers, httpx_client_factory=client) as streams:
+            yield streams
+    else:
+        async with client(headers) as http, streamable_http_client(endpoint.url, http_client=http) as streams:
+            yield streams
+
+
+def _explained(error: BaseException) -> str:
+    """Say what went wrong in words that are for whoever reads the stream."""
+    match error:
+        case BaseExceptionGroup():
+            return _explained(error.exceptions[0])
+        case ToolError() | MCPError():
+            return _cut(str(error))
+        case ConnectError():
+            return "The server cannot be reached."
+        case HTTPError() | InvalidURL() | ValueError():
+            return _cut(f"The server cannot be talked to: {error}")
+        case _:
+            return "The server cannot be talked to."
+
+
+def _cut(text: str) -> str:
+    text = text.partition("\n")[0]
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,158 @@
+"""The HTTP under an MCP session: requests go only where they may, and answers are not larger than they may be.
+
+It stands below the `mcp` package, so that nothing the package does (a redirect, a reconnection) can go around it. It knows
+HTTP and nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from functools import cache
+from typing import Final, cast
+
+import httpx2
+
+from interlock.serving.errors import ToolError
+from interlock.serving.tools.reach import Reach
+
+__all__ = ["LIMIT", "http_client"]
+
+LIMIT: Final = 1_000_000
+"""Bytes that one answer may have, or one event where the answer is a stream; a little less than the `mcp` package's limit."""
+
+CONNECT_SECONDS: Final = 10.0
+
+REFUSALS: Final[Mapping[int, str]] = {
+    401: "The server refuses the authorization (HTTP 401).",
+    403: "The server refuses access (HTTP 403).",
+    407: "The server refuses the authorization (HTTP 407).",
+}
+"""What `mcp` would only report as an error."""
+
+EVENT_STREAM: Final = "text/event-stream"
+BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+"""What ends an event."""
+
+
+class TooLarge(httpx2.StreamError):
+    """An answer has more bytes than it may have."""
+
+
+class Bounded(httpx2.AsyncByteStream):
+    """An answer's bytes, which end with an error where there are too many.
+
+    Args:
+        stream: The bytes.
+        events: Whether they are events, each of which may have as many as another answer has in all.
+        faults: Where it is noted that there were too many, for `mcp` may say no more than that the connection is closed.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
+        self._stream = stream
+        self._faults = faults
+        self._events = events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Pass the bytes on.
+
+        Raises:
+            TooLarge: There are too many.
+        """
+        size, last = 0, b""
+        async for piece in self._stream:
+            size += len(piece)
+            last = last[-3:] + piece
+            if self._events and (ends := [end.end() for end in BLANK_LINE.finditer(last)]):
+                size = len(last) - ends[-1]
+            if size > LIMIT:
+                self._faults.append(f"The answer is larger than {LIMIT} bytes.")
+                raise TooLarge(self._faults[-1])
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._stream.aclose()
+
+
+class Guarded(httpx2.AsyncBaseTransport):
+    """A transport that asks for every request whether and where it may go.
+
+    Args:
+        reach: What may be reached; None if the operator chose the URL.
+        faults: Where it is noted what went wrong.
+    """
+
+    def __init__(self, reach: Reach | None, faults: list[str]) -> None:
+        self._reach = reach
+        self._faults = faults
+        self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            ToolError: It may not go there, or the server refuses it, or the answer is packed.
+        """
+        response = await self._inner.handle_async_request(await self._addressed(request))
+        refusal = REFUSALS.get(response.status_code)
+        if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
+            refusal = "The server packs its answers, although it was asked not to."  # a small one may unpack to a huge one
+        if refusal is not None:
+            await response.aclose()
+            raise ToolError(refusal)
+        events = response.headers.get("content-type", "").startswith(EVENT_STREAM)
+        response.stream = Bounded(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
+        return response
+
+    async def _addressed(self, request: httpx2.Request) -> httpx2.Request:
+        """Give the request with an address that was judged in place of its host's name, which TLS still asks for."""
+        if self._reach is None:
+            return request
+        url = request.url
+        address = await self._reach.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
+        return httpx2.Request(
+            request.method,
+            url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Give the certificates that are trusted, which take long to read."""
+    return httpx2.create_ssl_context()
+
+
+def http_client(
+    headers: Mapping[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - of the signature that `mcp` calls; a session times itself
+    auth: httpx2.Auth | None = None,
+    *,
+    reach: Reach | None,
+    faults: list[str],
+) -> httpx2.AsyncClient:
+    """Make the client of one session.
+
+    Args:
+        headers: What every request carries.
+        timeout: Not used: a session has its own limits of time.
+        auth: Signs the requests.
+        reach: What may be reached; None if the operator chose the URL.
+        faults: Where it is noted what went wrong.
+    """
+    return httpx2.AsyncClient(
+        transport=Guarded(reach, faults),
+        headers={**(headers or {}), "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
+        auth=auth,
+        follow_redirects=False,
+        trust_env=False,  # no proxy and no .netrc may lead elsewhere
+    )
