@@ -26,7 +26,7 @@ serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 	$(BIN)/interlock serve --host $(HOST) --port $(PORT)
 
 .PHONY: test
-test: lint types layers suite floor ## Run every check
+test: lint types layers suite prove floor ## Run every check
 
 .PHONY: lint
 lint: .venv/.dev ## Style: ruff's rules and its formatting
@@ -45,9 +45,15 @@ layers: .venv/.dev ## Imports: one direction, and no IO below serving
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest -n 2 --cov --cov-report=
+	$(BIN)/pytest -n 2 -m 'not proof' --cov --cov-report=
 	$(BIN)/coverage report --include='events/*,fsm/*,parsers/*' --fail-under=100
 	$(BIN)/coverage report --include='serving/*,src/interlock/*.py' --fail-under=90
+
+# Without coverage, which would take five times as long.
+.PHONY: prove
+prove: .venv/.dev ## The proof, and every change of one edge that it must find
+	$(BIN)/interlock verify
+	$(BIN)/pytest -n 2 -m proof
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from attrs import define, field
 
@@ -32,6 +32,9 @@ _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
 _NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "mcp_list_tools"})
 """The kinds whose type has no status `incomplete`."""
+
+
+Stance: TypeAlias = tuple[str, tuple[str, bool, str | None, bool] | None, tuple[tuple[str, bool], ...]]
 
 
 @define
@@ -81,18 +84,24 @@ class Account:
         self._due = Effects()
         if self._status in {"absent", "queued", "in_progress"}:
             self._hear(delta)
+        for body in events:
+            if body["type"] == "response.output_item.added":
+                self._learn(body["item"]["id"])
         seen = Effects.of(events)
         if seen != self._due:
             return f"{delta!r} did {seen!r} instead of {self._due!r}"
         for body in events:
-            match body["type"]:
-                case "response.output_item.added":
-                    self._learn(body["item"]["id"])
-                case "response.output_item.done" if not self._carries_result(body["item"]):
-                    return f"{body['item']} lacks the result of its tool"
-                case _:
-                    pass
+            if body["type"] == "response.output_item.done" and not self._carries_result(body["item"]):
+                return f"{body['item']!r} lacks the result of its tool"
         return None
+
+    @property
+    def stance(self) -> Stance:
+        """What it expects from here on; without ids and texts, so that paths can be told apart by it."""
+        pen = self._pen
+        written = None if pen is None else (pen.kind, pen.id is not None, pen.part, bool(pen.held))
+        waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
+        return self._status, written, tuple(waiting)
 
     def _carries_result(self, item: Body) -> bool:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
@@ -192,11 +201,16 @@ class Account:
             self._due.added.append(kind)
 
     def _learn(self, item_id: str) -> None:
-        """Take the id of the item that is being written, which its `added` gave."""
-        if self._pen is not None:
-            self._pen.id = item_id
-            if self._pen.kind == "mcp_list_tools":  # which nobody writes
-                self._waiting[item_id], self._pen = self._pen.kind, None
+        """Take the id of the item that was opened, which its `added` gives; some are never written."""
+        match self._pen:
+            case _Pen("mcp_list_tools" as kind):
+                self._waiting[item_id], self._pen = kind, None
+            case _Pen("mcp_approval_request"):
+                self._due.ended[item_id], self._pen = "completed", None
+            case _Pen() as pen:
+                pen.id = item_id
+            case None:
+                pass
 
     def _say(self, names: Mapping[str, str], kind: str, text: str, *, silent: bool = True) -> None:
         """Note a piece of text; a `silent` one says nothing at all if it is empty."""

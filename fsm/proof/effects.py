@@ -89,11 +89,8 @@ def _key(item: Body) -> str:
 
 
 def _status(item: Body) -> str:
-    """Give an item's status; a list of tools has none, and says by its error that it failed, nor has what ends at once."""
-    if item["type"] in {"mcp_list_tools", AT_ONCE}:
-        return "failed" if item.get("error") else "completed"
-    status: str = item["status"]
-    return status
+    """Give an item's status; one of a type that has none says by its error that it failed."""
+    return item.get("status") or ("failed" if item.get("error") else "completed")
 
 
 def _over(response: Body) -> tuple[str, str | None, int]:

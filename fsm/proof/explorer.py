@@ -22,7 +22,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.proof.account import Account
+from interlock.fsm.proof.account import Account, Stance
 from interlock.fsm.proof.effects import Body
 from interlock.fsm.proof.inputs import MEASURED, NOBODY, PLAIN, about, everywhere
 from interlock.fsm.response import Response
@@ -60,7 +60,7 @@ class OpenItem:
 
 @frozen
 class State:
-    """An abstract state of the driver.
+    """An abstract state: of the driver, and of the account that hears the same.
 
     Args:
         response: Where the lifecycle of the response stands.
@@ -68,6 +68,7 @@ class State:
         waiting: The other open items, in no order.
         streaming: Whether the next text takes the hot path.
         behind: Whether an item has ended.
+        due: What the account expects from here on. It follows from the rest as long as a lifecycle is as it should be.
     """
 
     response: str
@@ -75,6 +76,7 @@ class State:
     waiting: tuple[OpenItem, ...]
     streaming: bool
     behind: bool
+    due: Stance
 
     @property
     def open_items(self) -> int:
@@ -98,8 +100,12 @@ class WatchedDriver(ResponseDriver[bytes]):
         self._fired.add((subject.state.lifecycle, subject.state.name, trigger))
         super()._fire(subject, trigger)
 
-    def state(self) -> State:
-        """Give the abstract state."""
+    def state(self, account: Account) -> State:
+        """Give the abstract state.
+
+        Args:
+            account: What has heard the same as the driver.
+        """
         waiting = [_abstract(item) for item in self._open.values() if item is not self._pen]
         return State(
             self._response.state.name,
@@ -107,6 +113,7 @@ class WatchedDriver(ResponseDriver[bytes]):
             tuple(sorted(waiting)),
             self._stamp is not None,
             any(item.id not in self._open for item in self._response.output),
+            account.stance,
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
@@ -159,6 +166,10 @@ class Node:
     wire: bytes
     account: Account
 
+    def did_nothing_since(self, before: Node) -> bool:
+        """Whether what was told since then made no event and led nowhere else."""
+        return self.state == before.state and len(self.wire) == len(before.wire)
+
 
 @frozen
 class Counterexample:
@@ -197,61 +208,90 @@ class Explorer:
     def run(self) -> None:
         """Explore until nothing new appears, or something is wrong."""
         anywhere = everywhere(self.kinds)
-        start = Node(self._driver().state(), (), (), b"", Account())
+        start = self._start()
         self.states.add(start.state)
         found = deque([start])
-        while found:
-            node = found.popleft()
-            inputs = [*self._replay(node).inputs(anywhere)]
-            self.inputs = max(self.inputs, len(inputs))
-            for delta in inputs:
-                after = self._take(node, delta)
-                if after is None or self.counterexample is not None:
-                    return
+        while found and self.counterexample is None:
+            for after in self._leave(found.popleft(), anywhere):
                 if after.state not in self.states and after.state.open_items <= self.open_items:
                     self.states.add(after.state)
                     found.append(after)
 
+    def _leave(self, node: Node, anywhere: Sequence[deltas.Delta]) -> Iterator[Node]:
+        """Tell every delta in a state, end and judge the stream, and give what the delta led to.
+
+        After a delta that did nothing at all the driver is still in that state, so it is told the next one at once.
+        """
+        driver, here = self._replay(node), node
+        inputs = [*driver.inputs(anywhere)]
+        self.inputs = max(self.inputs, len(inputs))
+        for delta in inputs:
+            self.transitions += 1
+            after, faults = _tell(driver, here, delta)
+            if not faults and after.did_nothing_since(here) and delta is not inputs[-1]:
+                here = after
+                continue
+            faults = faults or self._finish(driver, after)
+            if faults:
+                self.counterexample = self._shortest((*here.path, delta), faults)
+                return
+            yield after
+            driver, here = self._replay(node), node
+
     def _driver(self) -> WatchedDriver:
         return WatchedDriver(self.lifecycles, self.fired)
+
+    def _start(self) -> Node:
+        account = Account()
+        return Node(self._driver().state(account), (), (), b"", account)
 
     def _replay(self, node: Node) -> WatchedDriver:
         driver = self._driver()
         driver.feed(node.path)
         return driver
 
-    def _take(self, node: Node, delta: deltas.Delta) -> Node | None:
-        """Tell one more delta, then end the stream; give what the delta led to if all is well."""
-        self.transitions += 1
-        try:
-            driver = self._replay(node)
-            after, faults = _tell(driver, node, delta)
-            end, more = _tell(driver, after, deltas.Finish())
-            faults += more + self._judge(end, driver.response)
-        except Exception as error:  # noqa: BLE001 - whatever is raised is a counterexample
-            after, faults = None, [f"{type(error).__name__}: {error}"]
-        if faults:
-            self.counterexample = Counterexample((*node.path, delta, deltas.Finish()), faults)
-        return after
+    def _shortest(self, path: tuple[deltas.Delta, ...], faults: Sequence[str]) -> Counterexample:
+        """Leave out of a path what is not to blame."""
+        for place in range(len(path)):
+            shorter = path[:place] + path[place + 1 :]
+            if remaining := self._walk(shorter):
+                return self._shortest(shorter, remaining)
+        return Counterexample((*path, deltas.Finish()), faults)
 
-    def _judge(self, end: Node, response: Mapping[str, object]) -> list[str]:
-        """Say what is wrong with a whole stream, if it was not judged before."""
+    def _walk(self, path: tuple[deltas.Delta, ...]) -> list[str]:
+        """Go along a path to the end of the stream; say what is wrong."""
+        driver, node = self._driver(), self._start()
+        for delta in path:
+            node, faults = _tell(driver, node, delta)
+            if faults:
+                return faults
+        return self._finish(driver, node)
+
+    def _finish(self, driver: WatchedDriver, node: Node) -> list[str]:
+        """End a stream and say what is wrong with it; one that was judged before is only compared with what was told."""
+        end, faults = _tell(driver, node, deltas.Finish())
+        if faults:
+            return faults
         digest = sha256(end.wire).digest()
         if digest in self.streams:
             return []
-        self.streams.add(digest)
-        self.events += len(end.events)
         faults = [f"{found.rule}: event {found.index}: {found.message}" for found in oracle.check(end.events)]
-        if response != end.events[-1].get("response"):
+        if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response is not that of the terminal event")
+        if not faults:
+            self.streams.add(digest)
+            self.events += len(end.events)
         return faults
 
 
 def _tell(driver: WatchedDriver, node: Node, delta: deltas.Delta) -> tuple[Node, list[str]]:
     """Tell a driver that stands at a node one more delta; give where it stands then, and what is wrong."""
-    frames = driver.feed([delta])
+    try:
+        frames = driver.feed([delta])
+    except Exception as error:  # noqa: BLE001 - a driver is total, so whatever it raises is a fault
+        return node, [f"{type(error).__name__}: {error}"]
     events = [cast("Body", orjson.loads(frame.partition(b"\ndata: ")[2])) for frame in frames]  # as a client reads them
     account = node.account.fork()
     fault = account.compare(delta, events)
-    after = Node(driver.state(), (*node.path, delta), (*node.events, *events), b"".join((node.wire, *frames)), account)
+    after = Node(driver.state(account), (*node.path, delta), (*node.events, *events), b"".join((node.wire, *frames)), account)
     return after, [] if fault is None else [fault]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.events.items import ItemKind, result_fields
+from interlock.events.items import ITEMS, ItemKind, result_fields
 from interlock.fsm import deltas
 
 NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
@@ -65,7 +65,7 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
     Args:
         kinds: The kinds of items to open.
     """
-    return [*_ANYWHERE, *(deltas.Open(kind, fields) for kind, fields in _FIELDS.items() if kind in kinds)]
+    return [*_ANYWHERE, *(deltas.Open(kind, _FIELDS[kind]) for kind in ITEMS if kind in kinds)]
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:

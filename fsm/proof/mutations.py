@@ -1,0 +1,122 @@
+"""Changes of a lifecycle, one edge at a time: what a slip of the hand could make of a table.
+
+Each is refused when it is declared, or the proof finds what it does wrong; those that survive both change nothing that
+anybody could see (the tests list them, each with the reason).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
+
+import attrs
+from attrs import frozen
+
+from interlock.events.items import ItemKind
+from interlock.fsm.errors import DeclarationError
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import Edge, Emission, Lifecycle, state_names
+from interlock.fsm.lifecycles import DECLARED, Lifecycles
+from interlock.fsm.proof import prove
+from interlock.fsm.response import Response
+
+S = TypeVar("S")
+
+Fate: TypeAlias = Literal["refused", "caught", "survived"]
+"""What becomes of a mutation: its declaration is refused, the proof fails, neither."""
+
+_BESIDE: Final[ItemKind] = "message"
+"""The kind of item that is opened beside the one whose lifecycle is changed."""
+
+
+@frozen
+class Mutation(Generic[S]):
+    """A lifecycle with one edge changed.
+
+    Args:
+        lifecycle: Which.
+        change: What was done, to which edge: `ready/run: drop`.
+        edges: The edges that are left.
+    """
+
+    lifecycle: Lifecycle[S]
+    change: str
+    edges: Sequence[Edge[S]]
+
+    def declare(self) -> Lifecycle[S]:
+        """Declare it.
+
+        Raises:
+            DeclarationError: It is refused.
+        """
+        return attrs.evolve(self.lifecycle, edges=self.edges)
+
+
+def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
+    """Give every change of one edge of a lifecycle.
+
+    Args:
+        lifecycle: As it is declared.
+
+    Yields:
+        The lifecycle without the edge; the edge with one of its emissions dropped or doubled, or two of them swapped; the
+        edge leading to every other state; the edge on every other trigger.
+    """
+    for place, edge in enumerate(lifecycle.edges):
+        for change, edges in _changed(lifecycle, edge):
+            told = f"{edge.source}/{edge.trigger}: {change}"
+            yield Mutation(lifecycle, told, (*lifecycle.edges[:place], *edges, *lifecycle.edges[place + 1 :]))
+
+
+def _changed(lifecycle: Lifecycle[S], edge: Edge[S]) -> Iterator[tuple[str, Sequence[Edge[S]]]]:
+    yield "drop", ()
+    for change, emits in _emissions(edge.emits):
+        yield change, [attrs.evolve(edge, emits=emits)]
+    for dest in state_names(lifecycle):
+        if dest != edge.dest:
+            yield f"go to {dest}", [attrs.evolve(edge, dest=dest)]
+    for trigger in lifecycle.triggers:
+        if trigger != edge.trigger:
+            yield f"on {trigger}", [attrs.evolve(edge, trigger=trigger)]
+
+
+def _emissions(emits: Sequence[Emission[S]]) -> Iterator[tuple[str, Sequence[Emission[S]]]]:
+    for place, emission in enumerate(emits):
+        yield f"drop {emission.name}", (*emits[:place], *emits[place + 1 :])
+        yield f"double {emission.name}", (*emits[:place], emission, *emits[place:])
+    for first, second in combinations(range(len(emits)), 2):
+        swapped = [*emits]
+        swapped[first], swapped[second] = emits[second], emits[first]
+        yield f"swap {emits[first].name} and {emits[second].name}", swapped
+
+
+def fate_of_item(mutation: Mutation[Item], kind: ItemKind) -> Fate:
+    """Say what becomes of a change of an item's lifecycle.
+
+    Args:
+        mutation: The change.
+        kind: Whose lifecycle it is.
+    """
+    try:
+        changed = attrs.evolve(DECLARED, items={**DECLARED.items, kind: mutation.declare()})
+    except DeclarationError:
+        return "refused"
+    return _try(changed, {kind, _BESIDE})
+
+
+def fate_of_response(mutation: Mutation[Response]) -> Fate:
+    """Say what becomes of a change of the response's lifecycle."""
+    try:
+        changed = attrs.evolve(DECLARED, response=mutation.declare())
+    except DeclarationError:
+        return "refused"
+    return _try(changed, {_BESIDE})
+
+
+def _try(changed: Lifecycles, kinds: set[ItemKind]) -> Fate:
+    """Prove with few items first, which is fast and finds nearly all."""
+    for open_items in (1, 2):
+        if not prove(changed, kinds=kinds, open_items=open_items).holds:
+            return "caught"
+    return "survived"

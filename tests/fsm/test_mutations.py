@@ -1,0 +1,62 @@
+"""Every change of one edge of a lifecycle is refused when it is declared, or the proof finds it."""
+
+import pytest
+
+from interlock.fsm.lifecycles import DECLARED
+from interlock.fsm.proof.mutations import Mutation, fate_of_item, fate_of_response, mutations
+
+EQUIVALENT = {
+    # The driver begins a response before it ends it, where it cannot end as it stands: the same events, by two edges.
+    ("response", "queued/fail: drop"),
+    ("response", "queued/cancel: drop"),
+}
+"""The changes that make no difference which anybody could see."""
+
+
+def test_a_change_is_made_at_every_edge_in_every_way():
+    lifecycle = DECLARED.items["function_call"]
+    assert [mutation.change for mutation in mutations(lifecycle)][-12:] == [
+        "in_progress/cut: drop",
+        "in_progress/cut: drop response.function_call_arguments.done",
+        "in_progress/cut: double response.function_call_arguments.done",
+        "in_progress/cut: drop response.output_item.done",
+        "in_progress/cut: double response.output_item.done",
+        "in_progress/cut: swap response.function_call_arguments.done and response.output_item.done",
+        "in_progress/cut: go to absent",
+        "in_progress/cut: go to in_progress",
+        "in_progress/cut: go to completed",
+        "in_progress/cut: on open",
+        "in_progress/cut: on append",
+        "in_progress/cut: on close",
+    ]
+
+
+def test_an_unchanged_lifecycle_survives():
+    item, response = DECLARED.items["function_call"], DECLARED.response
+    assert fate_of_item(Mutation(item, "nothing", item.edges), "function_call") == "survived"
+    assert fate_of_response(Mutation(response, "nothing", response.edges)) == "survived"
+
+
+def test_a_change_is_refused_or_caught():
+    changes = {mutation.change: mutation for mutation in mutations(DECLARED.items["function_call"])}
+    assert fate_of_item(changes["in_progress/cut: drop"], "function_call") == "refused"
+    assert fate_of_item(changes["in_progress/append: drop"], "function_call") == "caught"
+    changes = {mutation.change: mutation for mutation in mutations(DECLARED.response)}
+    assert fate_of_response(changes["in_progress/fail: drop"]) == "refused"
+    assert fate_of_response(changes["absent/start: drop response.created"]) == "refused"
+    assert fate_of_response(changes["in_progress/cut: go to failed"]) == "caught"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", DECLARED.items)
+def test_no_change_of_an_item_survives(kind):
+    lifecycle = DECLARED.items[kind]
+    assert fate_of_item(Mutation(lifecycle, "nothing", lifecycle.edges), kind) == "survived"
+    fates = {mutation.change: fate_of_item(mutation, kind) for mutation in mutations(lifecycle)}
+    assert [change for change, fate in fates.items() if fate == "survived"] == []
+
+
+@pytest.mark.proof
+def test_no_change_of_the_response_survives_but_those_that_nobody_could_see():
+    fates = {mutation.change: fate_of_response(mutation) for mutation in mutations(DECLARED.response)}
+    assert {("response", change) for change, fate in fates.items() if fate == "survived"} == EQUIVALENT

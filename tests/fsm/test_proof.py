@@ -1,0 +1,116 @@
+import attrs
+import pytest
+
+from interlock.events.items import ITEMS
+from interlock.fsm import deltas
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.lifecycles import DECLARED
+from interlock.fsm.proof import Coverage, prove
+from interlock.fsm.proof.account import Account
+from interlock.fsm.proof.inputs import everywhere
+
+
+def changed(kind, source, trigger, **change):
+    lifecycle = DECLARED.items[kind]
+    edges = [
+        attrs.evolve(edge, **change) if (edge.source, edge.trigger) == (source, trigger) else edge for edge in lifecycle.edges
+    ]
+    return attrs.evolve(DECLARED, items={**DECLARED.items, kind: attrs.evolve(lifecycle, edges=edges)})
+
+
+def emitted(kind, source, trigger):
+    (edge,) = [edge for edge in DECLARED.items[kind].edges if (edge.source, edge.trigger) == (source, trigger)]
+    return edge.emits
+
+
+@pytest.mark.proof
+def test_every_stream_is_legal_and_every_edge_fires():
+    proof = prove()
+    assert proof.counterexample is None
+    assert {name: seen.unfired for name, seen in proof.coverage.items() if seen.unfired} == {}
+    assert {name: seen.edges for name, seen in proof.coverage.items()} == {
+        "response": len(DECLARED.response.edges),
+        **{kind: len(lifecycle.edges) for kind, lifecycle in DECLARED.items.items()},
+    }
+    assert proof.holds
+
+
+def test_the_same_figures_come_every_time():
+    assert prove(kinds=("mcp_call",)) == prove(kinds=("mcp_call",))
+
+
+def test_more_open_items_make_more_states():
+    few, more = (prove(kinds=("web_search_call",), open_items=number) for number in (1, 2))
+    assert few.holds
+    assert more.holds
+    assert few.states < more.states
+
+
+def test_every_kind_is_opened():
+    assert [delta.kind for delta in everywhere(ITEMS) if isinstance(delta, deltas.Open)] == [*ITEMS]
+
+
+def test_a_planted_fault_is_found_by_the_oracle_on_the_shortest_path():
+    _, done = emitted("function_call", "in_progress", "close")
+    proof = prove(changed("function_call", "in_progress", "close", emits=[done]), kinds=("function_call",))
+    assert proof.counterexample is not None
+    call = deltas.Open("function_call", {"name": "look_up", "call_id": "call_of_the_model"})
+    assert proof.counterexample.path == (call, deltas.Finish())
+    assert {fault.partition(":")[0] for fault in proof.counterexample.faults} == {"R10"}
+    assert not proof.holds
+
+
+def test_a_legal_stream_that_is_not_true_is_found_by_the_account():
+    proof = prove(changed("message", "output_text", "cut", dest="completed"), kinds=("message",))
+    assert proof.counterexample is not None
+    (fault,) = proof.counterexample.faults
+    assert "ended={'msg_1': 'completed'}" in fault
+    assert "ended={'msg_1': 'incomplete'}" in fault
+
+
+def test_an_edge_that_cannot_fire_fails_the_proof_without_a_counterexample():
+    items = DECLARED.items["message"]
+    edges = [*items.edges, attrs.evolve(items.edges[-1], trigger="linger")]
+    lifecycles = attrs.evolve(DECLARED, items={**DECLARED.items, "message": attrs.evolve(items, edges=edges)})
+    proof = prove(lifecycles, kinds=("message",))
+    assert proof.counterexample is None
+    assert proof.coverage["message"] == Coverage(22, ("in_progress/linger",))
+    assert not proof.holds
+
+
+def test_an_exception_of_the_driver_is_a_counterexample(monkeypatch):
+    def broken(_self):
+        raise RuntimeError("it broke")
+
+    monkeypatch.setattr(ResponseDriver, "_end_part", broken)
+    proof = prove(kinds=("message",))
+    assert proof.counterexample is not None
+    assert proof.counterexample.path == (deltas.EndPart(), deltas.Finish())
+    assert proof.counterexample.faults == ["RuntimeError: it broke"]
+
+
+def test_a_response_that_differs_from_the_terminal_event_is_found(monkeypatch):
+    monkeypatch.setattr(ResponseDriver, "response", property(lambda _self: {}))
+    proof = prove(kinds=("message",))
+    assert proof.counterexample is not None
+    assert proof.counterexample.faults == ["R19: the response is not that of the terminal event"]
+
+
+def test_the_account_wants_the_result_in_the_item():
+    account = Account()
+    added = {
+        "type": "response.output_item.added",
+        "item": {"id": "mcpl_1", "type": "mcp_list_tools", "tools": []},
+    }
+    opening = [{"type": "response.created"}, {"type": "response.in_progress"}, added]
+    assert account.compare(deltas.Open("mcp_list_tools", {"server_label": "wiki"}), opening) is None
+    done = {"type": "response.output_item.done", "item": added["item"]}
+    assert account.compare(deltas.Succeed("mcpl_1", {"tools": ["search"]}), [done]) == (
+        "{'id': 'mcpl_1', 'type': 'mcp_list_tools', 'tools': []} lacks the result of its tool"
+    )
+
+
+@pytest.mark.parametrize("delta", ["text", deltas.Start(), deltas.Finish(), deltas.Fault("server_error", "It broke.")])
+def test_nothing_is_due_after_the_end(delta):
+    account = Account(status="completed")
+    assert account.compare(delta, []) is None
