@@ -107,9 +107,9 @@ class Exchange(Generic[T]):
             await asyncio.wait([watch])
 
     async def keep(self) -> None:
-        """Store the response if it has ended and is wanted; before its client knows that it has, so that it may go on."""
+        """Store the response that has ended, if it is wanted; before its client knows that it has, so that it may go on."""
         response = self.run.driver.response
-        if self.store is None or not self.run.driver.ended or response["status"] == "cancelled":
+        if self.store is None or response["status"] == "cancelled":
             return
         items = tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in self.run.items)
         try:
@@ -139,10 +139,11 @@ class StreamedAnswer:
         driver = self.exchange.run.driver
         async with self.exchange.events(receive) as events:
             async for frames in events:
-                await self.exchange.keep()
-                if driver.ended:
+                ended = driver.ended
+                if ended:
+                    await self.exchange.keep()
                     frames.append(DONE_FRAME)
-                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": not driver.ended})
+                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": not ended})
 
 
 @frozen
@@ -159,7 +160,8 @@ class WholeAnswer:
         """Wait for the end of the run, then send the response."""
         async with self.exchange.events(receive) as events:
             async for _ in events:
-                await self.exchange.keep()
+                pass
+            await self.exchange.keep()
             body = dumps(self.dialect.spoken(self.exchange.run.driver.response))
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -12,6 +12,7 @@ from live.wire import bodies, without_chance
 
 from interlock.serving import app
 from interlock.serving.engines.embedded import MODEL
+from interlock.serving.store import MemoryStore
 
 ASKED = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
@@ -242,6 +243,52 @@ def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> N
     assert "secret" not in json.dumps(events)
     assert whole.status_code == 200
     assert without_chance(whole.json()) == without_chance(events[-1]["response"])
+
+
+def test_a_store_that_raises_takes_nothing_from_the_stream(caplog) -> None:
+    class Broken(MemoryStore):
+        async def put(self, _stored):
+            raise OSError("the disk is full")
+
+    engine = StagedEngine(steps(ANSWER))
+    _, *writes = run_application(app.create_app(engine, store=Broken()), {**STAGED, "stream": True})
+    assert bodies(b"".join(write["body"] for write in writes))[-1]["type"] == "response.completed"
+    assert "the disk is full" in caplog.text
+
+
+def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+    asked = {
+        "model": MODEL,
+        "instructions": "You write code.",
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "reasoning", "summary": [], "content": None, "encrypted_content": None},
+            {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "call_1"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Thank you"}]},
+        ],
+        "tools": [
+            {"type": "function", "name": "shell", "strict": False, "parameters": {"type": "object", "properties": {}}},
+            {"type": "custom", "name": "patch", "description": "Change files.", "format": grammar},
+            {"type": "web_search", "external_web_access": False},
+            {"type": "namespace", "name": "files", "tools": []},
+            {"type": "of_the_future", "anything": [1]},
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "key",
+        "text": {"verbosity": "low"},
+        "client_metadata": {"installation": "1"},
+        "service_tier": "auto",
+    }
+    assert bodies(post(url, asked).content)[-1]["type"] == "response.completed"
 
 
 def test_the_first_events_are_there_before_the_engine_says_anything(served) -> None:

@@ -175,14 +175,19 @@ def test_a_conversation_goes_on_from_a_stored_response(served) -> None:
 
 
 def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
-    first = client.responses.create(model=MODEL, input="One")
+    first = client.responses.create(
+        model=MODEL, input=[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Yes"}]
+    )
     second = client.responses.create(
         model=MODEL, input=[{"role": "user", "content": "Two"}], previous_response_id=first.id, instructions="Be kind"
     )
     assert client.responses.retrieve(second.id).to_dict() == second.to_dict()
     listed = client.responses.input_items.list(second.id, order="asc", limit=2)
-    assert listed.data[0].content[0].text == "One"
-    assert [item.type for item in listed] == ["message", "reasoning", "message", "message"]  # page after page
+    assert [(item.role, item.content[0].type, item.content[0].text) for item in listed.data] == [
+        ("user", "input_text", "One"),
+        ("assistant", "output_text", "Yes"),
+    ]
+    assert [item.type for item in listed] == ["message", "message", "reasoning", "message", "message"]  # page after page
     assert listed.has_more
     client.responses.delete(second.id)
     for gone in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
