@@ -13,7 +13,7 @@ Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Wh
 
 A header that no `<|message|>` ends is broken off, and only what can be nothing else counts as header: the known words
 that follow its marker, of the content types those that follow a recipient or `<|constrain|>`, and in a text section
-nothing unless a recipient was given. The rest is text; one white-space character after a word of the header belongs to the header.
+nothing unless a recipient was given. The rest is text; of the white space between the two, one character is header.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Every sequence of ids, in every partition: the properties of `recovery.properties`, over three kinds of sequences."""
 
+from itertools import chain
+
 import openai_harmony
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.notation import answer, encoding, items, parse, preamble, reasoning, tokens, words
-from recovery.properties import CONTROLS, is_the_same_in_every_partition, keeps_all_text
+from recovery.properties import CONTROLS, is_the_same_in_every_partition, keeps_all_text, makes_a_legal_stream
 
 REASONS = st.sampled_from(["stop", "length"])
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
@@ -16,7 +18,9 @@ WORD = st.sampled_from(
     ["assistant", "final", "analysis", "commentary", " to=functions.f", "to=", " json", "code", "{}", "Hello", " a", "\n", "é😀"]
 )
 RAW = st.lists(st.one_of(CONTROL, CONTROL, TEXT, ODD), max_size=40)
-MIXED = st.lists(st.one_of(CONTROL.map(lambda token: [token]), WORD.map(words)), max_size=20).map(lambda parts: sum(parts, []))
+MIXED = st.lists(st.one_of(CONTROL.map(lambda token: [token]), WORD.map(words)), max_size=20).map(
+    lambda parts: list(chain(*parts))
+)
 
 CONTENT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 HEADERS = st.sampled_from(
@@ -75,6 +79,12 @@ SEQUENCES = st.one_of(RAW, MIXED, mutated())
 @given(SEQUENCES, REASONS)
 def test_no_text_is_lost_and_no_control_token_is_text(ids, reason):
     keeps_all_text(ids, reason)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SEQUENCES, REASONS)
+def test_any_sequence_gives_a_legal_stream(ids, reason):
+    makes_a_legal_stream(ids, reason)
 
 
 @settings(max_examples=400, deadline=None)

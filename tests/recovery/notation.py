@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
+import openai_harmony
 from attrs import evolve, field, frozen
 
-import openai_harmony
 from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Open, Reject, Text, Usage
 from interlock.parsers import Chunk, HarmonyParser, Parser, Routing
 

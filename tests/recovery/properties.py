@@ -5,14 +5,19 @@ Each raises `AssertionError` for a sequence that the parser treats wrongly.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterator, Sequence
 
+import orjson
 from attrs import frozen
 from recovery.notation import encoding, items, run
 
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.oracle import check
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.routing import Route
 
@@ -25,6 +30,11 @@ CONTROLS = {
     "call": 200012,
     "return": 200002,
     "endoftext": 199999,
+}
+REQUEST: dict[str, object] = {
+    "model": "m",
+    "input": "?",
+    "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "patch"}, {"type": "web_search"}],
 }
 _BY_ID = {number: name for name, number in CONTROLS.items()}
 _ENDS = {"start", "channel", "end", "call", "return", "endoftext"}
@@ -86,7 +96,7 @@ def keeps_all_text(ids: Sequence[int], reason: FinishReason = "stop") -> None:
     places = {(0, False)}  # how much of what was written is accounted for, and whether text is content now
     for each in runs(ids, reason):
         places = {
-            (place + len(kept), (inside or broken) and each.then not in _ENDS or each.then == "message")
+            (place + len(kept), ((inside or broken) and each.then not in _ENDS) or each.then == "message")
             for place, inside in places
             for kept, broken in _kept(each, inside=inside)
             if written.startswith(kept, place)
@@ -114,6 +124,16 @@ def _kept(each: Run, *, inside: bool) -> Iterator[tuple[str, bool]]:
                 yield "", False
     if each.then == "cut" and _FRAGMENT.fullmatch(each.text.strip()):
         yield "", False
+
+
+def makes_a_legal_stream(ids: Sequence[int], reason: FinishReason = "stop") -> None:
+    """The events of the turn are legal by the independent oracle, and their terminal response is the driver's (rule R19)."""
+    driver = ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000)
+    deltas = run(HarmonyParser(Routing.from_request(REQUEST)), [Chunk(ids)], reason)
+    frames = driver.feed([Start(), *deltas, Finish()])
+    bodies = [orjson.loads(frame.partition(b"\ndata: ")[2]) for frame in frames if not frame.startswith(b"data: [DONE]")]
+    assert check(bodies) == []
+    assert bodies[-1]["response"] == orjson.loads(orjson.dumps(driver.response))
 
 
 def is_the_same_in_every_partition(ids: Sequence[int], sizes: Sequence[int], reason: FinishReason = "stop") -> None:
