@@ -111,6 +111,19 @@ class Automaton(Generic[S]):
             following = node.following[event] = self._node(node.moves[event])
         return following
 
+    def leads_to(self, node: Node, event: str) -> bool:
+        """Whether an event can come at a node or anywhere after it."""
+        seen: set[int] = set()
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if event in one.moves:
+                return True
+            if id(one) not in seen:
+                seen.add(id(one))
+                waiting += [following for name in one.legal if (following := self.step(one, name))]
+        return False
+
     def after(self, event: str) -> Node:
         """Give the node after an event of this lifecycle when nothing is known of what was before."""
         return self._node(self._anywhere[event])

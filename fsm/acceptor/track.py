@@ -148,7 +148,7 @@ class Track:
         legal = self.node.legal
         if event not in automaton.events:
             return Fault("R10", f"is no event of a {self.kind}", legal)
-        if event in automaton.completions:
+        if event in automaton.completions and automaton.leads_to(self.node, event):
             return Fault("R11", "says that a tool came to its end that did not run", legal)
         if self.node.inside_part or not _OF_A_PART.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Fault("R8", "breaks the order of parts", legal)

@@ -154,7 +154,7 @@ def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
         if item.done is None:
             continue
         status = item.done.get("status")
-        order = ORDERS[item.kind].get(status)
+        order = ORDERS[item.kind].get(status) if isinstance(status, str | None) else None
         if order is None:
             yield Violation("R10", item.end, f"a {item.kind} cannot end with the status {status}")
         elif not order.fullmatch(item.word):

@@ -87,6 +87,7 @@ def _typed_in(body: Json) -> Iterator[tuple[Mapping[str, _Shape], Json]]:
     if "item" in body:
         item = an_object(body["item"])
         yield _ITEMS, item
+        yield _ACTIONS, an_object(item.get("action"))
         for part in (*a_list(item.get("content")), *a_list(item.get("summary"))):
             yield _PARTS, an_object(part)
     elif "part" in body:

@@ -1,0 +1,184 @@
+"""Broken streams: a legal one, broken in one place, so that it breaks a rule that is known.
+
+One entry of `FAULTS` for each way to break a rule: the kinds of item and the ending that it needs, and a function that
+changes the events in place, or says that there is nothing in them to be broken in that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, cast
+
+from attrs import frozen
+
+from interlock.events.items import ItemKind
+from interlock.events.spec import TERMINAL
+from interlock.testing.chance import Chance
+from interlock.testing.mutations import renumbered
+from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending
+
+_TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
+_WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
+_RUN: Final[tuple[ItemKind, ...]] = (*("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call"),)
+_STARTED: Final = (".searching", ".interpreting", ".generating")
+
+
+@frozen
+class Fault:
+    """A way to break a stream.
+
+    Args:
+        rule: The rule that it breaks.
+        what: What is done, in a few words.
+        apply: Changes the events, and says whether it could.
+        kinds: The kinds of item that the stream may have.
+        endings: The statuses in which it may end.
+    """
+
+    rule: str
+    what: str
+    apply: Callable[[Chance, list[Body]], bool]
+    kinds: Sequence[ItemKind] = KINDS
+    endings: Sequence[Ending] = ENDINGS
+
+
+def _places(events: Sequence[Body], *ends: str) -> list[int]:
+    """Give where the events are whose names end in one of some ways."""
+    return [place for place, body in enumerate(events) if cast("str", body["type"]).endswith(ends)]
+
+
+def _drop(*ends: str) -> Callable[[Chance, list[Body]], bool]:
+    """Leave an event out."""
+
+    def apply(chance: Chance, events: list[Body]) -> bool:
+        places = _places(events, *ends)
+        if places:
+            del events[chance.choice(places)]
+            events[:] = renumbered(events)
+        return bool(places)
+
+    return apply
+
+
+def _double(*ends: str) -> Callable[[Chance, list[Body]], bool]:
+    """Send an event twice."""
+
+    def apply(chance: Chance, events: list[Body]) -> bool:
+        places = _places(events, *ends)
+        if places:
+            place = chance.choice(places)
+            events[:] = renumbered([*events[: place + 1], *events[place:]])
+        return bool(places)
+
+    return apply
+
+
+def _set(path: str, value: object, *ends: str) -> Callable[[Chance, list[Body]], bool]:
+    """Change a field of an event, or take it away if the value is `...`; the way to it is written with dots."""
+
+    def apply(chance: Chance, events: list[Body]) -> bool:
+        places = _places(events, *ends)
+        if not places:
+            return False
+        *way, last = path.split(".")
+        holder = events[chance.choice(places)]
+        for step in way:
+            holder = cast("Body", holder[step])
+        if value is ...:
+            del holder[last]
+        else:
+            holder[last] = value
+        return True
+
+    return apply
+
+
+def _shift_index(chance: Chance, events: list[Body]) -> bool:
+    """Let an item begin one index too late, all its events with it."""
+    indices = sorted({cast("int", body["output_index"]) for body in events if "output_index" in body})
+    if not indices:
+        return False
+    last = indices[-1]
+    for body in events:
+        if body.get("output_index") == last:
+            body["output_index"] = last + chance.randint(1, 3)
+    return len({body.get("output_index") for body in events if cast("int", body.get("output_index", -1)) > last}) == 1
+
+
+def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
+    """Begin a message with a delta of white space alone, and say so everywhere."""
+    place = next(iter(_places(events, "output_text.delta")), None)
+    if place is None:
+        return False
+    about = (events[place]["output_index"], events[place]["content_index"])
+    events[place:place] = [{**events[place], "delta": " "}]
+    for body in events[place:]:
+        if (body.get("output_index"), body.get("content_index")) == about and "text" in body:
+            body["text"] = f" {body['text']}"
+        for part in _parts_of(body, *about):
+            part["text"] = f" {part['text']}"
+    events[:] = renumbered(events)
+    return True
+
+
+def _parts_of(body: Body, output_index: object, content_index: object) -> Iterator[Body]:
+    """Give the part of an index wherever an event shows it whole."""
+    items: list[object] = []
+    if body.get("output_index") == output_index:
+        if "part" in body and body.get("content_index") == content_index:
+            yield cast("Body", body["part"])
+        items.append(body.get("item", {}))
+    output = cast("Body", body.get("response", {})).get("output")
+    if output:
+        items.append(cast("list[object]", output)[cast("int", output_index)])
+    for item in items:
+        content = cast("Body", item).get("content")
+        if content:
+            yield cast("list[Body]", content)[cast("int", content_index)]
+
+
+_END: Final = tuple(sorted(TERMINAL))
+_NO_ITEM: Final[Body] = {}
+_INCOMPLETE: Final = ("response.incomplete",)
+
+FAULTS: Final = (
+    Fault("R1", "response.created is missing", _drop("response.created")),
+    Fault("R1", "response.in_progress is missing", _drop("response.in_progress")),
+    Fault("R1", "response.in_progress comes twice", _double("response.in_progress")),
+    Fault("R2", "a number is missing", _set("sequence_number", ..., "")),
+    Fault("R2", "a number is wrong", _set("sequence_number", 10_000, "")),
+    Fault("R3", "the terminal event is missing", _drop(*_END)),
+    Fault("R3", "the terminal event comes twice", _double(*_END)),
+    Fault("R3", "the response's status is another", _set("response.status", "in_progress", *_END)),
+    Fault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
+    Fault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
+    Fault("R6", "an output index is skipped", _shift_index),
+    Fault("R7", "an item is never added", _drop("output_item.added")),
+    Fault("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
+    Fault("R7", "an event is about an item that is not there", _set("item_id", "msg_nobody", ".delta", ".searching")),
+    Fault("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
+    Fault("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
+    Fault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
+    Fault("R9", "a text is not what its deltas said", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
+    Fault("R9", "a delta is another", _set("delta", "something else", ".delta")),
+    Fault("R10", "a text does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
+    Fault("R10", "a call does not say that it is in progress", _drop("call.in_progress"), kinds=_RUN),
+    Fault("R11", "a tool comes to its end and never started", _drop(*_STARTED), kinds=_RUN),
+    Fault(
+        "R12",
+        "the response does not say what cut it",
+        _set("response.incomplete_details", None, *_INCOMPLETE),
+        endings=("incomplete",),
+    ),
+    Fault("R13", "there is no usage", _set("response.usage", None, *_END)),
+    Fault("R13", "the final response has another output", _set("response.output", [_NO_ITEM], *_END)),
+    Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
+    Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
+    Fault("R14", "an item has a field of an event", _set("item.sequence_number", 3, "output_item.added")),
+    Fault("R14", "an event has another name", _set("type", "response.output_text.deltas", ".delta")),
+    Fault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
+    Fault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
+)
+"""Every way to break a stream, by the rule that it breaks."""
+RULES: Final = tuple(dict.fromkeys(fault.rule for fault in FAULTS))
+"""The rules that a stream can be made to break."""

@@ -1,0 +1,45 @@
+"""Whether a stream is legal, for assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from interlock.events.dialects import DialectName
+from interlock.fsm.acceptor import Acceptor, Finding, judge
+
+
+def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
+    """Say which rules a stream breaks.
+
+    Args:
+        events: The bodies of its events.
+        dialect: In which dialect it claims to be.
+    """
+    acceptor = Acceptor(dialect=dialect)
+    return [*(found for body in events for found in acceptor.feed(body)), *acceptor.end()]
+
+
+def assert_legal(stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> None:
+    """Assert that a stream breaks no rule.
+
+    Args:
+        stream: The bodies of its events; or its bytes, whole or in pieces, and then its framing is judged too.
+        dialect: In which dialect it claims to be.
+
+    Raises:
+        AssertionError: It breaks one. The message has a line for each finding.
+    """
+    given = [stream] if isinstance(stream, bytes) else list(stream)
+    if given and all(isinstance(piece, bytes) for piece in given):
+        found = [one.finding for one in judge(cast("list[bytes]", given), dialect=dialect).reported]
+    else:
+        found = findings(cast("list[Mapping[str, object]]", given), dialect=dialect)
+    if found:
+        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, found)]))
+
+
+def _line(found: Finding) -> str:
+    about = f" of {found.item}" if found.item else ""
+    legal = f"; legal: {', '.join(found.legal)}" if found.legal else ""
+    return f"  {found.rule} at event {found.event}, {found.came or 'the end'}{about} ({found.state}): {found.message}{legal}"

@@ -1,0 +1,180 @@
+"""Legal streams: the driver is told what a model, its tools and a server might do, and the stream is what it makes of it.
+
+So a stream is legal by construction, and has whatever the lifecycles allow. It knows deltas and no order of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, cast
+
+import orjson
+
+from interlock.events.dialects import DIALECTS, DialectName
+from interlock.events.items import ItemKind
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm import deltas
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.testing.chance import Chance, perhaps, some
+
+Body: TypeAlias = dict[str, object]
+Ending: TypeAlias = Literal["completed", "incomplete", "failed", "cancelled"]
+
+KINDS: Final[tuple[ItemKind, ...]] = ("message", *(kind for kind in LIFECYCLES if kind != "message"))
+"""Every kind of item; the simplest first."""
+ENDINGS: Final[tuple[Ending, ...]] = ("completed", "incomplete", "failed", "cancelled")
+"""The statuses in which a response can end; the simplest first."""
+
+_SETTINGS: Final = response_settings({"model": "model", "input": "Hello"})
+_NOW: Final = 1_700_000_000
+_NAMES: Final = ("lookup", "send_mail")
+_ACTIONS: Final = (
+    {"type": "search", "query": "weather"},
+    {"type": "open_page", "url": "https://example.com"},
+    {"type": "find_in_page", "url": "https://example.com", "pattern": "rain"},
+)
+_ANNOTATIONS: Final = (
+    {"type": "url_citation", "url": "https://example.com", "title": "Rain", "start_index": 0, "end_index": 1},
+    {"type": "file_citation", "file_id": "file_1", "filename": "rain.txt", "index": 0},
+)
+_OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
+    "message": ({"phase": "final_answer"}, {"phase": "commentary"}, {}),
+    "function_call": tuple({"name": name} for name in _NAMES),
+    "custom_tool_call": tuple({"name": name} for name in _NAMES),
+    "mcp_call": tuple({"name": name, "server_label": "deepwiki"} for name in _NAMES),
+    "mcp_list_tools": ({"server_label": "deepwiki"},),
+    "mcp_approval_request": ({"server_label": "deepwiki", "name": "lookup", "arguments": "{}"},),
+    "web_search_call": tuple({"action": action} for action in _ACTIONS),
+    "file_search_call": ({"queries": ["weather"]}, {"queries": []}),
+}
+"""What an item of a kind may be opened with; nothing for a kind that is not here."""
+_RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
+    "mcp_call": ({"output": "rain"}, {"output": ""}),
+    "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
+    "code_interpreter_call": ({"outputs": [{"type": "logs", "logs": "2"}]}, {"outputs": []}, {}),
+    "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
+    "image_generation_call": ({"result": "aW1hZ2U="},),
+}
+_ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
+    "completed": (deltas.Finish(),),
+    "incomplete": (deltas.EndTurn("length"), deltas.EndTurn("content_filter")),
+    "failed": (deltas.Fault("server_error", "It broke."), deltas.EndTurn("error")),
+    "cancelled": (deltas.Cancel(), deltas.EndTurn("abort")),
+}
+
+
+def stream(
+    chance: Chance,
+    *,
+    kinds: Sequence[ItemKind] = KINDS,
+    endings: Sequence[Ending] = ENDINGS,
+    min_items: int = 0,
+    max_items: int = 4,
+    dialect: DialectName = "openai",
+) -> list[Body]:
+    """Make a legal stream.
+
+    Args:
+        chance: Makes the choices.
+        kinds: The kinds of item that it may have.
+        endings: The statuses in which it may end.
+        min_items: How many items it is told to begin at least; one without text is none.
+        max_items: How many at most.
+        dialect: In which dialect it is said.
+
+    Returns:
+        The bodies of its events, as plain JSON values that share nothing.
+    """
+    driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
+    frames: list[bytes] = []
+
+    def tell(*told: deltas.Delta) -> None:
+        frames.extend(driver.feed(told))
+
+    tell(*((deltas.Enqueue(),) if perhaps(chance) else ()), deltas.Start())
+    for _ in some(chance, min_items, max_items):
+        for delta in _item(chance, chance.choice(kinds)):
+            tell(delta)
+        _work(chance, lambda: driver.ready, tell)
+    tell(deltas.EndTurn("stop", deltas.Usage(chance.randint(0, 9), 0, chance.randint(0, 9), 0)))
+    tell(chance.choice(_ENDS[chance.choice(endings)]))
+    bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
+    return [DIALECTS[dialect].spoken(body) for body in bodies] if dialect != "openai" else bodies
+
+
+def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
+    """Write one item; whether it is closed is left open."""
+    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind, ({},))))
+    if kind in _WRITERS:
+        write = chance.choice(_WRITERS[kind])
+        for _ in some(chance, 0, 5):
+            yield write(chance)
+    match chance.randint(0, 3):
+        case 1:
+            pass  # the next delta closes it, or cuts it
+        case 2:
+            yield deltas.Reject("It makes no sense.")
+        case _:
+            yield deltas.Close()
+
+
+def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], tell: Callable[[deltas.Delta], None]) -> None:
+    """Run some of the calls that wait, at once, and end them in any order; those that are left are ended by the driver."""
+    running = [call for call in ready() if perhaps(chance)]
+    for call in running:
+        tell(deltas.Run(call.id))
+    while running:
+        call = running.pop(chance.randint(0, len(running) - 1))
+        for number in some(chance, 0, 2 if call.kind == "image_generation_call" else 0):
+            tell(deltas.Progress(call.id, {"partial_image_b64": f"cGFydA{number}"}))
+        match chance.randint(0, 2):
+            case 0:
+                tell(deltas.Succeed(call.id, chance.choice(_RESULTS.get(call.kind, ({},)))))
+            case 1:
+                tell(deltas.Fail(call.id, "It broke."))
+            case _:
+                pass  # it never ends by itself
+
+
+def _text(chance: Chance) -> deltas.Delta:
+    return chance.text()
+
+
+def _message(chance: Chance) -> deltas.Delta:
+    match chance.randint(0, 7):
+        case 5:
+            return deltas.EndPart()
+        case 6:
+            return deltas.Annotate(chance.choice(_ANNOTATIONS))
+        case 7:
+            return deltas.Refusal(chance.text())
+        case _:
+            return chance.text()
+
+
+def _token(chance: Chance) -> deltas.Delta:
+    if perhaps(chance):
+        return deltas.EndPart()
+    token = chance.choice(("rain", "é", " "))
+    return deltas.Text(token, [{"token": token, "bytes": list(token.encode()), "logprob": -0.5, "top_logprobs": []}])
+
+
+def _reasoning(chance: Chance) -> deltas.Delta:
+    match chance.randint(0, 5):
+        case 4:
+            return deltas.EndPart()
+        case 5:
+            return deltas.Summary(chance.text())
+        case _:
+            return chance.text()
+
+
+_WRITERS: Final[Mapping[ItemKind, tuple[Callable[[Chance], deltas.Delta], ...]]] = {
+    "message": (_message, _token),  # log probabilities are asked for or not
+    "reasoning": (_reasoning,),
+    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call"), (_text,)),
+}
+"""The ways in which an item of a kind is written; a kind that is not here is written by nobody."""
