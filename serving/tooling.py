@@ -82,12 +82,14 @@ class ToolRunner(Protocol):
 class NoTools:
     """No hosted tools: calls of them fail."""
 
-    def begin(self, _request: CreateResponse, _items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
         """Give the same to every response."""
+        del request, items
         return nullcontext(self)
 
-    async def prepare(self, _output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
+    async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
         """Do nothing."""
+        del output
         return
         yield
 
@@ -95,8 +97,9 @@ class NoTools:
         """Give the same."""
         return [*told]
 
-    async def run(self, _calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
+    async def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
         """Run nothing."""
+        del calls
         return
         yield
 

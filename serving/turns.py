@@ -144,8 +144,9 @@ class ResponseRun(Generic[T]):
         """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
         budget, index = self.request.max_output_tokens, 0
         async with self.tools.begin(self.request, self.items) as tools:
-            async for told in self._before_turns(tools):
-                yield told
+            async with aclosing(self._before_turns(tools)) as before:
+                async for told in before:
+                    yield told
             while True:
                 items = (*self.items, *tools.recalled(self._output()))
                 turn, usage, reason = Turn(self.request, items, budget, index=index), Usage(), None
@@ -158,8 +159,9 @@ class ResponseRun(Generic[T]):
                 end = self.parser.end(reason, usage)
                 yield tools.heard(end)
                 calls = self.driver.ready
-                async for told in self._run(tools, calls):
-                    yield told
+                async with aclosing(self._run(tools, calls)) as ran:
+                    async for told in ran:
+                        yield told
                 if not calls or self.driver.ready == calls or self._asks_the_client():
                     yield [Finish()]
                 index += 1
@@ -171,8 +173,9 @@ class ResponseRun(Generic[T]):
         async with aclosing(tools.prepare(self._output)) as prepared:
             async for told in prepared:
                 yield told
-        async for told in self._run(tools, self.driver.ready):
-            yield told
+        async with aclosing(self._run(tools, self.driver.ready)) as ran:
+            async for told in ran:
+                yield told
 
     async def _run(self, tools: Tools, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
         async with aclosing(tools.run(calls)) as ran:
