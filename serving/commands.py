@@ -7,6 +7,7 @@ is never coloured; messages go to standard error.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -26,6 +27,9 @@ from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
+from interlock.serving.tooling import NoTools, ToolRunner
+from interlock.serving.tools.recorded import RecordedTools
+from interlock.serving.tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool, Reach, ToolServers
 from interlock.serving.verify import verify
 
 app = typer.Typer(
@@ -59,7 +63,7 @@ def options(
 
 
 @app.command()
-def serve(
+def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     *,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8000,
@@ -75,10 +79,28 @@ def serve(
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording instead of making any up.")
     ] = None,
+    tool_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); may be given again."
+        ),
+    ] = None,
+    tool_timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long the call of a hosted tool may take.")
+    ] = CALL_SECONDS,
+    allow_mcp_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="A host whose MCP servers a request may name, or a network of private addresses; may be given again; "
+            "* for all that are public.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the Responses API with the embedded engine, which needs no model."""
     engine = _engine(script, model, rate)
-    application = create_app(engine, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect])
+    tools = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
+    application = create_app(engine, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
     try:
         listening = server.listen(host, port)
     except OSError as error:
@@ -86,12 +108,31 @@ def serve(
     server.serve(application, listening, on_ready=lambda url: typer.echo(f"Serving {engine.models[0]} at {url}/v1", err=True))
 
 
-def _engine(script: Path | None, models: list[str] | None, rate: float) -> Engine:
+def _engine(script: Path | None, models: list[str] | None, rate: float) -> tuple[Engine, ToolRunner]:
     if script is None:
-        return EmbeddedEngine(models or (MODEL,), rate=rate)
+        return EmbeddedEngine(models or (MODEL,), rate=rate), NoTools()
     recording = _read(script)
     turns = [turn.outputs for turn in recording.turns]
-    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate)
+    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+
+
+def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
+    """Read `NAME=URL`; what is meant twice counts as said last."""
+    servers: dict[HostedTool, str] = {}
+    for each in given:
+        name, _, url = each.partition("=")
+        hosted = next((tool for tool in HOSTED_TOOLS if tool == name), None)
+        if hosted is None or not url.startswith(("http://", "https://")):
+            _fail(f"--tool-server {each}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
+        servers[hosted] = url
+    return servers
+
+
+def _reach(given: Iterable[str]) -> Reach:
+    try:
+        return Reach.of(given)
+    except ValueError as error:
+        _fail(f"--allow-mcp-host: {error}")
 
 
 @app.command()

@@ -89,6 +89,7 @@ TOOL: Final = by_type(
             {
                 "server_url": text(),
                 "headers": record(),
+                "authorization": text(),
                 "allowed_tools": anything,
                 "require_approval": text_or(record()),
             },

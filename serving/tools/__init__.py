@@ -13,7 +13,7 @@
 What each of them is for the server is said in `interlock.serving.tooling`.
 """
 
-from interlock.serving.tools.configuration import HOSTED_TOOLS, HostedTool, ToolServers
+from interlock.serving.tools.configuration import CALL_SECONDS, HOSTED_TOOLS, HostedTool, ToolServers
 from interlock.serving.tools.reach import Reach
 
-__all__ = ["HOSTED_TOOLS", "HostedTool", "Reach", "ToolServers"]
+__all__ = ["CALL_SECONDS", "HOSTED_TOOLS", "HostedTool", "Reach", "ToolServers"]

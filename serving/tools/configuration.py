@@ -17,12 +17,13 @@ from interlock.serving.tools.calling import HostedTool
 from interlock.serving.tools.hosting import ResponseTools
 from interlock.serving.tools.reach import Reach
 
-__all__ = ["HOSTED_TOOLS", "HostedTool", "ToolServers"]
+__all__ = ["CALL_SECONDS", "HOSTED_TOOLS", "HostedTool", "ToolServers"]
 
 HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
 """The tools whose servers the operator configures."""
 
 CALL_SECONDS: Final = 60.0
+"""How long a call may take if the operator does not say."""
 
 
 @frozen
