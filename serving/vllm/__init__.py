@@ -1,0 +1,17 @@
+"""Inside vLLM: the endpoint plugin that makes Interlock the stream of `POST /v1/responses`.
+
+Everything that touches vLLM is in this folder, and what is taken of vLLM is named in two places: `shapes` says what is used of
+its objects, `seams` which of its names must be there. vLLM keeps validation, rendering, sampling parameters, scheduling, LoRA,
+the tool server, metrics and authentication; the plugin takes what comes out of the engine and answers.
+
+    seams      what must be there of an installed vLLM, and the import of it
+    plugin     the plugin itself: the routes in front of vLLM's, and the hooks on the instance that serves responses
+    routes     what is asked over HTTP
+    reading    from an engine's output to deltas
+    rounds     the hooks in vLLM's loop over rounds of generation: tools are told of when they start and end
+    run        one response while it is being made
+    background responses that are made while nobody waits
+    archive    where finished responses are kept, in vLLM's store and as they are shown
+
+Nothing here imports vLLM before a server has loaded the plugin.
+"""

@@ -1,0 +1,191 @@
+"""The messages that vLLM goes on from, kept once for each round instead of once for each token.
+
+Each of vLLM's contexts keeps them in a form of its own; there is a dialogue for each form. They use what vLLM's classes have and
+`openai_harmony`, and know nothing of events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from importlib import import_module
+from itertools import chain
+from typing import Protocol, cast
+
+from attrs import define, field
+
+from interlock.serving.vllm.shapes import Completion, Output
+
+__all__ = ["HarmonyDialogue", "ParsedDialogue", "SilentDialogue"]
+
+logger = logging.getLogger(__name__)
+
+
+class Author(Protocol):
+    """The constructors of `openai_harmony.Author`."""
+
+    def new(self, role: object, name: str) -> object:
+        """Give an author."""
+        ...
+
+
+class HarmonyMessage(Protocol):
+    """`openai_harmony.Message`, the class and its instances."""
+
+    recipient: str | None
+    channel: str | None
+
+    def from_author_and_content(self, author: object, content: str) -> HarmonyMessage:
+        """Give a message."""
+        ...
+
+    def with_recipient(self, recipient: str) -> HarmonyMessage:
+        """Say whom it is for."""
+        ...
+
+    def with_channel(self, channel: str) -> HarmonyMessage:
+        """Say in which channel it is."""
+        ...
+
+
+class Encoding(Protocol):
+    """What is used of `openai_harmony.HarmonyEncoding`."""
+
+    def parse_messages_from_completion_tokens(self, tokens: Sequence[int], role: object) -> list[HarmonyMessage]:
+        """Give the messages of a round; raises `HarmonyError` if they are malformed."""
+        ...
+
+
+class Harmony(Protocol):
+    """What is used of the module `openai_harmony`."""
+
+    Author: Author
+    Message: HarmonyMessage
+    Role: Callable[[str], object]
+    HarmonyError: type[Exception]
+
+    def load_harmony_encoding(self, name: str) -> Encoding:
+        """Give the vocabulary and its framing."""
+        ...
+
+
+class Segment(Protocol):
+    """A piece of what vLLM's own harmony parser gives."""
+
+    completed_message: HarmonyMessage | None
+
+
+class Chunked(Protocol):
+    """What vLLM's own harmony parser gives of some tokens."""
+
+    segments: Sequence[Segment]
+
+
+class Recovering(Protocol):
+    """vLLM's own harmony parser, which makes something of malformed rounds too."""
+
+    def process_chunk(self, token_ids: Sequence[int]) -> Chunked:
+        """Take tokens."""
+        ...
+
+    def flush(self) -> Sequence[Segment]:
+        """End the round."""
+        ...
+
+
+@define(eq=False)
+class HarmonyDialogue:
+    """The messages of a model that writes harmony.
+
+    A round is parsed in one call of `openai_harmony`; only one that is malformed is given to vLLM's own parser, which goes token
+    by token and makes something of it.
+
+    Args:
+        messages: vLLM's list, which it renders the next round's prompt from, and stores.
+        parser: vLLM's own.
+    """
+
+    _messages: list[HarmonyMessage]
+    _parser: Recovering
+    _harmony: Harmony = field(factory=lambda: cast("Harmony", import_module("openai_harmony")))
+
+    def end_round(self, outputs: Sequence[Output]) -> bool:
+        """Parse the tokens of a round."""
+        said = self._parse(list(chain.from_iterable(output.outputs[0].token_ids for output in outputs)))
+        for message in said:
+            message.recipient = _plain(message.recipient)
+        self._messages.extend(said)
+        return bool(said)
+
+    def reply(self, text: str) -> Sequence[object]:
+        """Give the message of the tool that was called last."""
+        call, harmony = self._messages[-1], self._harmony
+        author = harmony.Author.new(harmony.Role("tool"), call.recipient or "")
+        said = harmony.Message.from_author_and_content(author, text).with_recipient("assistant")
+        return [said if call.channel is None else said.with_channel(call.channel)]
+
+    def _parse(self, tokens: Sequence[int]) -> Sequence[HarmonyMessage]:
+        encoding = self._harmony.load_harmony_encoding("HarmonyGptOss")
+        try:
+            return encoding.parse_messages_from_completion_tokens(tokens, self._harmony.Role("assistant"))
+        except self._harmony.HarmonyError:
+            logger.info("a round of malformed harmony is left to vLLM's parser, for the messages that vLLM goes on from")
+        segments = [*self._parser.process_chunk(tokens).segments, *self._parser.flush()]
+        return [segment.completed_message for segment in segments if segment.completed_message is not None]
+
+
+@define(eq=False)
+class ParsedDialogue:
+    """The items of a model that vLLM parses with its tools; vLLM's own context takes a round as one whole output.
+
+    Args:
+        messages: vLLM's list of items.
+        append_whole: vLLM's own way of taking an output, which expects all of a round.
+    """
+
+    _messages: list[object]
+    _append_whole: Callable[[Output], None]
+
+    def end_round(self, outputs: Sequence[Output]) -> bool:
+        """Join the outputs of a round, and have vLLM take them as one."""
+        before = len(self._messages)
+        self._append_whole(_joined(outputs))
+        return len(self._messages) > before
+
+    def reply(self, text: str) -> Sequence[object]:
+        """Give the output of the function that was called last."""
+        call_id = getattr(self._messages[-1], "call_id", "")
+        said: Mapping[str, object] = {"type": "function_call_output", "call_id": call_id, "output": text}
+        return [said]
+
+
+@define(eq=False)
+class SilentDialogue:
+    """Keeps nothing: a response of one round, which vLLM does not go on from."""
+
+    def end_round(self, outputs: Sequence[Output]) -> bool:
+        """Keep nothing."""
+        del outputs
+        return False
+
+    def reply(self, text: str) -> Sequence[object]:
+        """Give nothing, to nobody."""
+        del text
+        return []
+
+
+def _joined(outputs: Sequence[Output]) -> Output:
+    """Give one output of several."""
+    last = copy(outputs[-1])
+    parts = [output.outputs[0] for output in outputs]
+    whole: Completion = copy(parts[-1])
+    whole.text = "".join(part.text for part in parts)
+    whole.token_ids = tuple(chain.from_iterable(part.token_ids for part in parts))
+    last.outputs = [whole]
+    return last
+
+
+def _plain(recipient: str | None) -> str | None:
+    """Drop what older releases of `openai_harmony` leave of a constraint in a recipient."""
+    return recipient and (recipient.partition("<|constrain|>")[0].rstrip() or None)

@@ -1,0 +1,108 @@
+"""The endpoint plugin: what vLLM loads by its entry point, and what it is called for.
+
+vLLM calls it twice while a server starts: to add routes, and to set up their state. On a vLLM that it does not know it says so
+in one line of the log and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, Protocol
+
+from attrs import define, field
+
+from interlock.serving.vllm import seams
+from interlock.serving.vllm.archive import Archive
+from interlock.serving.vllm.routes import STATE, App, add_routes
+from interlock.serving.vllm.serving import Hooks
+from interlock.serving.vllm.shapes import Serving
+
+__all__ = ["InterlockPlugin"]
+
+logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
+
+TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
+"""The environment variable that says how many seconds a tool may take."""
+
+DEFAULT_TOOL_TIMEOUT: Final = 120.0
+
+
+class State(Protocol):
+    """The state of vLLM's application."""
+
+    openai_serving_responses: Serving | None
+
+
+class EngineClient(Protocol):
+    """vLLM's way to its engine."""
+
+    shutdown: Callable[..., object]
+
+
+@define(eq=False)
+class InterlockPlugin:
+    """Makes Interlock the stream of a vLLM server's `/v1/responses`.
+
+    Args:
+        name: What `VLLM_PLUGINS` calls it.
+        required_tasks: Only a server that generates has responses.
+    """
+
+    name: str = "interlock"
+    required_tasks: tuple[str, ...] = ("generate",)
+    _obstacle: str | None = field(factory=lambda: seams.obstacle(seams.version()), init=False)
+
+    def attach_router(self, app: App) -> None:
+        """Put our routes in front of vLLM's.
+
+        Args:
+            app: vLLM's application.
+        """
+        if self._obstacle is None:
+            add_routes(app, seams.router(), import_module("fastapi").Depends)
+        else:
+            logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), self._obstacle)
+
+    async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
+        """Hook the instance that serves responses.
+
+        Args:
+            engine_client: vLLM's way to its engine.
+            state: Of vLLM's application.
+            args: vLLM's command line.
+        """
+        del args
+        serving = getattr(state, "openai_serving_responses", None)
+        if self._obstacle is not None or serving is None:
+            return
+        hooks = Hooks(serving, Archive(serving, seams.response_type()), _tool_timeout())
+        hooks.install()
+        setattr(state, STATE, hooks)
+        if engine_client is not None:
+            _end_runs_at_shutdown(engine_client, hooks)
+        logger.info("Interlock makes the events of /v1/responses.")
+
+
+def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:
+    """End the open responses before the engine is shut down, which vLLM does in another thread."""
+    loop, shut_down = asyncio.get_running_loop(), engine_client.shutdown
+
+    def shutdown(*arguments: object, **options: object) -> object:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(hooks.open_runs.end)
+        return shut_down(*arguments, **options)
+
+    engine_client.shutdown = shutdown
+
+
+def _tool_timeout() -> float:
+    given = os.environ.get(TOOL_TIMEOUT, "")
+    try:
+        return float(given) if given else DEFAULT_TOOL_TIMEOUT
+    except ValueError:
+        logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, given)
+        return DEFAULT_TOOL_TIMEOUT

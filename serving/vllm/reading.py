@@ -1,0 +1,183 @@
+"""Reading: from what vLLM's engine yields to deltas, in the two ways in which vLLM's models are read.
+
+A model that writes harmony is read by its token ids, any other by the deltas of vLLM's own reasoning and tool parsers. A reader
+knows one response, all its rounds included, and nothing of tools or events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, cast
+
+from attrs import define, evolve, field
+
+from interlock.fsm.deltas import Delta, FinishReason, Usage
+from interlock.parsers.chunk import Chunk, Parser
+from interlock.parsers.harmony import HarmonyParser
+from interlock.parsers.routing import Route, Routing
+from interlock.parsers.vllm import VllmParser
+from interlock.serving.vllm.shapes import DeltaParser, Output, Request
+
+__all__ = ["DeltaReader", "HarmonyReader", "Reader", "delta_reader", "finish_reason", "harmony_reader", "hosted_functions"]
+
+REASONS: Final[Mapping[str, FinishReason]] = {"length": "length", "abort": "abort", "error": "error"}
+"""vLLM's reasons for the end of a round; every other one (`stop`, `repetition`, …) is the model's own end."""
+
+HOSTED: Final[Mapping[str, Route]] = {
+    "python": Route("code_interpreter_call", payload="code"),
+    "code_interpreter": Route("code_interpreter_call", payload="code"),
+    "web_search_preview": Route("web_search_call", payload="browser", function="search"),
+}
+"""The functions by which models other than gpt-oss call the tools that vLLM runs for them."""
+
+TOOL_OF: Final[Mapping[str, str]] = {
+    "python": "python",
+    "code_interpreter": "python",
+    "web_search_preview": "browser",
+}
+"""The tool of vLLM's tool server that runs each of them."""
+
+Logprobs = Callable[[Output], Sequence[Mapping[str, object]]]
+"""Gives the log probabilities of an output's tokens, in the API's shape."""
+
+
+class Reader(Protocol):
+    """Reads the outputs of one response."""
+
+    def read(self, output: Output) -> Sequence[Delta]:
+        """Give the deltas that an output makes certain."""
+        ...
+
+    def end(self, reason: FinishReason) -> Sequence[Delta]:
+        """End the round, and give what was held back."""
+        ...
+
+
+@define(eq=False)
+class _Counting:
+    """Keeps what the engine counts of a round."""
+
+    _parser: Parser
+    _usage: Usage = field(factory=Usage, init=False)
+
+    def _count(self, output: Output) -> None:
+        prompt = output.prompt_token_ids
+        self._usage = Usage(
+            input_tokens=self._usage.input_tokens if prompt is None else len(prompt),
+            cached_tokens=output.num_cached_tokens or self._usage.cached_tokens,
+            output_tokens=self._usage.output_tokens + len(output.outputs[0].token_ids),
+        )
+
+    def end(self, reason: FinishReason) -> Sequence[Delta]:
+        """End the round, and give what was held back."""
+        usage, self._usage = self._usage, Usage()
+        return self._parser.end(reason, usage)
+
+
+@define(eq=False)
+class HarmonyReader(_Counting):
+    """Reads harmony by its token ids."""
+
+    def read(self, output: Output) -> Sequence[Delta]:
+        """Give the deltas of an output's tokens."""
+        self._count(output)
+        return self._parser.feed(Chunk(output.outputs[0].token_ids))
+
+
+@define(eq=False)
+class DeltaReader(_Counting):
+    """Reads any other model by the deltas of vLLM's parsers, or as plain text where it has none.
+
+    Args:
+        request: For vLLM's parser.
+        deltas: vLLM's parser for the first round, or None.
+        following: Gives vLLM's parser for each further round: it remembers a round, so each has its own.
+        logprobs: Gives log probabilities; None if they were not asked for.
+    """
+
+    _request: Request
+    _deltas: DeltaParser | None
+    _following: Callable[[], DeltaParser | None]
+    _logprobs: Logprobs | None = None
+
+    def read(self, output: Output) -> Sequence[Delta]:
+        """Give the deltas of an output."""
+        self._count(output)
+        new = output.outputs[0]
+        token_ids = list(new.token_ids)
+        delta: object = {"content": new.text}
+        if self._deltas is not None:
+            finished = new.finish_reason is not None
+            delta = self._deltas.parse_delta(new.text, token_ids, self._request, output.prompt_token_ids, finished=finished)
+        if self._request.parallel_tool_calls is False:
+            delta = _with_one_call(delta)
+        return self._parser.feed(Chunk(token_ids, new.text, self._logprobs and self._logprobs(output), delta))
+
+    def end(self, reason: FinishReason) -> Sequence[Delta]:
+        """End the round, and give what was held back."""
+        ended = _Counting.end(self, reason)
+        self._deltas = self._following()
+        return ended
+
+
+def harmony_reader(body: Mapping[str, object]) -> HarmonyReader:
+    """Give the reader of a model that writes harmony.
+
+    Args:
+        body: The request's body: its tools say where calls go.
+    """
+    return HarmonyReader(HarmonyParser(Routing.from_request(body)))
+
+
+def delta_reader(
+    body: Mapping[str, object],
+    request: Request,
+    deltas: DeltaParser | None,
+    following: Callable[[], DeltaParser | None],
+    *,
+    available: Sequence[str] = (),
+    logprobs: Logprobs | None = None,
+) -> DeltaReader:
+    """Give the reader of any other model.
+
+    Args:
+        body: The request's body: its tools say where calls go.
+        request: vLLM's reading of it.
+        deltas: vLLM's parser for the first round, or None.
+        following: Gives vLLM's parser for each further round.
+        available: The tools that vLLM would run.
+        logprobs: Gives log probabilities, if they were asked for.
+    """
+    count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.28
+    parser = VllmParser(hosted_functions(Routing.from_request(body), available), request.include_reasoning, count)
+    return DeltaReader(parser, request, deltas, following, logprobs)
+
+
+def hosted_functions(routing: Routing, available: Sequence[str]) -> Routing:
+    """Route the functions that stand for tools that vLLM runs to the items of those tools.
+
+    Args:
+        routing: What the request declares.
+        available: The tools that vLLM would run for it.
+    """
+    hosted = {name: route for name, route in HOSTED.items() if TOOL_OF[name] in available}
+    return evolve(routing, declared={**routing.declared, **hosted}) if hosted else routing
+
+
+def finish_reason(output: Output) -> FinishReason:
+    """Say why a round ended.
+
+    Args:
+        output: Its last output.
+    """
+    return REASONS.get(output.outputs[0].finish_reason or "", "stop")
+
+
+def _with_one_call(delta: object) -> object:
+    """Drop the calls after the first, where the request wants no parallel ones."""
+    calls = cast("Sequence[object]", getattr(delta, "tool_calls", None) or ())
+    if not calls:
+        return delta
+    kept = [call for call in calls if not getattr(call, "index", 0)]
+    names = ("reasoning", "content")
+    return {**{name: getattr(delta, name, None) for name in names}, "tool_calls": kept}

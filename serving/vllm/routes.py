@@ -1,0 +1,175 @@
+"""The routes in front of vLLM's: what is asked over HTTP, and how a run is answered.
+
+They take a request as vLLM's own route does, with vLLM's own validation, and send what vLLM refuses as vLLM would. On a server
+whose instance was not hooked (its model generates nothing), vLLM's own routes answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+import orjson
+from attrs import frozen
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.json import dumps
+from interlock.serving.errors import ApiError
+from interlock.serving.intake import JSON, error_response
+from interlock.serving.vllm.answers import BackgroundStream, StreamedRun, WholeRun
+from interlock.serving.vllm.run import VllmRun
+from interlock.serving.vllm.seams import Endpoint, Router
+from interlock.serving.vllm.serving import ASKED, Asked, Hooks
+from interlock.serving.vllm.shapes import ErrorResponse, Request
+
+__all__ = ["App", "add_routes"]
+
+PATH: Final = "/v1/responses"
+STATE: Final = "interlock"
+"""The name of our hooks in the state of vLLM's application."""
+
+
+NOT_STREAMED: Final = ApiError(
+    400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
+)
+
+
+class Routes(Protocol):
+    """The list of an application's routes."""
+
+    routes: list[object]
+
+
+class App(Protocol):
+    """vLLM's application, of FastAPI."""
+
+    router: Routes
+
+    def add_api_route(
+        self, path: str, endpoint: Endpoint, *, methods: Sequence[str], dependencies: Sequence[object], include_in_schema: bool
+    ) -> None:
+        """Add a route after those that are there."""
+        ...
+
+
+def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> None:
+    """Put our routes in front of vLLM's.
+
+    Up to 0.30 a plugin's routes come last and vLLM's own win; later ones drop vLLM's. In front, ours win everywhere.
+
+    Args:
+        app: vLLM's application.
+        vllm: vLLM's module of routes.
+        depends: FastAPI's `Depends`.
+    """
+    before = len(app.router.routes)
+    api = Api(vllm)
+    valid = [depends(vllm.validate_json_request)]
+    for path, endpoint, method, dependencies in (
+        (PATH, vllm.with_cancellation(vllm.load_aware_call(api.creating())), "POST", valid),
+        (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.retrieving()), "GET", []),
+        (f"{PATH}/{{response_id}}/cancel", vllm.load_aware_call(api.cancelling()), "POST", []),
+    ):
+        app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies, include_in_schema=False)
+    routes = app.router.routes
+    routes[:] = [*routes[before:], *routes[:before]]
+
+
+@frozen(eq=False)
+class Api:
+    """The answers to each route.
+
+    The endpoints are made rather than declared, because FastAPI reads the types of vLLM's from their annotations.
+    """
+
+    vllm: Router
+
+    def creating(self) -> Endpoint:
+        """Give the endpoint that makes a response."""
+
+        async def create(request: Request, raw_request: HttpRequest) -> object:
+            hooks = _hooks(raw_request)
+            if hooks is None:
+                return await self.vllm.create_responses(request=request, raw_request=raw_request)
+            return await self._create(hooks, request, raw_request)
+
+        create.__annotations__ = {"request": self.vllm.ResponsesRequest, "raw_request": HttpRequest}
+        return create
+
+    async def _create(self, hooks: Hooks, request: Request, raw_request: HttpRequest) -> object:
+        dialect = _dialect(raw_request)
+        streamed = bool(request.stream)
+        if not hooks.serving.use_harmony:
+            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19).
+            request.stream = True
+        asked = ASKED.set(Asked(orjson.loads(await raw_request.body()), dialect))
+        try:
+            begun = await hooks.serving.create_responses(request, raw_request)
+        finally:
+            ASKED.reset(asked)
+        record = hooks.records.get(request.request_id) if request.background else None
+        if isinstance(begun, self.vllm.ErrorResponse):
+            return _refused(begun)
+        if record is not None:
+            queued = {**record.run.driver.response, "status": "queued"}
+            return BackgroundStream(record) if streamed else _json(dialect.spoken(queued))
+        if isinstance(begun, VllmRun):
+            run = cast("VllmRun[bytes]", begun)
+            return StreamedRun(run, hooks.open_runs) if streamed else WholeRun(run, hooks.open_runs, dialect)
+        raise TypeError(f"vLLM began a response as {type(begun).__name__}")
+
+    def retrieving(self) -> Endpoint:
+        """Give the endpoint that shows a response, or streams one that is made in the background."""
+
+        async def retrieve(
+            response_id: str, raw_request: HttpRequest, starting_after: int | None = None, *, stream: bool | None = False
+        ) -> object:
+            hooks = _hooks(raw_request)
+            if hooks is not None:
+                record, shown = hooks.records.get(response_id), hooks.shown(response_id)
+                if stream and record is not None:
+                    return BackgroundStream(record, 0 if starting_after is None else starting_after + 1)
+                if stream and shown is not None:
+                    return error_response(NOT_STREAMED)
+                if shown is not None:
+                    return _json(_dialect(raw_request).spoken(shown))
+            return await self.vllm.retrieve_responses(
+                response_id=response_id, raw_request=raw_request, starting_after=starting_after, stream=stream
+            )
+
+        retrieve.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
+        return retrieve
+
+    def cancelling(self) -> Endpoint:
+        """Give the endpoint that cancels a response that is made in the background."""
+
+        async def cancel(response_id: str, raw_request: HttpRequest) -> object:
+            hooks = _hooks(raw_request)
+            record = None if hooks is None else hooks.records.get(response_id)
+            if record is None or record.over:
+                return await self.vllm.cancel_responses(response_id=response_id, raw_request=raw_request)
+            await record.cancel()
+            return _json(_dialect(raw_request).spoken(record.run.driver.response))
+
+        cancel.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
+        return cancel
+
+
+def _hooks(request: HttpRequest) -> Hooks | None:
+    hooks = getattr(request.app.state, STATE, None)
+    return hooks if isinstance(hooks, Hooks) else None
+
+
+def _dialect(request: HttpRequest) -> Dialect:
+    return OPEN_RESPONSES if "openresponses-version" in request.headers else OPENAI
+
+
+def _json(value: object) -> Response:
+    return Response(dumps(value), media_type=JSON)
+
+
+def _refused(refused: ErrorResponse) -> Response:
+    """Send a refusal of vLLM's as vLLM does."""
+    return Response(dumps(refused.model_dump(mode="json", by_alias=True)), refused.error.code, media_type=JSON)

@@ -1,0 +1,162 @@
+"""What must be there of an installed vLLM for the plugin to work, and the one place where vLLM is imported.
+
+A release is known by its number, and its seams are then looked at one by one: the names that are replaced or called, with the
+parameters that they are called with. So a build that differs from its release is not broken either; vLLM's own route stays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Final, Protocol, TypeAlias, cast
+
+from interlock.serving.vllm.shapes import ErrorResponse, Request
+
+KNOWN: Final = ((0, 26), (0, 33))
+"""The first and the last release whose seams are known."""
+
+ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
+
+GENERATOR: Final = (
+    "request",
+    "sampling_params",
+    "result_generator",
+    "context",
+    "model_name",
+    "tokenizer",
+    "request_metadata",
+    "created_time",
+)
+"""The parameters of the functions that turn vLLM's loop into an answer."""
+
+STREAM: Final = "responses_stream_generator"
+WHOLE: Final = "responses_full_generator"
+BACKGROUND_STREAM: Final = "_run_background_request_stream"
+BACKGROUND_WHOLE: Final = "_run_background_request"
+BACKGROUND_READER: Final = "responses_background_stream_generator"
+TOOL_SESSIONS: Final = "_initialize_tool_sessions"
+LOGPROBS: Final = "_create_response_logprobs"
+MAKE_PARSER: Final = "_make_response_parser"
+TEMPLATE_VALUES: Final = "_effective_chat_template_kwargs"
+
+SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
+    ("vllm.entrypoints.openai.responses.serving", "OpenAIServingResponses"): {
+        "create_responses": ("request", "raw_request"),
+        "retrieve_responses": ("response_id", "starting_after", "stream"),
+        "cancel_responses": ("response_id",),
+        STREAM: GENERATOR,
+        WHOLE: GENERATOR,
+        BACKGROUND_STREAM: ("request",),
+        BACKGROUND_WHOLE: ("request",),
+        BACKGROUND_READER: ("response_id", "starting_after"),
+        TOOL_SESSIONS: ("request", "context", "exit_stack"),
+        LOGPROBS: ("token_ids", "logprobs", "tokenizer", "top_logprobs"),
+        MAKE_PARSER: ("request", "tokenizer", "chat_template_kwargs"),
+        TEMPLATE_VALUES: ("request",),
+    },
+    ("vllm.entrypoints.openai.responses.context", "HarmonyContext"): {
+        "append_output": ("output",),
+        "need_builtin_tool_call": (),
+        "call_tool": (),
+    },
+    ("vllm.entrypoints.openai.responses.context", "ParsableContext"): {
+        "append_output": ("output",),
+        "need_builtin_tool_call": (),
+        "call_tool": (),
+    },
+    ("vllm.entrypoints.openai.responses.context", "SimpleContext"): {
+        "append_output": ("output",),
+        "need_builtin_tool_call": (),
+    },
+    ("vllm.parser.abstract_parser", "Parser"): {
+        "parse_delta": ("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
+    },
+    (ROUTER, ""): {
+        "create_responses": ("request", "raw_request"),
+        "retrieve_responses": ("response_id", "raw_request"),
+        "cancel_responses": ("response_id", "raw_request"),
+        "load_aware_call": ("func",),
+        "with_cancellation": ("handler_func",),
+        "validate_json_request": ("raw_request",),
+    },
+}
+"""The callables that must be there, by module and class, each with parameters that it must take."""
+
+Endpoint: TypeAlias = Callable[..., Awaitable[object]]
+
+
+class Router(Protocol):
+    """vLLM's module of routes: its endpoints, and what they are made with."""
+
+    create_responses: Endpoint
+    retrieve_responses: Endpoint
+    cancel_responses: Endpoint
+    ResponsesRequest: type[Request]
+    ErrorResponse: type[ErrorResponse]
+    load_aware_call: Callable[[Endpoint], Endpoint]
+    with_cancellation: Callable[[Endpoint], Endpoint]
+    validate_json_request: Callable[..., object]
+
+
+def router() -> Router:
+    """Give vLLM's module of routes.
+
+    Raises:
+        ModuleNotFoundError: vLLM is not installed, or has moved it.
+    """
+    return cast("Router", import_module(ROUTER))
+
+
+def response_type() -> Callable[..., object]:
+    """Give the class of what vLLM's store of responses holds."""
+    made: Callable[..., object] = import_module("vllm.entrypoints.openai.responses.protocol").ResponsesResponse
+    return made
+
+
+def version() -> str:
+    """Give the number of the installed vLLM."""
+    return str(import_module("vllm").__version__)
+
+
+def obstacle(installed: str) -> str | None:
+    """Say why the plugin cannot work with the installed vLLM.
+
+    Args:
+        installed: Its number.
+
+    Returns:
+        A sentence, or None if nothing is in the way.
+    """
+    release = _release(installed)
+    if release is None or not KNOWN[0] <= release <= KNOWN[1]:
+        first, last = (".".join(map(str, each)) for each in KNOWN)
+        return f"it knows vLLM {first} to {last}"
+    missing = list(_missing())
+    return f"this build lacks {', '.join(missing)}" if missing else None
+
+
+def _release(installed: str) -> tuple[int, int] | None:
+    major, _, rest = installed.partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+
+
+def _missing() -> Iterator[str]:
+    for (module, owner), functions in SEAMS.items():
+        try:
+            holder: object = import_module(module)
+            holder = getattr(holder, owner) if owner else holder
+        except (ImportError, AttributeError):
+            yield f"{module} {owner}".strip()
+            continue
+        for name, parameters in functions.items():
+            if not _takes(getattr(holder, name, None), parameters):
+                yield f"{owner or module}.{name}"
+
+
+def _takes(function: object, parameters: tuple[str, ...]) -> bool:
+    if not callable(function):
+        return False
+    taken = inspect.signature(function).parameters
+    return all(name in taken for name in parameters)

@@ -1,0 +1,206 @@
+"""The hooks on the instance of vLLM's that serves responses: what it makes of a request becomes a run of ours.
+
+vLLM validates a request, renders its prompt and begins its loop; then it calls one of the functions that are replaced here on
+the instance. A request that did not come through our routes finds vLLM's own functions, as if nothing had been replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+from attrs import field, frozen
+
+from interlock.events.dialects import Dialect
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Delta, Enqueue, Start
+from interlock.fsm.driver import ResponseDriver
+from interlock.serving.answers import OpenRuns
+from interlock.serving.identity import now, random_id
+from interlock.serving.vllm import seams
+from interlock.serving.vllm.archive import Archive
+from interlock.serving.vllm.background import Record, Records
+from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
+from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
+from interlock.serving.vllm.rounds import Dialogue, Rounds
+from interlock.serving.vllm.run import VllmRun
+from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps
+
+__all__ = ["ASKED", "Asked", "Hooks"]
+
+
+@frozen
+class Asked:
+    """A request that came through our routes.
+
+    Args:
+        body: As it was sent, before vLLM's validation changed anything.
+        dialect: What its client speaks.
+    """
+
+    body: Mapping[str, object]
+    dialect: Dialect
+
+
+ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
+"""What is asked in the task at hand; None for a request that did not come through our routes."""
+
+
+@frozen(eq=False)
+class Begun:
+    """What vLLM has made of a request when it calls one of the replaced functions; the arguments are theirs, in their order."""
+
+    request: Request
+    sampling: Sampling
+    steps: Steps
+    context: Context
+    model: str
+    tokenizer: object
+    metadata: object = None
+    created_time: int | None = None
+
+
+@frozen(eq=False)
+class Hooks:
+    """The hooks on one instance.
+
+    Args:
+        serving: vLLM's instance.
+        archive: Where finished responses are kept.
+        tool_timeout: Seconds that a tool may take.
+    """
+
+    serving: Serving
+    archive: Archive
+    tool_timeout: float
+    open_runs: OpenRuns = field(factory=OpenRuns, init=False)
+    records: Records = field(factory=Records, init=False)
+
+    def install(self) -> None:
+        """Take the places of vLLM's functions, on this instance alone."""
+        replaced: Mapping[str, Callable[..., object]] = {
+            seams.STREAM: self._begin_stream,
+            seams.WHOLE: self._begin_whole,
+            seams.BACKGROUND_STREAM: self._begin_in_background,
+            seams.BACKGROUND_WHOLE: self._begin_in_background,
+            seams.BACKGROUND_READER: self._read_background,
+        }
+        for name, ours in replaced.items():
+            setattr(self.serving, name, _if_asked(ours, getattr(self.serving, name)))
+
+    def shown(self, response_id: str) -> Mapping[str, object] | None:
+        """Show a response, as it is now if it is made in the background; None if there is no such response."""
+        record = self.records.get(response_id)
+        return self.archive.shown.get(response_id) if record is None else record.run.driver.response
+
+    def _begin_stream(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - vLLM's own call
+        """Give the run of a request, which begins when somebody iterates it."""
+        return self._run(asked, Begun(*arguments, **others), [Start()])
+
+    async def _begin_whole(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - likewise
+        return self._begin_stream(asked, *arguments, **others)
+
+    def _begin_in_background(self, asked: Asked, *arguments: Any, **others: Any) -> Awaitable[None]:  # noqa: ANN401 - likewise
+        """Record the run at once, because its readers may come before its task begins."""
+        begun = Begun(*arguments, **others)
+        record = Record(self._run(asked, begun, [Enqueue()]))
+        self.records.add(begun.request.request_id, record)
+        return record.make(self.open_runs)
+
+    def _read_background(self, _: Asked, response_id: str) -> Record | None:
+        """Give the record of a response that has just begun."""
+        return self.records.get(response_id)
+
+    def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
+        request, context = begun.request, begun.context
+        driver = ResponseDriver(
+            response_settings(asked.body) | _resolved(begun),
+            writer=SseWriter(asked.dialect),
+            ids=random_id,
+            clock=now,
+            response_id=request.request_id,
+        )
+        reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
+        rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
+
+        async def open_tools(stack: AsyncExitStack) -> None:
+            await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
+            rounds.watch(getattr(context, "_tool_sessions", {}))
+
+        keep = self.archive.keep if request.store else _keep_nothing
+        return VllmRun(driver, begun.steps, rounds, reader, open_tools, keep, opening)
+
+    def _harmony(self, asked: Asked, context: Context) -> tuple[Reader, Dialogue]:
+        dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))
+        return harmony_reader(asked.body), dialogue
+
+    def _parsed(self, asked: Asked, begun: Begun) -> tuple[Reader, Dialogue]:
+        """Give the reader of a model with vLLM's parsers, and the dialogue of the context that vLLM has for it."""
+        context, request = begun.context, begun.request
+        logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
+        items: list[object] | None = getattr(context, "response_messages", None)
+        if items is None:
+            reader = delta_reader(asked.body, request, context.response_parser, _no_parser, logprobs=logprobs)
+            return reader, SilentDialogue()
+
+        def make_parser() -> DeltaParser | None:
+            values = getattr(self.serving, seams.TEMPLATE_VALUES)(request)
+            made: DeltaParser | None = getattr(self.serving, seams.MAKE_PARSER)(request, begun.tokenizer, values)
+            return made
+
+        available: Sequence[str] = getattr(context, "available_tools", ())
+        reader = delta_reader(asked.body, request, make_parser(), make_parser, available=available, logprobs=logprobs)
+        return reader, ParsedDialogue(items, context.append_output)
+
+    def _logprobs(self, begun: Begun) -> Logprobs:
+        make: Callable[..., Sequence[Dumpable]] = getattr(self.serving, seams.LOGPROBS)
+
+        def logprobs(output: Output) -> Sequence[Mapping[str, object]]:
+            new = output.outputs[0]
+            if new.logprobs is None:
+                return ()
+            made = make(
+                token_ids=new.token_ids,
+                logprobs=new.logprobs,
+                tokenizer=begun.tokenizer,
+                top_logprobs=begun.request.top_logprobs,
+            )
+            return [entry.model_dump() for entry in made]
+
+        return logprobs
+
+
+def _if_asked(ours: Callable[..., object], theirs: Callable[..., object]) -> Callable[..., object]:
+    """Call ours for requests that came through our routes, and theirs for all others."""
+
+    def either(*arguments: object, **others: object) -> object:
+        asked = ASKED.get()
+        return theirs(*arguments, **others) if asked is None else ours(asked, *arguments, **others)
+
+    return either
+
+
+def _resolved(begun: Begun) -> dict[str, object]:
+    """Give the settings that vLLM resolved, as they are used."""
+    sampling = begun.sampling
+    return {
+        "model": begun.model,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "max_output_tokens": sampling.max_tokens,
+        "store": bool(begun.request.store),
+    }
+
+
+def _no_parser() -> None:
+    """Give no parser: no further round follows."""
+
+
+async def _keep_nothing(driver: ResponseDriver[bytes]) -> None:
+    """Keep no response that the request does not want kept."""
+    del driver

@@ -1,0 +1,137 @@
+"""What is used of vLLM's objects, as protocols: the classes themselves cannot be imported where vLLM is not installed.
+
+It says what is there, not what it means; that is vLLM's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Protocol
+
+
+class Completion(Protocol):
+    """One sequence of a `RequestOutput`: what is new of it."""
+
+    text: str
+    token_ids: Sequence[int]
+    logprobs: object
+    finish_reason: str | None
+
+
+class Output(Protocol):
+    """A `RequestOutput`: one step of the engine, or several that were merged."""
+
+    prompt_token_ids: Sequence[int] | None
+    num_cached_tokens: int | None
+    outputs: Sequence[Completion]
+    finished: bool
+
+
+class DeltaParser(Protocol):
+    """A `Parser`: the reasoning and tool parsers of a model in one."""
+
+    def parse_delta(
+        self,
+        delta_text: str,
+        delta_token_ids: list[int],
+        request: Request,
+        prompt_token_ids: Sequence[int] | None,
+        *,
+        finished: bool,
+    ) -> object:
+        """Give a `DeltaMessage`, or None if nothing is certain yet."""
+        ...
+
+
+class Message(Protocol):
+    """A message of harmony, or an item of the parsable context."""
+
+    recipient: str | None
+    channel: str | None
+
+
+class Context(Protocol):
+    """A `ConversationContext`: what vLLM's loop over rounds keeps of one request. Its methods are replaced on the instance."""
+
+    response_parser: DeltaParser | None
+    request: Request
+    append_output: Callable[[Output], None]
+    need_builtin_tool_call: Callable[[], bool]
+    call_tool: Callable[[], Awaitable[Sequence[object]]]
+
+
+class Request(Protocol):
+    """A `ResponsesRequest`."""
+
+    request_id: str
+    stream: bool | None
+    store: bool | None
+    background: bool | None
+    include_reasoning: bool
+    parallel_tool_calls: bool | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    top_logprobs: int | None
+
+    def is_include_output_logprobs(self) -> bool:
+        """Say whether log probabilities were asked for."""
+        ...
+
+    def model_copy(self, *, update: Mapping[str, object]) -> Request:
+        """Give a copy with other values."""
+        ...
+
+
+class Sampling(Protocol):
+    """`SamplingParams`: what vLLM made of a request's settings and the model's defaults."""
+
+    temperature: float
+    top_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    max_tokens: int | None
+
+
+class Dumpable(Protocol):
+    """A model of pydantic."""
+
+    def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, object]:
+        """Give it as plain JSON values."""
+        ...
+
+
+class ErrorDetail(Protocol):
+    """What an error response says."""
+
+    code: int
+
+
+class ErrorResponse(Dumpable, Protocol):
+    """A refused request."""
+
+    error: ErrorDetail
+
+
+class Serving(Protocol):
+    """`OpenAIServingResponses`; what is replaced on the instance is named in `interlock.serving.vllm.plugin`."""
+
+    use_harmony: bool
+    response_store: MutableMapping[str, object]
+    response_store_lock: asyncio.Lock
+
+    async def create_responses(self, request: Request, raw_request: object) -> object:
+        """Validate, render and begin a response."""
+        ...
+
+    async def retrieve_responses(self, response_id: str, starting_after: int | None, stream: bool | None) -> object:  # noqa: FBT001 - vLLM's signature
+        """Give a stored response."""
+        ...
+
+    async def cancel_responses(self, response_id: str) -> object:
+        """Cancel a response in the background, or say why that is impossible."""
+        ...
+
+
+Steps = AsyncIterator[object]
+"""vLLM's loop over rounds: each step is one output of the engine, which the context has been told of."""

