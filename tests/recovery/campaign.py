@@ -1,6 +1,7 @@
 """A long run of the properties over random turns: `python -m recovery.campaign SEQUENCES [SEED]` in the folder tests/.
 
-A turn that breaks a property is shrunk by dropping tokens and printed; the exit status is then 1.
+Of ten turns one is well-formed, and is compared with what `openai_harmony` reads; the others are random or mutated. A turn
+that breaks a property is shrunk by dropping tokens and printed; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from random import Random
 
 from recovery.cases import CASES
 from recovery.notation import words
-from recovery.properties import CONTROLS, is_the_same_in_every_partition, keeps_all_text, makes_a_legal_stream
+from recovery.properties import (
+    CONTROLS,
+    WELL_FORMED_HEADERS,
+    conversation_ids,
+    is_read_as_openai_harmony_reads_it,
+    is_the_same_in_every_partition,
+    keeps_all_text,
+    makes_a_legal_stream,
+)
 
 from interlock.fsm.deltas import FinishReason
 
@@ -82,9 +91,23 @@ def mutated_turn(rng: Random) -> list[int]:
     return ids
 
 
-def holds(ids: Sequence[int], sizes: Sequence[int], reason: FinishReason) -> bool:
+def random_character(rng: Random) -> str:
+    """Give a character of ASCII, of the rest of the first plane, or beyond."""
+    return chr(rng.choice([rng.randrange(32, 127), rng.randrange(0xD800), 0x1F600]))
+
+
+def well_formed_turn(rng: Random) -> list[int]:
+    """Give a turn of a few messages, each with any text at all."""
+    ends = ["<|end|>", "<|call|>", "<|return|>"]
+    texts = ["".join(random_character(rng) for _ in range(rng.randint(0, 20))) for _ in range(rng.randint(1, 4))]
+    return conversation_ids([(rng.choice(WELL_FORMED_HEADERS), text, rng.choice(ends)) for text in texts])
+
+
+def holds(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_openai_harmony: bool) -> bool:
     """Say whether all properties hold of a turn."""
     try:
+        if as_openai_harmony:
+            is_read_as_openai_harmony_reads_it(ids)
         keeps_all_text(ids, reason)
         is_the_same_in_every_partition(ids, sizes, reason)
         makes_a_legal_stream(ids, reason)
@@ -113,11 +136,13 @@ def main(sequences: int, seed: int) -> int:
     """Run the campaign; gives the exit status."""
     rng, started = Random(seed), time.monotonic()  # noqa: S311 - repeatable, not secret
     for number in range(1, sequences + 1):
-        ids = rng.choice([random_turn, mutated_turn])(rng)
+        well_formed = number % 10 == 0
+        ids = well_formed_turn(rng) if well_formed else rng.choice([random_turn, mutated_turn])(rng)
         reason: FinishReason = rng.choice(["stop", "length"])
         sizes = [rng.randint(1, 5) for _ in range(3)]
-        if not holds(ids, sizes=sizes, reason=reason):
-            least = shrink(ids, partial(holds, sizes=sizes, reason=reason))
+        survives = partial(holds, sizes=sizes, reason=reason, as_openai_harmony=well_formed)
+        if not survives(ids):
+            least = ids if well_formed else shrink(ids, survives)
             say(f"sequence {number}: {least}, {reason}, in chunks of {sizes}")
             return 1
         if number % 50_000 == 0 or number == sequences:

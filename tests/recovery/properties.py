@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import openai_harmony
 import orjson
 from attrs import frozen
-from recovery.notation import encoding, items, run
+from recovery.notation import encoding, items, run, tokens, words
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
@@ -145,3 +146,49 @@ def is_the_same_in_every_partition(ids: Sequence[int], sizes: Sequence[int], rea
         assert parts[-1] == whole[-1]
     assert isinstance(whole[-1], EndTurn)
     assert whole[-1].usage.output_tokens == len(ids)
+
+
+WELL_FORMED_HEADERS = (
+    "<|channel|>analysis",
+    "<|channel|>final",
+    "<|channel|>commentary",
+    "<|channel|>commentary to=functions.f <|constrain|>json",
+    "<|channel|>analysis to=python code",
+    " to=functions.f<|channel|>commentary json",
+    " to=functions.f<|channel|>commentary<|constrain|>json",
+    " to=files.read<|channel|>commentary",
+)
+
+_KINDS: dict[tuple[str, str | None], tuple[str, dict[str, str]]] = {
+    ("analysis", None): ("reasoning", {}),
+    ("final", None): ("message", {"phase": "final_answer"}),
+    ("commentary", None): ("message", {"phase": "commentary"}),
+    ("analysis", "python"): ("code_interpreter_call", {}),
+    ("commentary", "functions.f"): ("function_call", {"name": "f"}),
+    ("commentary", "files.read"): ("mcp_call", {"name": "read", "server_label": "files"}),
+}
+
+
+def conversation_ids(messages: Sequence[tuple[str, str, str]]) -> list[int]:
+    """Encode a well-formed turn: headers, contents and the tokens that end them. It starts after `<|start|>assistant`."""
+    ids: list[int] = []
+    for header, content, end in messages:
+        ids += [
+            *(tokens("<|start|>assistant") if ids else []),
+            *tokens(header),
+            *tokens("<|message|>"),
+            *words(content),
+            *tokens(end),
+        ]
+    return ids
+
+
+def is_read_as_openai_harmony_reads_it(ids: Sequence[int]) -> None:
+    """A well-formed turn gives the messages that `openai_harmony`'s own parser gives."""
+    oracle = openai_harmony.StreamableParser(encoding(), openai_harmony.Role.ASSISTANT)
+    for token in ids:
+        oracle.process(token)
+    oracle.process_eos()
+    expected = [(*_KINDS[str(each.channel), each.recipient], each.content[0].text) for each in oracle.messages]
+    deltas = run(HarmonyParser(Routing()), [Chunk(ids)])
+    assert [(item.kind, item.fields, item.text) for item in items(deltas)] == expected
