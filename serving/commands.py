@@ -27,9 +27,9 @@ from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
 from interlock.serving.rechunk import rechunk
 from interlock.serving.recording import Recording, RecordingError, read
 from interlock.serving.replay import replay_frames, replay_response
-from interlock.serving.tooling import NoTools, ToolRunner
-from interlock.serving.tools.recorded import RecordedTools
+from interlock.serving.tooling import ToolRunner
 from interlock.serving.tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool, Reach, ToolServers
+from interlock.serving.tools.recorded import RecordedTools
 from interlock.serving.verify import verify
 
 app = typer.Typer(
@@ -98,8 +98,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     ] = None,
 ) -> None:
     """Serve the Responses API with the embedded engine, which needs no model."""
-    engine = _engine(script, model, rate)
-    tools = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
+    servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
+    engine, tools = _engine(script, model, rate, servers)
     application = create_app(engine, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
     try:
         listening = server.listen(host, port)
@@ -108,9 +108,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     server.serve(application, listening, on_ready=lambda url: typer.echo(f"Serving {engine.models[0]} at {url}/v1", err=True))
 
 
-def _engine(script: Path | None, models: list[str] | None, rate: float) -> tuple[Engine, ToolRunner]:
+def _engine(script: Path | None, models: list[str] | None, rate: float, servers: ToolServers) -> tuple[Engine, ToolRunner]:
+    """Give the engine and its tools; a script brings the results of its tools along."""
     if script is None:
-        return EmbeddedEngine(models or (MODEL,), rate=rate), NoTools()
+        return EmbeddedEngine(models or (MODEL,), rate=rate), servers
     recording = _read(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
