@@ -237,12 +237,12 @@ ENTRIES = {
     ),
     "cut-in-reasoning": harmony(
         "The token budget ends inside the reasoning (R12).",
-        request("Think hard.", max_output_tokens=8),
+        request("Think hard.", max_output_tokens=7),
         Said(f"{ANALYSIS}First I think of", reason="length"),
     ),
     "cut-in-message": harmony(
         "The token budget ends inside a character of the answer (R9, R12).",
-        request("Greet the astronaut.", max_output_tokens=12),
+        request("Greet the astronaut.", max_output_tokens=15),
         Said(f"{ANALYSIS}Wave.<|end|>{NEXT_FINAL}Hello 👩🏽", reason="length", unsaid=1),
     ),
     "cut-in-arguments": harmony(

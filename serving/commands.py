@@ -77,7 +77,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A name of the model; may be given again.")] = None,
     rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
     script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording instead of making any up.")
+        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and what its tools gave.")
     ] = None,
     tool_server: Annotated[
         list[str] | None,

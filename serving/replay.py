@@ -61,7 +61,7 @@ def _run(recording: Recording, driver: ResponseDriver[T]) -> Iterator[T]:
     for turn in recording.turns:
         yield from _model(turn, parser, driver)
         for call, result in zip(driver.ready, turn.results, strict=False):
-            yield from driver.feed(_tool(call, result))
+            yield from driver.feed(tool_deltas(call, result))
     yield from driver.feed([Finish()])
 
 
@@ -75,7 +75,8 @@ def _model(turn: RecordedTurn, parser: Parser, driver: ResponseDriver[T]) -> Ite
     yield from driver.feed(parser.end(turn.finish_reason, usage))
 
 
-def _tool(call: ReadyCall, result: ToolResult) -> list[Delta]:
+def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
+    """Give what a tool that had this result tells of a call: that it was started, and how it ended."""
     if result.error is not None:
         return [Run(call.id), Fail(call.id, result.error)]
     return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]

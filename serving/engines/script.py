@@ -18,7 +18,7 @@ from interlock.serving.engines.engine import EngineOutput, Format, Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user
 from interlock.serving.errors import EngineError
 
-__all__ = ["ScriptedEngine"]
+__all__ = ["ScriptedEngine", "rounds"]
 
 SCRIPTED: Final = "interlock-script"
 
@@ -51,7 +51,7 @@ class ScriptedEngine:
         Raises:
             EngineError: The script has no such turn.
         """
-        number = turn.index + _rounds(turn.items)
+        number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was asked for.")
         for output in _cut(self.turns[number], turn.budget):
@@ -59,8 +59,12 @@ class ScriptedEngine:
             yield output
 
 
-def _rounds(items: Sequence[Mapping[str, object]]) -> int:
-    """How many times the client has answered calls since the user spoke last; answers in a row are one time."""
+def rounds(items: Sequence[Mapping[str, object]]) -> int:
+    """Count how many times the client has answered calls since the user spoke last; answers in a row are one time.
+
+    Args:
+        items: The conversation.
+    """
     answers = [False]
     for item in items:
         answers = [False] if is_from_user(item) else [*answers, is_answered(item)]
