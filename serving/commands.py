@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn, TypeAlias
 
 import orjson
 import typer
@@ -31,6 +31,8 @@ from interlock.serving.tooling import ToolRunner
 from interlock.serving.tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool, Reach, ToolServers
 from interlock.serving.tools.recorded import RecordedTools
 from interlock.serving.verify import verify
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 app = typer.Typer(
     name="interlock",
@@ -79,6 +81,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and what its tools gave.")
     ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,7 +108,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         listening = server.listen(host, port)
     except OSError as error:
         _fail(f"{host}:{port}: {error.strerror}")
-    server.serve(application, listening, on_ready=lambda url: typer.echo(f"Serving {engine.models[0]} at {url}/v1", err=True))
+    ready = f"Serving {engine.models[0]} at {server.url_of(listening)}/v1"
+    server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 
 def _engine(script: Path | None, models: list[str] | None, rate: float, servers: ToolServers) -> tuple[Engine, ToolRunner]:

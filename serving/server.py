@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from interlock.serving.answers import OpenRuns
 
-__all__ = ["ServerThread", "listen", "serve"]
+__all__ = ["ServerThread", "listen", "serve", "url_of"]
 
 GRACE: Final = 5
 """Seconds that clients have at a shutdown to read the ends of their responses."""
@@ -77,17 +77,17 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, listening: socket.socket, *, on_ready: Callable[[str], None], log_level: str = "warning") -> None:
+def serve(app: Starlette, listening: socket.socket, *, on_ready: Callable[[], None], log_level: str = "warning") -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         app: What `interlock.serving.app.create_app` made.
         listening: From `listen`.
-        on_ready: Called with the URL once connections are taken.
+        on_ready: Called once connections are taken.
         log_level: uvicorn's, such as `warning`.
     """
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    server = Server(app, lambda: on_ready(url_of(listening)), log_level)
+    server = Server(app, on_ready, log_level)
     with suppress(KeyboardInterrupt):  # which uvicorn raises anew once it has shut down
         server.run([listening])
 
