@@ -137,7 +137,7 @@ def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, I
         stored: Other items that references may mean, by their ids.
 
     Raises:
-        ApiError: 400; a tool's output answers no call of the conversation.
+        ApiError: 400; a tool's output answers no call of the conversation, or an approval no question.
     """
     known = {str(item["id"]) for item in (*previous, *given) if "id" in item and item.get("type") != "item_reference"}
     items = [*previous]
@@ -146,14 +146,23 @@ def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, I
             items.append(item)
         elif item.get("id") not in known:
             items.append(stored.get(str(item["id"]), item))
-    _require_calls(items, given)
+    if not any(item.get("type") == "item_reference" for item in items):  # behind which anything may be
+        _require_calls(items, given)
+        _require_questions(items, given)
     return tuple(items)
 
 
+def _require_questions(items: Sequence[Item], given: Sequence[Item]) -> None:
+    """Refuse an approval that nobody asked for."""
+    asked = {item.get("id") for item in items if item.get("type") == "mcp_approval_request"}
+    for index, item in enumerate(given):
+        if item.get("type") == "mcp_approval_response" and item.get("approval_request_id") not in asked:
+            message = f"No approval request found with id {item.get('approval_request_id')!r}."
+            raise invalid(f"input[{index}].approval_request_id", message)
+
+
 def _require_calls(items: Sequence[Item], given: Sequence[Item]) -> None:
-    """Refuse a tool's output whose call is not in the conversation, unless it may be behind an open reference."""
-    if any(item.get("type") == "item_reference" for item in items):
-        return
+    """Refuse a tool's output whose call is not in the conversation."""
     calls = {item.get("call_id") for item in items if item.get("type") not in ANSWERED}
     for index, item in enumerate(given):
         if item.get("type") in ANSWERED and item.get("call_id") not in calls:

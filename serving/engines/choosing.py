@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -61,26 +61,34 @@ class Tool:
 
 
 def chosen_calls(turn: Turn) -> tuple[Call, ...]:
-    """Choose what is called in a turn: nothing, one tool, or the two that the user named.
+    """Choose what is called in a turn: nothing, the hosted tools that the user asks for, one other tool or the two named.
 
     `none` calls nothing; with `required` or a named function even the client's answer to a call is followed by another one;
     else a tool is called if the user spoke last. A tool that the server ran is always followed by an answer.
     """
     choice = turn.request.tool_choice
     rules = members(choice)
-    tools = [*_tools(turn.request.tools, ""), *_listed(turn)]
-    tools = [tool for tool in tools if _is_allowed(tool, rules)]
     forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom")
     last = _last(turn)
     if choice == "none" or not (is_from_user(last) or (forced and is_answered(last))):
         return ()
-    if not tools:
-        return _hosted(turn, rules) if is_from_user(last) else ()
     said = user_text(turn)
+    offered = list(_offered(turn, rules)) if is_from_user(last) else []
+    calls = [hosted.call(said) for hosted in offered if hosted.words.search(said)]
+    tools = [tool for tool in (*_tools(turn.request.tools, ""), *_listed(turn)) if _is_allowed(tool, rules)]
+    calls += [_call(tool, said) for tool in _best(tools, said, beside=bool(calls))]
+    if not calls and (forced or rules.get("type") in HOSTED):
+        calls = [hosted.call(said) for hosted in offered[:1]]
+    return tuple(calls if turn.request.parallel_tool_calls else calls[:1])
+
+
+def _best(tools: Sequence[Tool], said: str, *, beside: bool) -> list[Tool]:
+    """The tools that are named, two at most, else the one that fits best; beside other calls, only if it fits at all."""
     named = sorted((tool for tool in tools if _mention(tool, said) >= 0), key=lambda tool: _mention(tool, said))
-    several = named[:2] if turn.request.parallel_tool_calls else named[:1]
+    if named or not tools:
+        return named[:2]
     best = max(tools, key=lambda tool: _score(tool, said))
-    return tuple(_call(tool, said) for tool in several or [best])
+    return [best] if not beside or _score(best, said) else []
 
 
 def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
@@ -114,26 +122,70 @@ def _is_meant(tool: Tool, named: Mapping[str, object]) -> bool:
     return all(given.get(key) == named.get(key, given.get(key)) for key in ("type", "name", "server_label"))
 
 
-HOSTED: Final[Mapping[str, str]] = {
-    "web_search": "browser.search",
-    "web_search_preview": "browser.search",
-    "code_interpreter": "python",
+def _code(said: str) -> str:
+    """The arithmetic in a text as a program, else one that prints the text."""
+    for found in ARITHMETIC.findall(said):
+        if not found.strip("0123456789. "):
+            continue
+        return f"print({found.strip()})"
+    return f"print({words_after_colon(said) or said!r})"
+
+
+def _query(said: str) -> str:
+    """What a text wants to be searched for."""
+    found = SEARCHED.search(said)
+    query = found[1].strip() if found else words_after_colon(said) or said
+    return json.dumps({"query": query}, ensure_ascii=False)
+
+
+@frozen
+class Hosted:
+    """A hosted tool that the model knows how to call.
+
+    Args:
+        recipient: Whom harmony addresses.
+        words: The words of a user that ask for it.
+        text: Gives what it is called with.
+        is_json: Whether that is JSON.
+    """
+
+    recipient: str
+    words: re.Pattern[str]
+    text: Callable[[str], str]
+    is_json: bool = True
+
+    def call(self, said: str) -> Call:
+        """Give the call that a text asks for."""
+        return Call(self.recipient, self.text(said), self.is_json)
+
+
+ARITHMETIC: Final = re.compile(r"[\d(][\d\s().+*/%-]*[\d)]")
+SEARCHED: Final = re.compile(
+    r"\b(?:search(?:\s+the\s+web)?(?:\s+for)?|look\s+up|news\s+(?:about|of|on))\s+([^,.;:?!]+)", re.IGNORECASE
+)
+
+PYTHON: Final = Hosted(
+    "python",
+    re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?:[-+*/%]|\*\*)\s*\(?\d", re.IGNORECASE),
+    _code,
+    is_json=False,
+)
+BROWSER: Final = Hosted("browser.search", re.compile(r"\b(?:search|look\s+up|latest|news)\b", re.IGNORECASE), _query)
+
+HOSTED: Final[Mapping[str, Hosted]] = {
+    "web_search": BROWSER,
+    "web_search_preview": BROWSER,
+    "code_interpreter": PYTHON,
 }
-"""The hosted tools that the model knows how to call, when it must and there is nothing else to call."""
+"""The hosted tools by the type under which a request offers them."""
 
 
-def _hosted(turn: Turn, rules: Mapping[str, object]) -> tuple[Call, ...]:
-    """The hosted tool that must be called: the one of the chosen type, or the first."""
-    kinds = [str(tool.get("type")) for tool in turn.request.tools]
-    wanted = str(rules["type"]) if rules else None
-    if wanted is None and turn.request.tool_choice != "required":
-        return ()
-    for kind in kinds:
-        if kind in HOSTED and wanted in (None, kind):
-            said = words_after_colon(user_text(turn)) or user_text(turn)
-            text = f"print({said!r})" if HOSTED[kind] == "python" else json.dumps({"query": said}, ensure_ascii=False)
-            return (Call(HOSTED[kind], text, is_json=HOSTED[kind] != "python"),)
-    return ()
+def _offered(turn: Turn, rules: Mapping[str, object]) -> Iterator[Hosted]:
+    """The hosted tools that a request offers and its choice allows."""
+    for tool in turn.request.tools:
+        kind = str(tool.get("type"))
+        if kind in HOSTED and _is_allowed(Tool(kind, HOSTED[kind].recipient, tool), rules):
+            yield HOSTED[kind]
 
 
 def _last(turn: Turn) -> Mapping[str, object]:

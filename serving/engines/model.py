@@ -7,6 +7,7 @@ no state and no chance in it: the same turn is always answered in the same way.
 from __future__ import annotations
 
 import json
+import re
 from typing import Final, Literal
 
 from attrs import frozen
@@ -25,7 +26,10 @@ QUOTE: Final = 300
 OUTPUT_QUOTE: Final = 4_000
 
 
-SERVED: Final = ("mcp_call", "code_interpreter_call")
+PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
+"""A page as a browser shows it: its number, title and first line."""
+
+SERVED: Final = ("mcp_call", "code_interpreter_call", "web_search_call")
 """The calls that carry what the server's tool answered."""
 
 
@@ -108,9 +112,10 @@ def _answer(turn: Turn) -> str:
 
 def _said(turn: Turn) -> str:
     """The answer as prose: what the tools said, or what the user did."""
-    results = [f"{name} says: {_cut(output, OUTPUT_QUOTE)}" for name, output in _results(turn)]
-    if results:
-        return "\n".join(results)
+    results = [_cited(name, output) for name, output in _results(turn)]
+    refused = [f"I was not allowed to call {name}." for name in _refused(turn)]
+    if results or refused:
+        return "\n".join([*results, *refused])
     said = user_text(turn)
     if not said:
         return "I have read everything, but there is no message of yours that I could answer."
@@ -118,6 +123,19 @@ def _said(turn: Turn) -> str:
         f"You said: {_quoted(said, QUOTE)}.\n\nI am the stand-in model that is built into Interlock: what I write is a real "
         "stream of harmony tokens, and what I know is your request."
     )
+
+
+def _cited(name: str, output: str) -> str:
+    """What a tool said; of pages that it showed, the first line of each with a mark that names it."""
+    pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output)]
+    return "\n".join(pages) if pages else f"{name} says: {_cut(output, OUTPUT_QUOTE)}"
+
+
+def _refused(turn: Turn) -> list[str]:
+    """The names of the tools whose call the client did not approve last."""
+    refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
+    asked = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
+    return [asked[about] for item in refusals if (about := item.get("approval_request_id")) in asked]
 
 
 def _results(turn: Turn) -> list[tuple[str, str]]:

@@ -41,6 +41,10 @@ EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
 }
 
 
+HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "web_search_call": "browser"}
+"""What the model calls the tools whose calls have no name."""
+
+
 @cache
 def encoding() -> HarmonyEncoding:
     """Give the vocabulary of gpt-oss; the first call takes a fifth of a second."""
@@ -108,15 +112,15 @@ def is_from_user(item: Item) -> bool:
 
 def tool_name(answered: Item, items: Sequence[Item]) -> str:
     """Give the name of the tool that an output, or a call that the server ran, is of."""
-    if answered.get("type") == "code_interpreter_call":
-        return "python"
+    if answered.get("type") in HOSTED_NAMES:
+        return HOSTED_NAMES[str(answered["type"])]
     calls = [item for item in items if item.get("call_id") == answered.get("call_id") and "name" in item]
     return str(answered.get("name") or next(iter(calls), {"name": "unknown"})["name"])
 
 
 def output_text(item: Item) -> str:
     """Give what a tool answered, whoever ran it; nothing for a call that carries no answer."""
-    if item.get("type") == "code_interpreter_call":
+    if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))
 

@@ -105,12 +105,22 @@ def test_parts_of_every_kind_are_taken(part):
         {"type": "mcp_call", "id": "mcp_1", "name": "x", "arguments": "{}", "server_label": "s", "output": None},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
         {"type": "code_interpreter_call", "id": "ci_1", "code": None, "container_id": "c", "outputs": None},
-        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"},
         {"type": "from_the_future", "anything": [1]},
     ],
 )
 def test_items_of_every_kind_are_taken_as_they_are(item):
     assert read(input=[item]).conversation() == (item,)
+
+
+def test_an_approval_belongs_to_a_question():
+    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    assert read(input=[asked, answer]).conversation() == (asked, answer)
+    assert read(input=[answer]).conversation([asked]) == (asked, answer)
+    with pytest.raises(ApiError) as refused:
+        read(input=[answer]).conversation()
+    assert (refused.value.status, refused.value.param) == (400, "input[0].approval_request_id")
 
 
 @pytest.mark.parametrize("kind", ["reference without a type", "reference with a null type"])
