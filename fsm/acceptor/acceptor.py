@@ -33,7 +33,6 @@ from interlock.fsm.lifecycles import RESPONSE
 _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
 _KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
-_ADDRESSED: Final = frozenset({Scope.BRACKET, Scope.ITEM, Scope.PART, Scope.SUMMARY})
 
 
 @frozen(eq=False)
@@ -44,11 +43,17 @@ class _Groove:
         blank: What makes such events equal: their own values taken out.
         like: What they are equal to then.
         text: The text that they write.
+        indices: Their fields that are whole numbers, which a boolean would be equal to.
     """
 
     blank: Mapping[str, object]
     like: Mapping[str, object]
     text: Text
+    indices: tuple[str, ...]
+
+    def fits(self, body: Mapping[str, object]) -> bool:
+        """Whether the indices of an event that is equal are whole numbers."""
+        return all(type(body[name]) is int for name in self.indices)
 
 
 @define
@@ -108,12 +113,7 @@ class Acceptor:
         groove = self._groove
         if groove is not None and {**body, **groove.blank} == groove.like:
             delta, number = body.get("delta"), body.get("sequence_number")
-            if (
-                type(delta) is str
-                and type(number) is int
-                and number == self._numbers.expected
-                and type(body["output_index"]) is int
-            ):
+            if type(delta) is str and type(number) is int and number == self._numbers.expected and groove.fits(body):
                 groove.text.add(delta)
                 self._numbers.expected = number + 1
                 self.events += 1
@@ -201,7 +201,7 @@ class Acceptor:
             self._error = True
         elif spec.name not in _KNOWN:
             faults.append(Fault("R10", "belongs to no lifecycle"))
-        elif spec.scope in _ADDRESSED:
+        else:
             faults += self._about_item(spec, body, place, readable=readable)
         return faults
 
@@ -237,6 +237,7 @@ class Acceptor:
         """Take an event of an item."""
         faults: list[Fault] = []
         item = self._items.find(spec, body)
+        begins = item is None
         if item is None:
             item, begun = self._items.begin(spec, body)
             faults += begun
@@ -252,7 +253,7 @@ class Acceptor:
             faults.append(fault)
         if ended or (fault and spec is ADDED):
             return faults
-        faults += self._written(item, spec)
+        faults += self._written(item, spec, begins=begins)
         judge = JUDGES.get(spec.name)
         if not readable:
             item.forget()
@@ -262,13 +263,13 @@ class Acceptor:
             self._groove = self._groove_of(item, spec, body)
         return faults
 
-    def _written(self, item: Track, spec: EventSpec) -> list[Fault]:
+    def _written(self, item: Track, spec: EventSpec, *, begins: bool) -> list[Fault]:
         """Judge whose turn it is: while one item is written, only tools may have something to say about the others."""
         pen = self._pen
         if item is pen or (item.automaton and spec.name in item.automaton.apart):
             return []
         self._pen = item
-        if pen is None or spec is ADDED or self._permissive:
+        if pen is None or begins or self._permissive:
             return []
         return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written")]
 
@@ -278,7 +279,8 @@ class Acceptor:
         if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, spec.name):
             return None
         blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
-        return _Groove(blank, {**body, **blank}, text) if len(blank) > 1 else None
+        indices = tuple(name for name in spec.scope.value if name.endswith("_index"))
+        return _Groove(blank, {**body, **blank}, text, indices) if len(blank) > 1 else None
 
 
 def _foreign(body: Mapping[str, object]) -> str:

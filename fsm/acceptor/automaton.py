@@ -113,16 +113,13 @@ class Automaton(Generic[S]):
 
     def leads_to(self, node: Node, event: str) -> bool:
         """Whether an event can come at a node or anywhere after it."""
-        seen: set[int] = set()
+        nodes = {node: None}
         waiting = [node]
         while waiting:
-            one = waiting.pop()
-            if event in one.moves:
-                return True
-            if id(one) not in seen:
-                seen.add(id(one))
-                waiting += [following for name in one.legal if (following := self.step(one, name))]
-        return False
+            following = [self._node(positions) for positions in waiting.pop().moves.values()]
+            waiting += [one for one in following if one not in nodes]
+            nodes.update(dict.fromkeys(following))
+        return any(event in one.moves for one in nodes)
 
     def after(self, event: str) -> Node:
         """Give the node after an event of this lifecycle when nothing is known of what was before."""

@@ -129,14 +129,8 @@ def _usage(usage: object) -> Iterator[Fault]:
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
         if type(an_object(counts.get(details)).get(count)) is not int:
             yield Fault("R13", f"usage has no {details}.{count}")
-    total = [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]
-    if not _adds_up(total):
-        yield Fault("R13", f"usage does not add up: {total[0]} and {total[1]} are not {total[2]}")
-
-
-def _adds_up(total: Sequence[object]) -> bool:
-    match total:
-        case [int(one), int(other), int(both)]:
-            return one + other == both
+    match [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]:
+        case [int(one), int(other), int(total)] if one + other != total:
+            yield Fault("R13", f"usage does not add up: {one} and {other} are not {total}")
         case _:
-            return False
+            pass

@@ -159,6 +159,8 @@ _USAGE_TYPES: Final[Mapping[str, Types]] = {
     **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), _WHOLE),
     **dict.fromkeys(("input_tokens_details", "output_tokens_details"), _OBJECT),
 }
+_HOLDERS: Final = frozenset({"item", "response", "part", "annotation"})
+"""The fields of an event whose objects are looked into."""
 _OF_AN_EVENT: Final = ("sequence_number", "output_index")
 
 
@@ -173,6 +175,8 @@ def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
         One sentence for each fault; empty if there is none.
     """
     wrongs = list(_EVENT_SHAPES[spec.name].wrongs(body))
+    if not all(isinstance(body.get(name), Mapping) for name in _HOLDERS & {*spec.scope.value, *spec.fields}):
+        return wrongs
     if spec.scope is Scope.BRACKET:
         wrongs += _in_item(an_object(body.get("item")))
     elif spec.scope is Scope.RESPONSE:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from attrs import define, field
 
-from interlock.fsm.acceptor.values import an_object, digest
+from interlock.fsm.acceptor.values import a_list, an_object, digest
 
 _KEPT: Final = 4096
 """How many pieces are kept as they are before they are folded into a hash."""
@@ -140,6 +140,4 @@ def _is_logprob(entry: object) -> bool:
 
 
 def _is_bytes(value: object) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, list) and all(type(one) is int and 0 <= one < 256 for one in cast("list[object]", value))  # noqa: PLR2004 - a byte
+    return value is None or all(type(one) is int and one in range(256) for one in a_list(value) or [value])

@@ -63,6 +63,14 @@ def test_each_fault_of_framing_is_found(frames, message) -> None:
     assert any(said.startswith(message) for said in messages(frames))
 
 
+def test_the_media_type_is_judged_where_it_is_known():
+    for said, findings in [("text/event-stream; charset=utf-8", 0), ("application/json", 1), ("", 1)]:
+        judging = Judge()
+        judging.content_type(said)
+        judging.feed(FRAMES)
+        assert len(judging.end().reported) == findings
+
+
 def test_comments_are_no_fault() -> None:
     assert judge([b": hello\n\n" + FRAMES.replace(b"data: {", b": alive\ndata: {")]).legal
 
