@@ -204,9 +204,11 @@ class ResponseDriver(Generic[T]):
 
     def _id(self, name: str, given: object, prefix: str) -> str:
         """Give an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
+        taken = {item.fields.get(name) for item in self._response.output}
         known = f"{given}" if f"{given}".startswith(f"{prefix}_") else f"{prefix}_{given}"
-        taken = any(item.fields.get(name) == known for item in self._response.output)
-        return known if given and not taken else self._ids(prefix)
+        while not given or known in taken:
+            given = known = self._ids(prefix)
+        return known
 
     def _write(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
         if not text and not logprobs:
@@ -286,6 +288,8 @@ class ResponseDriver(Generic[T]):
             case "error":
                 self._response.error = {"code": "server_error", "message": _ENGINE_FAILED}
                 self._end("fail")
+            case _:
+                assert_never(reason)
 
     def _finish(self) -> None:
         self._begin()

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.fsm.proof.effects import AT_ONCE, RUNNING, Body, Effects
+from interlock.fsm.proof.effects import RUNNING, Body, Effects
 
 _TEXT: Final = {
     "message": "response.output_text.delta",
@@ -168,6 +168,8 @@ class Account:
                 if self._kind_of(item_id) is not None:
                     self._put_down(item_id)
                     self._fail(item_id)
+            case _:
+                assert_never(delta)
 
     def _end_turn(self, reason: deltas.FinishReason) -> None:
         match reason:
@@ -182,6 +184,8 @@ class Account:
                 self._end("cancelled", None)
             case "error":
                 self._end("failed", "server_error")
+            case _:
+                assert_never(reason)
 
     def _begin(self) -> None:
         if self._status == "absent":
@@ -193,10 +197,7 @@ class Account:
     def _open(self, kind: str) -> None:
         self._begin()
         self._close()
-        if kind == AT_ONCE:
-            self._due.ended[kind] = "completed"
-        else:
-            self._pen = _Pen(kind)
+        self._pen = _Pen(kind)
         if kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
             self._due.added.append(kind)
 

@@ -65,7 +65,7 @@ class Effects:
             case "response.output_item.added":
                 self.added.append(body["item"]["type"])
             case "response.output_item.done":
-                self.ended[_key(body["item"])] = _status(body["item"])
+                self.ended[body["item"]["id"]] = _status(body["item"])
             case "response.content_part.done" | "response.reasoning_summary_part.done":
                 self.parts += 1
             case "response.output_text.annotation.added":
@@ -80,17 +80,10 @@ class Effects:
                 pass
 
 
-AT_ONCE: Final = "mcp_approval_request"
-"""The kind of item that ends as it begins, so that nobody knows its id before."""
-
-
-def _key(item: Body) -> str:
-    return AT_ONCE if item["type"] == AT_ONCE else item["id"]
-
-
 def _status(item: Body) -> str:
     """Give an item's status; one of a type that has none says by its error that it failed."""
-    return item.get("status") or ("failed" if item.get("error") else "completed")
+    status: str | None = item.get("status")
+    return status or ("failed" if item.get("error") else "completed")
 
 
 def _over(response: Body) -> tuple[str, str | None, int]:

@@ -35,6 +35,11 @@ def test_every_stream_is_legal_and_every_edge_fires():
     assert proof.holds
 
 
+@pytest.mark.parametrize("kind", ITEMS)
+def test_each_kind_by_itself_is_proved(kind):
+    assert prove(kinds=(kind,), open_items=1).holds
+
+
 def test_the_same_figures_come_every_time():
     assert prove(kinds=("mcp_call",)) == prove(kinds=("mcp_call",))
 
@@ -66,6 +71,13 @@ def test_a_legal_stream_that_is_not_true_is_found_by_the_account():
     (fault,) = proof.counterexample.faults
     assert "ended={'msg_1': 'completed'}" in fault
     assert "ended={'msg_1': 'incomplete'}" in fault
+
+
+def test_a_fault_that_the_end_alone_shows_is_found():
+    proof = prove(changed("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
+    assert proof.counterexample is not None
+    assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
+    assert proof.counterexample.faults[0].startswith("Finish() did ")
 
 
 def test_an_edge_that_cannot_fire_fails_the_proof_without_a_counterexample():
@@ -108,6 +120,13 @@ def test_the_account_wants_the_result_in_the_item():
     assert account.compare(deltas.Succeed("mcpl_1", {"tools": ["search"]}), [done]) == (
         "{'id': 'mcpl_1', 'type': 'mcp_list_tools', 'tools': []} lacks the result of its tool"
     )
+
+
+def test_an_item_that_nobody_asked_for_is_found():
+    added = {"type": "response.output_item.added", "item": {"id": "msg_1", "type": "message"}}
+    fault = Account().compare(deltas.Close(), [added])
+    assert fault is not None
+    assert "added=['message']" in fault
 
 
 @pytest.mark.parametrize("delta", ["text", deltas.Start(), deltas.Finish(), deltas.Fault("server_error", "It broke.")])

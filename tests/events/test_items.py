@@ -1,0 +1,94 @@
+"""Items: what is known of each kind, and how one is shown."""
+
+from typing import get_args
+
+import pytest
+from openai.types.responses import ResponseOutputItem
+from pydantic import TypeAdapter
+
+from interlock.events.items import (
+    ITEMS,
+    OUTPUT_TEXT,
+    REASONING_TEXT,
+    REFUSAL,
+    SUMMARY_TEXT,
+    ItemKind,
+    failure_fields,
+    result_fields,
+    snapshot,
+)
+
+OPENED = {
+    "function_call": {"name": "f", "call_id": "call_1"},
+    "custom_tool_call": {"name": "f", "call_id": "call_1"},
+    "mcp_call": {"server_label": "wiki", "name": "f"},
+    "mcp_list_tools": {"server_label": "wiki"},
+    "mcp_approval_request": {"server_label": "wiki", "name": "f", "arguments": "{}"},
+    "code_interpreter_call": {"container_id": "cntr_1"},
+    "web_search_call": {"action": {"type": "search", "query": "q"}},
+    "file_search_call": {"queries": ["q"]},
+}
+
+
+def shown(kind, status="completed", text="", parts=None, **fields):
+    spec = ITEMS[kind]
+    known = {**OPENED.get(kind, {}), **fields}
+    return snapshot(spec, f"{spec.prefix}_1", status, known, text, parts or {name: [] for name in spec.lists})
+
+
+def test_there_is_a_specification_of_every_kind():
+    assert tuple(ITEMS) == get_args(ItemKind)
+    assert len({spec.prefix for spec in ITEMS.values()}) == len(ITEMS)
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_a_completed_item_is_one_of_the_package(kind):
+    model = TypeAdapter(ResponseOutputItem).validate_python(shown(kind))
+    assert model.type == kind
+    assert getattr(model, "status", None) in {"completed", None}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_what_an_item_opens_with_is_shown(kind):
+    assert set(ITEMS[kind].opens_with) <= shown(kind).keys()
+
+
+def test_a_state_that_is_no_status_shows_as_in_progress():
+    assert shown("mcp_call", "ready")["status"] == "in_progress"
+    assert shown("mcp_call", "calling")["status"] == "calling"
+    assert "status" not in shown("mcp_list_tools", "completed")
+
+
+def test_text_and_parts_stand_where_the_kind_has_them():
+    assert shown("function_call", text="{}")["arguments"] == "{}"
+    part = {"type": "output_text", "text": "a", "annotations": [], "logprobs": []}
+    parts = {"content": [part]}
+    item = shown("message", parts=parts)
+    parts["content"].append(part)
+    assert item["content"] == [part]
+
+
+def test_an_open_part_is_empty_and_its_lists_are_its_own():
+    assert OUTPUT_TEXT.empty() == {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    assert OUTPUT_TEXT.empty()["annotations"] is not OUTPUT_TEXT.empty()["annotations"]
+    assert [part.empty() for part in (REFUSAL, REASONING_TEXT, SUMMARY_TEXT)] == [
+        {"type": "refusal", "refusal": ""},
+        {"type": "reasoning_text", "text": ""},
+        {"type": "summary_text", "text": ""},
+    ]
+
+
+def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
+    assert {kind: result_fields(kind, "r") for kind in ITEMS if result_fields(kind, "r")} == {
+        "mcp_call": {"output": "r"},
+        "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "r"}]},
+        "image_generation_call": {"result": "r"},
+    }
+
+
+def test_the_failure_of_a_tool_has_a_place_in_its_item():
+    assert {kind: failure_fields(kind, "no") for kind in ITEMS if failure_fields(kind, "no")} == {
+        "mcp_call": {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}},
+        "mcp_list_tools": {"error": "no"},
+        "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "no"}]},
+    }

@@ -1,0 +1,83 @@
+"""A wrong declaration is refused when it is made, by a message that names the state or the edge."""
+
+import pytest
+
+from interlock.fsm.emissions import added, done, text_delta, text_done, text_part_added
+from interlock.fsm.errors import DeclarationError
+from interlock.fsm.lifecycle import Edge, Lifecycle
+
+OPEN = Edge("absent", "open", "begun", [added])
+CUT = Edge("begun", "cut", "ended", [done])
+
+WRONG = {
+    "state 'begun' has two edges for 'cut'": [OPEN, CUT, CUT],
+    "state 'lost' cannot be reached": [OPEN, CUT, Edge("lost", "cut", "ended", [done])],
+    "state 'ended' is final but has edges": [OPEN, CUT, Edge("ended", "linger", "ended")],
+    "state 'stuck' has no way to a final state": [
+        OPEN,
+        CUT,
+        Edge("begun", "wait", "stuck"),
+        Edge("stuck", "wait", "stuck"),
+    ],
+    "state 'absent' has no way to a final state": [OPEN, Edge("begun", "cut", "begun")],
+    "state 'begun' has no edge for 'cut'": [OPEN, Edge("begun", "close", "ended", [done])],
+    "'cut' in state 'begun' does not lead to a final state": [
+        OPEN,
+        Edge("begun", "cut", "cutting"),
+        Edge("cutting", "cut", "ended", [done]),
+    ],
+    "state 'begun' has no edge for 'fail'": [OPEN, CUT, Edge("begun", "succeed", "ended", [done])],
+    "'fail' in state 'begun' does not lead to a final state": [
+        OPEN,
+        CUT,
+        Edge("begun", "succeed", "ended", [done]),
+        Edge("begun", "fail", "begun"),
+    ],
+    "'open' in state 'absent' emits response.output_item.done outside, not item": [
+        Edge("absent", "open", "begun", [done]),
+        CUT,
+    ],
+    "'append' in state 'begun' emits response.output_text.delta item, not part": [
+        OPEN,
+        CUT,
+        Edge("begun", "append", "begun", [text_delta]),
+    ],
+    "state 'begun' is entered both item and part": [OPEN, CUT, Edge("begun", "append", "begun", [text_part_added])],
+    "state 'ended' is final but leaves the part_done open": [
+        OPEN,
+        Edge("begun", "cut", "ended", [text_part_added, text_done]),
+    ],
+    "state 'after' goes on after the end": [
+        OPEN,
+        CUT,
+        Edge("begun", "close", "after", [done]),
+        Edge("after", "cut", "ended"),
+    ],
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_it_is_refused(message):
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle(item="thing", initial="absent", final={"ended"}, edges=WRONG[message])
+    assert str(caught.value) == f"lifecycle 'thing': {message}"
+
+
+def test_a_final_state_that_no_edge_enters_is_refused():
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle(item="thing", initial="absent", final={"ended", "never"}, edges=[OPEN, CUT])
+    assert str(caught.value) == "lifecycle 'thing': state 'never' cannot be reached"
+
+
+def test_an_item_may_end_before_it_was_ever_seen():
+    lifecycle = Lifecycle(
+        item="thing",
+        initial="absent",
+        final={"dropped"},
+        edges=[Edge("absent", "open", "pending"), Edge("pending", "cut", "dropped")],
+    )
+    assert [*lifecycle.states] == ["absent", "pending", "dropped"]
+
+
+def test_a_right_one_is_accepted():
+    assert [*Lifecycle(item="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == ["absent", "begun", "ended"]

@@ -1,0 +1,357 @@
+"""The driver takes any delta in any state: it opens what is missing, closes what is in the way, and passes over the rest."""
+
+import json
+
+import pytest
+
+from interlock.events.sse import EventWriter, SseWriter
+from interlock.fsm.deltas import (
+    Annotate,
+    Cancel,
+    Close,
+    EndPart,
+    EndTurn,
+    Enqueue,
+    Fail,
+    Fault,
+    Finish,
+    Open,
+    Progress,
+    Refusal,
+    Reject,
+    Run,
+    Start,
+    Succeed,
+    Summary,
+    Text,
+    Usage,
+)
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.oracle import check
+
+SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+MCP = Open("mcp_call", {"server_label": "wiki", "name": "search"})
+CODE = Open("code_interpreter_call")
+FUNCTION = Open("function_call", {"name": "look_up"})
+IMAGE = Open("image_generation_call")
+SEARCH = Open("web_search_call", {"action": {"type": "search", "query": "signals"}})
+
+
+class Told:
+    """A driver, what it gave, and short words for it."""
+
+    def __init__(self, *deltas):
+        self.driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
+        self.events = []
+        self.tell(*deltas)
+
+    def tell(self, *deltas):
+        new = self.driver.feed(deltas)
+        self.events += new
+        return [event.name.removeprefix("response.") for event in new]
+
+    def finish(self, *deltas):
+        self.tell(*deltas, Finish())
+        bodies = [json.loads(json.dumps(event.body)) for event in self.events]
+        assert check(bodies) == []
+        assert self.driver.response == bodies[-1]["response"]
+        return bodies[-1]["response"]
+
+    def output(self, *deltas):
+        return self.finish(*deltas)["output"]
+
+
+def statuses(output):
+    return [(item["id"], item.get("status")) for item in output]
+
+
+def test_text_alone_is_a_final_answer():
+    assert Told().output("Hel", "lo") == [
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "phase": "final_answer",
+            "content": [{"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}],
+        }
+    ]
+
+
+def test_the_events_of_an_answer_come_in_order():
+    told = Told()
+    assert told.tell("Hel", "lo") == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+    ]
+    assert told.tell(Finish()) == ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert [event.sequence_number for event in told.events] == [*range(10)]
+
+
+def test_a_response_starts_once_and_is_queued_only_before():
+    told = Told()
+    assert told.tell(Enqueue(), Enqueue()) == ["created", "queued"]
+    assert told.tell(Start(), Start(), Enqueue()) == ["in_progress"]
+    assert told.finish()["status"] == "completed"
+
+
+def test_nothing_at_all_is_a_whole_response():
+    assert Told().tell(Finish()) == ["created", "in_progress", "completed"]
+
+
+@pytest.mark.parametrize("nothing", ["", Text("", ()), Refusal(""), Summary("")])
+def test_text_that_says_nothing_changes_nothing(nothing):
+    told = Told(Open("reasoning"), "Hm")
+    assert told.tell(nothing) == []
+    assert told.output("m.")[0]["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
+
+
+def test_leading_white_space_waits_for_other_text():
+    told = Told("\n", "\n")
+    assert told.tell(" ") == []
+    told.tell("x")
+    assert told.events[-1].body["delta"] == "\n\n x"
+
+
+@pytest.mark.parametrize("kind", ["message", "reasoning"])
+def test_an_item_of_white_space_is_no_item(kind):
+    assert Told(Open(kind), " ", "\n").output() == []
+    assert Told(Open(kind), " ").output(EndTurn("length")) == []
+
+
+def test_white_space_inside_of_a_text_is_kept():
+    assert Told("a", " ", "\n", "b ").output()[0]["content"][0]["text"] == "a \nb "
+
+
+def test_text_that_utf8_cannot_carry_is_replaced_on_every_path():
+    assert Told("\udc80", "é", "\udc80", Text("\ud800", ())).output()[0]["content"][0]["text"] == "\ufffdé\ufffd\ufffd"
+
+
+def test_frames_and_objects_say_the_same():
+    told = ["a", 'é"%d\n', "b", Refusal("no"), "c", Summary("short"), FUNCTION, "{", "}", Finish()]
+    driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    frames = driver.feed(told)
+    assert [json.loads(frame.split(b"\ndata: ")[1]) for frame in frames] == [event.body for event in Told(*told).events]
+
+
+def test_a_refusal_is_another_part_of_the_message():
+    (item,) = Told("I ", Refusal("won't"), Refusal("."), "Sorry").output()
+    assert [part.get("text", part.get("refusal")) for part in item["content"]] == ["I ", "won't.", "Sorry"]
+
+
+def test_a_summary_is_another_part_of_the_reasoning():
+    (item,) = Told(Summary("short"), "long", EndPart(), Summary("er")).output()
+    assert item["summary"] == [{"type": "summary_text", "text": "short"}, {"type": "summary_text", "text": "er"}]
+    assert item["content"] == [{"type": "reasoning_text", "text": "long"}]
+
+
+def test_text_after_a_summary_that_reasoning_was_not_opened_for_stays_in_the_reasoning():
+    (item,) = Told(Summary("short"), "long").output()
+    assert (item["type"], item["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "long"}])
+
+
+def test_a_part_that_ends_is_followed_by_another():
+    (item,) = Told("a", EndPart(), EndPart(), " ", "b").output()
+    assert [part["text"] for part in item["content"]] == ["a", " b"]
+
+
+def test_an_annotation_belongs_to_the_text_that_is_written():
+    told = Told(Annotate(CITATION), "a", Annotate(CITATION), Annotate(CITATION))
+    assert [event.body["annotation_index"] for event in told.events[-2:]] == [0, 1]
+    assert told.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
+
+
+def test_an_annotation_of_nothing_is_passed_over():
+    assert Told(Open("message")).tell(Annotate(CITATION)) == []
+    assert Told(FUNCTION).tell(Annotate(CITATION)) == []
+
+
+def test_logprobs_of_text_that_is_held_back_come_with_it():
+    low, high = ({"token": token, "bytes": [ord(token)], "logprob": -1.0, "top_logprobs": []} for token in " a")
+    told = Told(Text(" ", [low]), Text("a", [high]))
+    assert told.events[-1].body["logprobs"] == [low, high]
+    assert told.output()[0]["content"][0]["logprobs"] == [low, high]
+
+
+def test_logprobs_that_come_before_their_text_wait_for_it():
+    part = {"token": "\ufffd", "bytes": [0xC3], "logprob": -1.0, "top_logprobs": []}
+    rest = {"token": "\ufffd", "bytes": [0xA9], "logprob": -2.0, "top_logprobs": []}
+    told = Told(Text("", [part]))
+    assert told.tell(Text("é", [rest]))[-1] == "output_text.delta"
+    assert told.output()[0]["content"][0]["logprobs"] == [part, rest]
+
+
+def test_an_item_that_begins_ends_the_one_before():
+    output = Told(Open("reasoning"), "Hm", Open("message", {"phase": "commentary"}), "Wait", FUNCTION, "{}").output()
+    assert statuses(output) == [("rs_1", "completed"), ("msg_1", "completed"), ("fc_1", "completed")]
+    assert output[1]["phase"] == "commentary"
+
+
+def test_text_that_an_item_cannot_take_ends_it_and_is_an_answer():
+    output = Told(SEARCH, "text").output()
+    assert [item["type"] for item in output] == ["web_search_call", "message"]
+
+
+def test_a_call_without_arguments_is_a_whole_item():
+    assert Told(FUNCTION).output() == [
+        {"id": "fc_1", "type": "function_call", "status": "completed", "name": "look_up", "call_id": "call_1", "arguments": ""}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "known"), [("call_of_mine", "call_of_mine"), ("of_mine", "call_of_mine"), ("", "call_1"), (None, "call_1")]
+)
+def test_a_call_id_is_kept_if_it_can_be(given, known):
+    assert Told(Open("function_call", {"name": "f", "call_id": given})).output()[0]["call_id"] == known
+
+
+def test_no_call_id_is_used_twice_whoever_made_it():
+    of_mine = Open("function_call", {"name": "f", "call_id": "call_1"})
+    assert [item["call_id"] for item in Told(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]
+
+
+def test_hosted_calls_wait_for_their_tools_in_order():
+    told = Told(MCP, "{", "}", CODE, "1", "+1", Close(), SEARCH)
+    assert told.driver.ready == [
+        ReadyCall("mcp_1", "mcp_call", {"server_label": "wiki", "name": "search"}, "{}"),
+        ReadyCall("ci_1", "code_interpreter_call", {"container_id": "cntr_1"}, "1+1"),
+    ]
+    told.tell(Close(), Run("mcp_1"))
+    assert [call.id for call in told.driver.ready] == ["ci_1", "ws_1"]
+
+
+def test_a_tool_runs_and_ends_while_others_wait():
+    told = Told(MCP, CODE, Close())
+    assert told.tell(Run("ci_1"), Run("ci_1")) == ["code_interpreter_call.interpreting"]
+    assert told.tell(Succeed("ci_1", {"outputs": []})) == ["code_interpreter_call.completed", "output_item.done"]
+    assert told.tell(Fail("mcp_1", "no")) == ["mcp_call_arguments.done", "mcp_call.failed", "output_item.done"]
+    mcp, code = told.output()
+    assert mcp["error"] == {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}
+    assert (mcp["status"], code["status"], code["outputs"]) == ("failed", "completed", [])
+
+
+def test_what_leads_to_an_end_is_supplied():
+    assert Told(CODE).tell(Succeed("ci_1")) == [
+        "code_interpreter_call_code.done",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "output_item.done",
+    ]
+    assert Told(SEARCH).tell(Fail("ws_1", "no")) == ["output_item.done"]
+
+
+def test_a_result_that_a_type_must_show_is_empty_if_nothing_was_said():
+    assert Told(MCP).output(Succeed("mcp_1"))[0]["output"] == ""
+
+
+def test_partial_images_are_numbered():
+    told = Told(IMAGE)
+    names = told.tell(Progress("ig_1", {"partial_image_b64": "YQ=="}), Progress("ig_1", {"partial_image_b64": "Yg=="}))
+    assert names == ["image_generation_call.generating", *["image_generation_call.partial_image"] * 2]
+    assert [event.body["partial_image_index"] for event in told.events[-2:]] == [0, 1]
+    assert told.output(Succeed("ig_1", {"result": "Yw=="}))[0]["result"] == "Yw=="
+
+
+def test_tools_are_listed():
+    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(Succeed("mcpl_1", {"tools": [{"name": "search"}]}))
+    assert item == {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "wiki", "tools": [{"name": "search"}]}
+    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(Fail("mcpl_1", "gone"))
+    assert item["error"] == "gone"
+
+
+def test_an_approval_is_asked_for_at_once():
+    told = Told(Start())
+    asked = Open("mcp_approval_request", {"server_label": "wiki", "name": "search", "arguments": "{}"})
+    assert told.tell(asked) == ["output_item.added", "output_item.done"]
+    assert told.finish()["status"] == "completed"
+
+
+@pytest.mark.parametrize("said", [Run, Fail, Succeed, Progress])
+@pytest.mark.parametrize("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
+def test_what_a_tool_says_of_no_hosted_call_is_passed_over(said, item_id):
+    told = Told("a", FUNCTION, Close(), FUNCTION)
+    rest = {Run: [], Succeed: []}.get(said, ["no"] if said is Fail else [{}])
+    assert told.tell(said(item_id, *rest)) == []
+
+
+def test_a_call_that_makes_no_sense_fails_and_the_stream_goes_on():
+    assert statuses(Told(SEARCH, Reject("what?"), "Sorry").output()) == [("ws_1", "failed"), ("msg_1", "completed")]
+    assert statuses(Told(FUNCTION, Reject("what?")).output()) == [("fc_1", "completed")]
+    assert Told(Start()).tell(Reject("what?")) == []
+
+
+@pytest.mark.parametrize("empty", [Close(), EndPart(), Reject("what?")])
+def test_there_may_be_nothing_to_close(empty):
+    assert Told().tell(empty) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "item", "waiting"),
+    [
+        (Finish(), "completed", "completed", "failed"),
+        (EndTurn("length"), "incomplete", "incomplete", "failed"),
+        (EndTurn("content_filter"), "incomplete", "incomplete", "failed"),
+        (EndTurn("abort"), "cancelled", "incomplete", "failed"),
+        (EndTurn("error"), "failed", "incomplete", "failed"),
+        (Fault("server_error", "It broke."), "failed", "incomplete", "failed"),
+        (Cancel(), "cancelled", "incomplete", "failed"),
+    ],
+)
+def test_every_end_is_legal_and_closes_what_is_open(end, status, item, waiting):
+    told = Told(MCP, CODE, Close(), Run("ci_1"), "Hel")
+    response = told.finish(end, end, "lo", Start(), EndTurn("stop"))
+    assert response["status"] == status
+    assert statuses(response["output"]) == [("mcp_1", waiting), ("ci_1", waiting), ("msg_1", item)]
+    assert told.driver.ended
+    assert Told(Enqueue()).finish(end)["status"] == status
+    assert Told().finish(end)["status"] == status
+
+
+def test_an_end_says_why():
+    assert Told().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert Told().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
+    assert Told().finish(EndTurn("error"))["error"]["code"] == "server_error"
+    assert Told().finish(Fault("rate_limit_exceeded", "Later."))["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
+
+
+def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
+    usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2)
+    told = Told("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
+    assert told.finish()["usage"] == {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 6,
+        "output_tokens_details": {"reasoning_tokens": 4},
+        "total_tokens": 16,
+    }
+    assert statuses(told.driver.response["output"]) == [("msg_1", "completed"), ("msg_2", "completed")]
+
+
+def test_a_turn_that_stops_at_once_begins_the_response():
+    assert Told().tell(EndTurn("stop")) == ["created", "in_progress"]
+
+
+def test_the_response_is_shown_as_it_is_while_it_runs():
+    told = Told("Hel")
+    assert {name: told.driver.response[name] for name in ("id", "status", "created_at", "completed_at", "usage", "error")} == {
+        "id": "resp_1",
+        "status": "in_progress",
+        "created_at": 7,
+        "completed_at": None,
+        "usage": None,
+        "error": None,
+    }
+    assert told.driver.response["output"][0]["content"] == []
+    assert not told.driver.ended
+    assert told.finish()["completed_at"] == 7
+
+
+def test_a_response_may_have_its_id_already():
+    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, response_id="resp_known")
+    assert driver.response["id"] == "resp_known"

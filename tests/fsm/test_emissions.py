@@ -1,0 +1,45 @@
+"""Emissions: what a lifecycle's edges are made of."""
+
+import pytest
+
+from interlock.events.spec import EVENTS, Scope
+from interlock.fsm import emissions
+from interlock.fsm.lifecycle import Emission
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+
+BOUND = {name: value for name, value in vars(emissions).items() if isinstance(value, Emission)}
+EMITTED = {emission.name for lifecycle in (RESPONSE, *LIFECYCLES.values()) for edge in lifecycle.edges for emission in edge.emits}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_every_emission_is_part_of_some_lifecycle(name):
+    assert BOUND[name].name in EMITTED
+
+
+def test_every_event_of_the_items_that_there_are_is_emitted():
+    never = {name for name in EVENTS if name not in EMITTED}
+    assert never == {
+        "error",
+        "response.audio.delta",
+        "response.audio.done",
+        "response.audio.transcript.delta",
+        "response.audio.transcript.done",
+        "response.compaction.compacting",
+        "response.shell_call_command.added",
+        "response.shell_call_command.delta",
+        "response.shell_call_command.done",
+        "response.shell_call_output_content.delta",
+        "response.shell_call_output_content.done",
+    }
+
+
+def test_an_edge_is_labelled_by_wire_names():
+    assert [emission.name for emission in LIFECYCLES["message"].edges[2].emits] == [
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+    ]
+
+
+def test_the_response_emits_events_of_its_own_scope_alone():
+    assert {emission.spec.scope for edge in RESPONSE.edges for emission in edge.emits} == {Scope.RESPONSE}

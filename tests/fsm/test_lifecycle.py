@@ -1,0 +1,134 @@
+"""Lifecycles run as they are declared: the table, the machine and the edges say the same."""
+
+import pytest
+
+from interlock.events import spec
+from interlock.events.spec import Scope
+from interlock.fsm.errors import IllegalTransition
+from interlock.fsm.lifecycle import Edge, Emission, Lifecycle, Subject, state_names
+from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE
+
+EVERY = {"response": RESPONSE, **LIFECYCLES}
+QUEUED = Emission(spec.CREATED, lambda door: {"seen": door.seen}, lambda door: door.see())
+DOOR = Lifecycle(
+    item="door",
+    initial="shut",
+    final={"gone"},
+    edges=[
+        Edge("shut", "open", "ajar", [QUEUED]),
+        Edge("ajar", "append", "ajar", [Emission(spec.QUEUED, lambda _: {})]),
+        Edge("ajar", "cut", "gone", [Emission(spec.COMPLETED, lambda _: {})]),
+    ],
+)
+
+
+class Door(Subject["Door"]):
+    seen = 0
+
+    def see(self):
+        self.seen += 1
+
+    def address(self, scope):
+        return {"door": scope is Scope.RESPONSE}
+
+
+class Model:
+    def __init__(self, state):
+        self.state = state
+        self.emitted = []
+
+    def emit(self, name):
+        self.emitted.append(name)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_table_has_a_row_for_each_edge_and_no_other(name):
+    lifecycle = EVERY[name]
+    rows = {
+        (state.name, trigger, dest.name, emissions)
+        for state in lifecycle.states.values()
+        for trigger, (dest, emissions) in state.rows.items()
+    }
+    assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.emits)) for edge in lifecycle.edges}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_machine_walks_each_edge_and_emits_what_it_says(name):
+    lifecycle = EVERY[name]
+    for edge in lifecycle.edges:
+        model = Model(edge.source)
+        lifecycle.machine.add_model(model, initial=edge.source)
+        lifecycle.machine.events[edge.trigger].trigger(model)
+        lifecycle.machine.remove_model(model)
+        assert (model.state, model.emitted) == (edge.dest, [emission.name for emission in edge.emits])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_final_states_and_no_others_are_final_in_the_table_and_the_machine(name):
+    lifecycle = EVERY[name]
+    assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
+    assert {state.name for state in lifecycle.machine.states.values() if state.final} == lifecycle.final
+    assert tuple(lifecycle.machine.states) == tuple(lifecycle.states) == state_names(lifecycle)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_illegal_trigger_is_refused_and_changes_nothing(name):
+    lifecycle = EVERY[name]
+    for state in lifecycle.states.values():
+        for trigger in {*lifecycle.triggers, "unheard_of"} - state.rows.keys():
+            subject = Subject(state)
+            with pytest.raises(IllegalTransition) as caught:
+                next(subject.take(trigger))
+            assert subject.state is state
+            assert (caught.value.lifecycle, caught.value.state, caught.value.trigger) == (name, state.name, trigger)
+            assert caught.value.legal == tuple(state.rows)
+
+
+def test_the_refusal_says_what_would_have_been_legal():
+    with pytest.raises(IllegalTransition, match=r"^door: 'shut' is illegal in state 'ajar', which has append, cut$"):
+        next(Door(DOOR.states["ajar"]).take("shut"))
+    with pytest.raises(IllegalTransition, match=r"^door: 'cut' is illegal in state 'gone', which has no edge$"):
+        next(Door(DOOR.states["gone"]).take("cut"))
+
+
+def test_an_edge_records_then_gives_the_address_and_the_values():
+    door = Door(DOOR.states["shut"])
+    assert list(door.take("open")) == [(spec.CREATED, {"door": True, "seen": 1})]
+    assert door.state is DOOR.states["ajar"]
+
+
+def test_what_has_a_lifecycle_must_say_how_its_events_are_addressed():
+    with pytest.raises(NotImplementedError):
+        Subject(DOOR.states["shut"]).address(Scope.ITEM)
+
+
+def test_triggers_and_states_keep_the_order_of_the_declaration():
+    assert DOOR.triggers == ("open", "append", "cut")
+    assert state_names(DOOR) == ("shut", "ajar", "gone")
+
+
+def test_a_state_shows_its_triggers():
+    assert [repr(state) for state in DOOR.states.values()] == [
+        "<State shut: open>",
+        "<State ajar: append, cut>",
+        "<State gone: final>",
+    ]
+
+
+def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
+    streams = {
+        (name, state.name): state.stream.name for name, each in EVERY.items() for state in each.states.values() if state.stream
+    }
+    assert streams == {
+        ("reasoning", "reasoning_text"): "response.reasoning_text.delta",
+        ("message", "output_text"): "response.output_text.delta",
+        ("function_call", "in_progress"): "response.function_call_arguments.delta",
+        ("custom_tool_call", "in_progress"): "response.custom_tool_call_input.delta",
+        ("mcp_call", "in_progress"): "response.mcp_call_arguments.delta",
+        ("code_interpreter_call", "in_progress"): "response.code_interpreter_call_code.delta",
+    }
+
+
+def test_what_is_driven_is_what_is_declared():
+    assert (DECLARED.response, DECLARED.items) == (RESPONSE, LIFECYCLES)
+    assert [lifecycle.item for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]
