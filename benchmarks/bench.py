@@ -1,0 +1,51 @@
+"""`make bench`: Interlock beside vLLM's own code, in one process; see docs/performance.md.
+
+    python benchmarks/bench.py [--only GROUP]
+
+The table comes at the end, and all figures as JSON in `benchmarks/out/latest.json`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from speed.outputs import HAS_VLLM
+from speed.report import Result, machine, table
+from speed.rows import every_row
+from speed.size import FULL
+from speed.timing import take_turns
+
+LATEST = Path(__file__).parent / "out" / "latest.json"
+
+
+def main() -> None:
+    """Measure all rows, or those of one group."""
+    parser = ArgumentParser(description=__doc__, usage="bench.py [--only GROUP]")
+    parser.add_argument("--only", metavar="GROUP", help="measure this group alone, and write no JSON")
+    only = parser.parse_args().only
+    console = Console()
+    if not HAS_VLLM:
+        console.print("vLLM is not installed here, so its columns are missing.")
+    rows = [row for row in every_row(FULL) if only in {None, row.group}]
+    gc.freeze()  # what is loaded stays, and need not be gone through before each round
+    results: list[Result] = []
+    with Progress(console=console) as progress:
+        task = progress.add_task("", total=sum(row.repeats * len(row.rounds) for row in rows))
+        while rows:
+            row = rows.pop(0)  # so that its open streams end with it
+            progress.update(task, description=f"{row.group}: {row.name}")
+            results.append(Result.of(row, take_turns(row, lambda: progress.advance(task))))
+    console.print(table(results))
+    if only is None:
+        LATEST.parent.mkdir(exist_ok=True)
+        LATEST.write_text(json.dumps({"machine": machine(), "rows": [result.plain() for result in results]}, indent=1) + "\n")
+        console.print(f"\nwritten to {LATEST}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Interlock as a contender: the readers of the vLLM plugin, the driver, and its writer of frames; one write for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+from orjson import dumps
+
+from interlock.events.resource import response_settings
+from interlock.events.sse import DONE_FRAME, SseWriter
+from interlock.fsm.deltas import Delta, EndTurn, Finish, Start
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.serving.vllm.reading import Reader, delta_reader, harmony_reader
+from speed.outputs import REQUEST, Replay, begun
+from speed.timing import Drain, Feed, Write
+
+_join: Final = b"".join
+_SETTINGS: Final = response_settings(REQUEST)
+
+
+def begin() -> ResponseDriver[bytes]:
+    """Give a driver of a response that has not begun."""
+    return ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+
+
+def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
+    """Make a response of what a parser gave."""
+    feed = begin().feed
+    write(_join(feed([Start()])))
+    for told in steps:
+        write(_join(feed(told)))
+    write(_join([*feed([EndTurn("stop"), Finish()]), DONE_FRAME]))
+
+
+def drain_outputs(reader: Callable[[], Reader], steps: Iterable[Any], write: Write) -> None:
+    """Make a response of what an engine yields."""
+    reading, feed = reader(), begin().feed
+    read = reading.read
+    write(_join(feed([Start()])))
+    for output in steps:
+        write(_join(feed(read(output))))
+    write(_join([*feed([*reading.end("stop"), Finish()]), DONE_FRAME]))
+
+
+def harmony() -> Reader:
+    """Give the reader of a model that writes harmony."""
+    return harmony_reader(REQUEST)
+
+
+def open_harmony() -> Feed:
+    """Open a stream of a model that writes harmony, with an answer begun."""
+    feed, read = begin().feed, harmony().read
+    feed([Start(), *read(begun())])
+    return lambda output: _join(feed(read(output)))
+
+
+drain_harmony: Final[Drain] = partial(drain_outputs, harmony)
+
+
+def drain_parsed(messages: Sequence[object]) -> Drain:
+    """Make a response of outputs of which a parser of vLLM's says what was prepared."""
+    request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
+
+    def reader() -> Reader:
+        return delta_reader(REQUEST, request, Replay(iter(messages)), lambda: None)
+
+    return partial(drain_outputs, reader)
+
+
+def floor(texts: Iterable[str], write: Write) -> None:
+    """Do what cannot be avoided: escape each text, and join the bytes around it."""
+    head = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,'
+    head += b'"content_index":0,"logprobs":[],"sequence_number":7,"delta":'
+    for text in texts:
+        write(_join((head, dumps(text), b"}\n\n")))

@@ -1,0 +1,136 @@
+"""What an engine yields, for both contenders the same: vLLM's own objects where it is installed, their shape where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from itertools import cycle, islice
+from typing import Any, Final
+
+from attrs import frozen
+from openai_harmony import HarmonyEncoding, load_harmony_encoding
+
+HAS_VLLM: Final = find_spec("vllm") is not None
+
+PROSE: Final = (
+    "An interlocking lets a signal show clear only when every point on the route lies right, is locked, and no other route "
+    "that crosses it is set; the levers themselves refuse what would be wrong, so that nobody has to remember the rule. "
+)
+
+ANALYSIS: Final = "<|channel|>analysis<|message|>"
+ANSWER: Final = "<|channel|>final<|message|>"
+CALL: Final = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+NEXT: Final = "<|end|><|start|>assistant"
+
+
+@frozen
+class Completion:
+    """The shape of vLLM's `CompletionOutput`."""
+
+    token_ids: Sequence[int]
+    text: str
+    finish_reason: str | None = None
+    logprobs: None = None
+
+
+@frozen
+class Output:
+    """The shape of vLLM's `RequestOutput`."""
+
+    outputs: Sequence[Completion]
+    prompt_token_ids: Sequence[int] = (1, 2, 3)
+    num_cached_tokens: int = 0
+    finished: bool = False
+
+
+@cache
+def encoding() -> HarmonyEncoding:
+    """Give the vocabulary of gpt-oss."""
+    return load_harmony_encoding("HarmonyGptOss")
+
+
+def encode(text: str) -> list[int]:
+    """Give the tokens of text in which control tokens are written out."""
+    return encoding().encode(text, allowed_special="all")
+
+
+def prose(count: int) -> list[int]:
+    """Give some tokens of prose."""
+    return list(islice(cycle(encode(PROSE)), count))
+
+
+def words(count: int) -> list[str]:
+    """Give the text of some tokens of prose, one by one."""
+    return list(islice(cycle([encoding().decode([token]) for token in encode(PROSE)]), count))
+
+
+@cache
+def _maker() -> Callable[[Sequence[int], str], Any]:
+    if not HAS_VLLM:
+        return lambda token_ids, text: Output([Completion(token_ids, text)])
+    from vllm.outputs import CompletionOutput, RequestOutput  # noqa: PLC0415 - seconds, where it is installed at all
+
+    def make(token_ids: Sequence[int], text: str) -> object:
+        completion = CompletionOutput(0, text, token_ids, None, None)
+        return RequestOutput("request", "prompt", [1, 2, 3], None, [completion], finished=False)
+
+    return make
+
+
+def output(token_ids: Sequence[int], text: str = "") -> Any:  # noqa: ANN401 - vLLM's class or its shape
+    """Give what one step of an engine yields for one request."""
+    return _maker()(token_ids, text)
+
+
+def outputs(token_ids: Iterable[int]) -> list[Any]:
+    """Give one output for each token."""
+    return [output([token]) for token in token_ids]
+
+
+def begun() -> Any:  # noqa: ANN401 - vLLM's class or its shape
+    """Give the header and the first token of an answer, at once."""
+    return output([*encode(ANSWER), *prose(1)])
+
+
+def said(**fields: object) -> Any:  # noqa: ANN401 - vLLM's class or its shape
+    """Give what one of vLLM's parsers says: `reasoning`, `content`, or a piece of the `arguments` of a call of a `name`."""
+    if "arguments" in fields:
+        function = {name: fields[name] for name in ("name", "arguments") if name in fields}
+        named = {"id": "call_1", "type": "function"} if "name" in fields else {}
+        fields = {"tool_calls": [{"index": 0, "function": function, **named}]}
+    return _message()(**fields)
+
+
+@cache
+def _message() -> Callable[..., Any]:
+    if not HAS_VLLM:
+        return dict
+    from vllm.entrypoints.generate.base.protocol import DeltaMessage  # noqa: PLC0415 - see above
+
+    return DeltaMessage
+
+
+@frozen
+class Replay:
+    """A parser in vLLM's shape that says what was prepared, so that only what both contenders do with it is measured."""
+
+    said: Iterator[object]
+
+    def parse_delta(self, *_arguments: object, **_more: object) -> object:
+        """Give the next delta message."""
+        return next(self.said)
+
+    def count_reasoning_tokens(self, _token_ids: Sequence[int]) -> int:
+        """Count nothing."""
+        return 0
+
+
+REQUEST: Final[Mapping[str, object]] = {
+    "model": "m",
+    "input": "How does an interlocking work?",
+    "stream": True,
+    "store": False,
+    "tools": [{"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}],
+}
+"""What is asked for."""

@@ -1,0 +1,101 @@
+"""What came out: a table for a terminal, and JSON for the documents."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import asdict, evolve, frozen
+from rich.table import Table
+
+from speed.timing import FLOOR, INTERLOCK, VLLM, Figure, Row
+
+PACKAGES: Final = "interlock", "vllm", "openai", "pydantic", "orjson", "oss-harmony"
+
+
+@frozen
+class Result:
+    """A row that was measured.
+
+    Args:
+        row: The row, without its contenders.
+        figures: By contender.
+        faster: How many times better ours is than vLLM's: the middle of the rounds' ratios, with their quartiles.
+        above_floor: How many times the floor ours is.
+    """
+
+    row: Row
+    figures: Mapping[str, Figure]
+    faster: Figure | None
+    above_floor: Figure | None
+
+    @classmethod
+    def of(cls, row: Row, samples: Mapping[str, Sequence[float]]) -> Result:
+        """Sum up the rounds of a row."""
+        figures = {name: Figure.of(values) for name, values in samples.items()}
+        ours = samples[INTERLOCK]
+        return cls(evolve(row, rounds={}), figures, _ratio(samples.get(VLLM), ours), _ratio(ours, samples.get(FLOOR)))
+
+    def plain(self) -> dict[str, Any]:
+        """Give it as JSON has it."""
+        row = {name: getattr(self.row, name) for name in ("group", "name", "unit", "at", "repeats")}
+        ratios = {"faster": self.faster, "above_floor": self.above_floor}
+        return {
+            **row,
+            "figures": {name: asdict(figure) for name, figure in self.figures.items()},
+            **{name: ratio and asdict(ratio) for name, ratio in ratios.items()},
+        }
+
+
+def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) -> Figure | None:
+    """Divide round by round: what a round met, both of its contenders did."""
+    if dividend is None or divisor is None:
+        return None
+    return Figure.of([a / b for a, b in zip(dividend, divisor, strict=True)])
+
+
+def table(results: Iterable[Result]) -> Table:
+    """Give the table of a run."""
+    shown = Table("", "", "unit", "interlock", "vLLM", "vLLM / interlock", "interlock / floor", box=None, header_style="bold")
+    for column in shown.columns[3:]:
+        column.justify = "right"
+    group = ""
+    for result in results:
+        cells = (result.figures.get(INTERLOCK), result.figures.get(VLLM), result.faster, result.above_floor)
+        shown.add_row("" if result.row.group == group else result.row.group, result.row.name, result.row.unit, *map(spread, cells))
+        group = result.row.group
+    return shown
+
+
+def spread(figure: Figure | None) -> str:
+    """Write a figure with its quartiles."""
+    return "" if figure is None else f"{short(figure.median)} ({short(figure.low)}-{short(figure.high)})"
+
+
+def short(value: float) -> str:
+    """Write a number with three digits that count."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+
+
+def machine() -> dict[str, str]:
+    """Say on what was measured."""
+    return {"processor": _processor(), "python": platform.python_version(), **dict(_versions())}
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _versions() -> Iterable[tuple[str, str]]:
+    for package in PACKAGES:
+        for name in (package, f"{package}-cpu"):
+            try:
+                yield package, version(name)
+            except PackageNotFoundError:
+                continue
+            break

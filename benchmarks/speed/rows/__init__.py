@@ -1,0 +1,22 @@
+"""The rows: a module for each group, whose `rows` gives them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from speed.outputs import HAS_VLLM
+from speed.rows import checking, crowd, deltas, first, growth, harmony, items, memory, parsed
+from speed.size import Size
+from speed.timing import Row
+
+
+def every_row(size: Size) -> list[Row]:
+    """Give all rows; without vLLM, the contender is missing from them.
+
+    Args:
+        size: How much is measured.
+    """
+    peer: ModuleType | None = import_module("speed.theirs") if HAS_VLLM else None
+    groups = deltas, harmony, parsed, items, first, growth, crowd, memory, checking
+    return [row for group in groups for row in group.rows(size, peer)]

@@ -1,0 +1,19 @@
+"""The time from the first token to the bytes of the first event that shows it."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from speed import ours
+from speed.outputs import ANSWER, encode, output, prose
+from speed.size import Size
+from speed.timing import INTERLOCK, VLLM, Row, each
+
+
+def rows(size: Size, peer: ModuleType | None) -> list[Row]:
+    """Give one row: the header has come, and the first token of the answer comes."""
+    before, measured = [output(encode(ANSWER))], [output(prose(1))]
+    rounds = {INTERLOCK: each(ours.drain_harmony, before, measured)}
+    if peer is not None:
+        rounds[VLLM] = each(peer.drain_harmony, before, measured)
+    return [Row("first event", "first token to its first event", "µs", rounds, 3 * size.repeats)]

@@ -1,0 +1,156 @@
+"""Rows, rounds and the stopwatch: how a figure comes about."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from statistics import median, quantiles
+from time import thread_time_ns
+from typing import Any, Final, TypeAlias
+
+from attrs import define, frozen
+
+Write: TypeAlias = Callable[[bytes], object]
+"""Where the bytes of a stream go."""
+
+Feed: TypeAlias = Callable[[Any], bytes]
+"""An open stream: takes what an engine yields, and gives the bytes."""
+
+Drain: TypeAlias = Callable[[Iterable[Any], Write], None]
+"""One contender: makes a whole response of steps and writes its bytes."""
+
+Round: TypeAlias = Callable[[], float]
+"""Measures once, and gives the figure in the row's unit."""
+
+INTERLOCK: Final = "interlock"
+VLLM: Final = "vllm"
+FLOOR: Final = "floor"
+
+NANOSECONDS: Final = 1_000
+"""In a microsecond."""
+
+
+@frozen
+class Row:
+    """One comparison.
+
+    Args:
+        group: What it is about; rows of one group make one table.
+        name: What sets it apart in its group.
+        unit: Of its figures.
+        rounds: By contender.
+        repeats: How often each contender is measured.
+        at: Where it stands on its group's axis, if the group has one.
+        more: Whether more is better.
+    """
+
+    group: str
+    name: str
+    unit: str
+    rounds: Mapping[str, Round]
+    repeats: int = 9
+    at: int | None = None
+    more: bool = False
+
+
+@frozen
+class Figure:
+    """What was measured: the middle of the rounds, and the quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Figure:
+        """Sum up at least one sample."""
+        low, _, high = quantiles(samples, n=4) if len(samples) > 1 else (samples[0],) * 3
+        return cls(median(samples), low, high)
+
+
+@define(eq=False)
+class Stopwatch:
+    """Measures the CPU time between two moments of a source of steps: nothing is called for the steps in between."""
+
+    _started: int = 0
+    _stopped: int = 0
+
+    def steps(self, before: Iterable[Any], measured: Iterable[Any]) -> Iterator[Any]:
+        """Give steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
+        return chain(before, self._start(), measured, self._stop())
+
+    def last(self, before: Iterable[Any]) -> Iterator[Any]:
+        """Give steps, and measure what comes after the last, until `microseconds` is asked for."""
+        return chain(before, self._start())
+
+    def _start(self) -> Generator[None]:
+        gc.collect()
+        gc.disable()
+        self._started = thread_time_ns()
+        yield from ()
+
+    def _stop(self) -> Generator[None]:
+        self._stopped = thread_time_ns()
+        gc.enable()
+        yield from ()
+
+    @property
+    def microseconds(self) -> float:
+        """What it measured."""
+        stopped = self._stopped or thread_time_ns()
+        gc.enable()
+        return (stopped - self._started) / NANOSECONDS
+
+
+def sink() -> Write:
+    """Give a place where bytes are let go."""
+    return deque[bytes](maxlen=0).append
+
+
+def each(drain: Drain, before: Sequence[Any], measured: Sequence[Any], *, units: int = 0) -> Round:
+    """Measure the steps of a stream.
+
+    Args:
+        drain: The contender.
+        before: The steps that come first and are not measured.
+        measured: Those that are.
+        units: How many units they hold; a step is one if nothing is said.
+
+    Returns:
+        Gives microseconds for one unit.
+    """
+
+    def measure() -> float:
+        watch = Stopwatch()
+        drain(watch.steps(before, measured), sink())
+        return watch.microseconds / (units or len(measured))
+
+    return measure
+
+
+def ending(drain: Drain, before: Sequence[Any]) -> Round:
+    """Measure the end of a stream, from its last step to its last byte; gives microseconds."""
+
+    def measure() -> float:
+        watch = Stopwatch()
+        drain(watch.last(before), sink())
+        return watch.microseconds
+
+    return measure
+
+
+def take_turns(row: Row, done: Callable[[], object]) -> dict[str, list[float]]:
+    """Measure a row: one round of each contender, then the next round.
+
+    Args:
+        row: The row.
+        done: Called after each round.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in row.rounds}
+    for _ in range(row.repeats):
+        for name, measure in row.rounds.items():
+            samples[name].append(measure())
+            done()
+    return samples
