@@ -1,0 +1,116 @@
+"""Strategies: the legal streams are legal, the broken ones break the rule that they say, and the bytes are the stream."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from interlock.events.decode import SseDecoder
+from interlock.fsm import oracle
+from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
+from interlock.testing.faults import FAULTS
+
+few = settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+any_at_all = settings(few, max_examples=3000, phases=[Phase.generate])
+
+
+@few
+@given(legal_streams())
+def test_legal_streams_are_legal_by_both_judges(events):
+    assert_legal(events)
+    assert oracle.check(events) == []
+
+
+@few
+@given(legal_streams(dialect="open_responses"))
+def test_legal_streams_are_said_in_either_dialect(events):
+    assert_legal(events, dialect="open_responses")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streams_have_every_kind_of_item_and_no_other_than_was_asked_for(kind):
+    events = find(legal_streams(kinds=[kind], max_items=1), lambda events: events[-1]["response"]["output"], settings=any_at_all)
+    assert [item["type"] for item in events[-1]["response"]["output"]] == [kind]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_streams_end_in_every_status(ending):
+    events = find(legal_streams(endings=[ending]), lambda _: True)
+    assert events[-1]["response"]["status"] == ending
+
+
+def test_the_simplest_stream_has_nothing_in_it():
+    events = find(legal_streams(), lambda _: True)
+    assert [body["type"] for body in events] == ["response.created", "response.in_progress", "response.completed"]
+
+
+@pytest.mark.parametrize(
+    "name", ["annotation.added", "refusal.delta", "summary_text.delta", "partial_image", "call.failed", "queued"]
+)
+def test_streams_have_events_that_are_rare(name):
+    assert find(legal_streams(), lambda events: any(body["type"].endswith(name) for body in events), settings=any_at_all)
+
+
+def test_streams_have_logprobs():
+    assert find(
+        legal_streams(kinds=["message"]), lambda events: any(body.get("logprobs") for body in events), settings=any_at_all
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_broken_streams_break_the_rule_that_was_asked_for(rule):
+    @few
+    @given(broken_streams(rule=rule))
+    def check(broken):
+        assert broken.rule == rule
+        assert rule in {found.rule for found in findings(broken.events)}
+        assert oracle.check(broken.events)
+
+    check()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule}: {fault.what}")
+def test_there_is_a_stream_for_every_fault(fault):
+    assert find(broken_streams(rule=fault.rule), lambda broken: broken.what == fault.what, settings=any_at_all)
+
+
+@few
+@given(broken_streams(dialect="open_responses"))
+def test_broken_streams_are_said_in_either_dialect(broken):
+    assert broken.rule in {found.rule for found in findings(broken.events, dialect="open_responses")}
+
+
+def test_there_is_no_stream_that_breaks_what_no_stream_shows():
+    with pytest.raises(ValueError, match="no streams that break R19; there are: R1, R2"):
+        find(broken_streams(rule="R19"), lambda _: True)
+
+
+@few
+@given(st.data(), legal_streams(max_items=1))
+def test_bytes_in_pieces_are_the_stream(data, events):
+    pieces = data.draw(sse_bytes(events))
+    assert all(pieces)
+    assert b"".join(pieces) == frames(events)
+    decoder = SseDecoder()
+    messages = [message for piece in pieces for message in decoder.feed(piece)]
+    assert [json.loads(message.data) for message in messages[:-1]] == events
+    assert_legal(pieces)
+
+
+def test_without_hypothesis_it_says_what_to_install():
+    code = "import sys; sys.modules['hypothesis'] = None; import interlock.testing"
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: interlock.testing makes its streams with Hypothesis; install it with: pip install 'interlock[test]'"
+    )
