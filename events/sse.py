@@ -105,9 +105,8 @@ class SseWriter:
             _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().replace(b"%", b"%%")
             + b',"delta":%b,"sequence_number":%d}\n\n'
         )
-        render = template.__mod__
         escape = orjson.dumps
-        return lambda text, sequence_number: render((escape(text), sequence_number))
+        return lambda text, sequence_number: template % (escape(text), sequence_number)
 
 
 @frozen

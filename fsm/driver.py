@@ -116,7 +116,7 @@ class ResponseDriver(Generic[T]):
     def ready(self) -> list[ReadyCall]:
         """The hosted calls that wait for their tool, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.text or "".join(item.pieces))
+            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.text or item.sent.getvalue())
             for item in self._open.values()
             if "run" in item.state.rows
         ]
@@ -130,16 +130,17 @@ class ResponseDriver(Generic[T]):
         Returns:
             The events; a delta may make one, none, or many.
         """
+        events = self._events
         for delta in told:
-            if isinstance(delta, str) and delta and self._stamp is not None and self._pen is not None:
+            if self._stamp is not None and self._pen is not None and isinstance(delta, str) and delta:
                 # The hot path: text where text only streams. All of the frame but the text was rendered before.
                 text = delta if delta.isascii() else clean(delta)
-                self._pen.pieces.append(text)
-                self._events.append(self._stamp(text, self._sequence_number))
+                self._pen.sent.write(text)
+                events.append(self._stamp(text, self._sequence_number))
                 self._sequence_number += 1
             elif not self.ended:
                 self._react(delta)
-        events, self._events = self._events, []
+        self._events = []
         return events
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place

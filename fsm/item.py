@@ -6,6 +6,7 @@ It keeps what the events need and nothing that could be derived. Its methods are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Final, cast
 
 from attrs import define, field
@@ -41,8 +42,9 @@ class Item(Subject["Item"]):
     part: dict[str, object] = field(factory=dict[str, object])
     """The part that is open."""
     part_index: int = -1
-    pieces: list[str] = field(factory=list[str])
-    """What was sent of the text that is open: the part's, or the item's own."""
+    sent: StringIO = field(factory=StringIO)
+    """What was sent of the text that is open: the part's, or the item's own. Not a list of its deltas, each of which would
+    be an object of its own for as long as the stream is open."""
     logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
     """The same for its log probabilities."""
     unsent: str = ""
@@ -95,19 +97,18 @@ class Item(Subject["Item"]):
         """Record that a part begins: it takes the next index of its list (rule R8)."""
         self.part = part.empty()
         self.part_index = len(self.parts[_LIST_OF[scope]])
-        self.pieces = []
         self.logprobs = []
 
     def send(self) -> None:
         """Record that what was unsent goes out in a delta."""
         self.delta, self.unsent = self.unsent, ""
         self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, []
-        self.pieces.append(self.delta)
+        self.sent.write(self.delta)
         self.logprobs.extend(self.delta_logprobs)
 
     def end_text(self, part: PartSpec) -> None:
         """Record that the text of the open part is whole (rule R9)."""
-        self.part[part.text] = "".join(self.pieces)
+        self.part[part.text] = self._take_sent()
         if "logprobs" in part.lists:
             self.part["logprobs"] = self.logprobs
 
@@ -117,8 +118,11 @@ class Item(Subject["Item"]):
 
     def end_own_text(self) -> None:
         """Record that the item's own text is whole (rule R9)."""
-        self.text = "".join(self.pieces)
-        self.pieces = []
+        self.text = self._take_sent()
+
+    def _take_sent(self) -> str:
+        sent, self.sent = self.sent, StringIO()
+        return sent.getvalue()
 
     def annotate(self, annotation: Mapping[str, object]) -> None:
         """Take an annotation of the open part."""
