@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 HOST ?= 127.0.0.1
 PORT ?= 8000
+FUZZ_STREAMS ?= 20000
 
 # The oldest SDK that pyproject.toml allows (vLLM's floor); the tests of everything that meets the SDK run under it too.
 SDK_FLOOR := 2.25.0
@@ -54,6 +55,11 @@ suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 prove: .venv/.dev ## The proof, and every change of one edge that it must find
 	$(BIN)/interlock verify
 	$(BIN)/pytest -n 2 -m proof
+
+# The seed is printed when something is found, in the message of the assertion.
+.PHONY: fuzz
+fuzz: .venv/.dev ## Random streams and ten mutants of each, by both judges; FUZZ_STREAMS=
+	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -q tests/fsm/test_agreement.py
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed

@@ -125,7 +125,7 @@ def _table(verdict: Verdict) -> Table:
 
 
 def _finding(found: Finding, reported: Reported) -> Text:
-    text = Text(found.message)
+    text = Text(found.message, overflow="fold")
     if found.legal:
         text.append(f"; legal: {', '.join(map(_short, found.legal))}", style="green")
     if reported.times > 1:

@@ -21,7 +21,7 @@ from interlock.events.spec import ADDED, ERROR, EVENTS, TERMINAL, EventSpec, Sco
 from interlock.fsm.acceptor.automaton import Automaton
 from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
-from interlock.fsm.acceptor.finding import Fault, Finding
+from interlock.fsm.acceptor.finding import About, Fault, Finding
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
 from interlock.fsm.acceptor.shapes import in_event
@@ -58,12 +58,12 @@ class _Groove:
 
 @define
 class _Place:
-    """Where a finding is to be put."""
+    """Where a finding is to be put: at an event, in a state of the response or of an item."""
 
     sequence_number: int | None
     came: str
-    item: Track | None = None
-    state: str = ""
+    state: str
+    about: About | None = None
 
 
 class Acceptor:
@@ -144,7 +144,7 @@ class Acceptor:
         left = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
         open_ = f", with {', '.join(left)} open" if left else ""
         fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
-        return [self._found(fault, _Place(None, "", None, self._response.state))]
+        return [self._found(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object]) -> list[Finding]:
         said = body
@@ -152,7 +152,7 @@ class Acceptor:
         if self._dialect == OPEN_RESPONSES.name:
             said, foreign = from_open_responses(body), _foreign(body)
         number = said.get("sequence_number")
-        place = _Place(number if type(number) is int else None, a_text(body.get("type")))
+        place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state)
         faults = [Fault("R14", foreign)] if foreign else []
         faults += self._numbered(number)
         spec = EVENTS.get(a_text(said.get("type")))
@@ -167,14 +167,14 @@ class Acceptor:
         return [self._found(fault, place, self.events - 1) for fault in faults]
 
     def _found(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
-        item = place.item
+        about = fault.about or place.about
         return Finding(
             rule=fault.rule,
             event=self.events if event is None else event,
             sequence_number=place.sequence_number,
-            item=item.id if item else None,
-            kind=item.kind or None if item else None,
-            state=place.state,
+            item=about.item if about else None,
+            kind=about.kind if about else None,
+            state=about.state if about else place.state,
             came=place.came,
             legal=tuple(map(self._spoken, fault.legal)),
             message=fault.message,
@@ -190,7 +190,6 @@ class Acceptor:
         return self._numbers.take(number)
 
     def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
-        place.state = self._response.state
         wrongs = in_event(spec, body)
         faults = [Fault("R14", wrong.message) for wrong in wrongs]
         readable = all(wrong.stray for wrong in wrongs)
@@ -245,7 +244,7 @@ class Acceptor:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
-        place.item, place.state = item, item.state
+        place.about = item.about
         ended = item.ended
         faults += self._items.addressed(item, spec, body)
         fault = item.move(spec.name)

@@ -86,8 +86,8 @@ def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iter
             yield Fault("R4", f"there was an error event, and the response has the status {status!r}")
     for item in seen.items:
         if not item.ended:
-            said = f"item {item.index} ({item.id}, {item.state}) is left open"
-            yield Fault("R7" if status == "completed" else "R4", said)
+            rule = "R7" if status == "completed" else "R4"
+            yield Fault(rule, f"item {item.index} is left open", about=item.about)
 
 
 def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
@@ -100,9 +100,9 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
     for item in seen.items:
         if item.status == "incomplete":
             if item is not seen.items[-1]:
-                yield Fault("R12", f"item {item.index} ({item.id}) is incomplete, but not the last")
+                yield Fault("R12", f"item {item.index} is incomplete, but not the last", about=item.about)
             if status == "completed":
-                yield Fault("R12", f"the response is completed, but item {item.index} ({item.id}) is incomplete")
+                yield Fault("R12", f"the response is completed, but item {item.index} is incomplete", about=item.about)
 
 
 def _output(output: Sequence[object], seen: Seen) -> Iterator[Fault]:
@@ -117,8 +117,8 @@ def _output(output: Sequence[object], seen: Seen) -> Iterator[Fault]:
         said = digests(an_object(output[place]))
         differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
         if differing:
-            wrong = f"output[{place}] is not item {item.index} ({item.id}) as it was done: {', '.join(differing)} differ"
-            yield Fault("R13", wrong)
+            wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(differing)} differ"
+            yield Fault("R13", wrong, about=item.about)
 
 
 def _usage(usage: object) -> Iterator[Fault]:

@@ -6,6 +6,21 @@ from attrs import frozen
 
 
 @frozen
+class About:
+    """Which item a fault is in.
+
+    Args:
+        item: The item's id.
+        kind: Its kind, if it is known.
+        state: The state that it is in.
+    """
+
+    item: str
+    kind: str | None
+    state: str
+
+
+@frozen
 class Fault:
     """A rule that an event breaks, before it is known where in the stream it stands.
 
@@ -13,11 +28,13 @@ class Fault:
         rule: The rule's number, `R1` to `R18`.
         message: What is wrong, without its place.
         legal: The wire names of the events that would have been legal, where the fault is the event itself.
+        about: Which item it is in, if that is not the one that the event is about.
     """
 
     rule: str
     message: str
     legal: tuple[str, ...] = ()
+    about: About | None = None
 
 
 @frozen

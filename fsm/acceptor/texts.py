@@ -140,4 +140,5 @@ def _is_logprob(entry: object) -> bool:
 
 
 def _is_bytes(value: object) -> bool:
-    return value is None or all(type(one) is int and one in range(256) for one in a_list(value) or [value])
+    listed = isinstance(value, list) and all(type(one) is int and one in range(256) for one in a_list(cast("object", value)))
+    return value is None or listed

@@ -13,7 +13,7 @@ from attrs import define, field
 from interlock.events.items import ITEMS, OUTPUT_TEXT, ItemSpec
 from interlock.events.spec import ADDED, DONE, EVENTS, Place
 from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.finding import About, Fault
 from interlock.fsm.acceptor.texts import Logprobs, Text
 from interlock.fsm.acceptor.values import Digest
 from interlock.fsm.item import Item
@@ -107,6 +107,11 @@ class Track:
     def state(self) -> str:
         """Where it stands, to be read."""
         return self.node.state if self.automaton else "unknown"
+
+    @property
+    def about(self) -> About:
+        """Which item it is, for a finding."""
+        return About(self.id, self.kind or None, self.state)
 
     def forget(self) -> None:
         """Give up what can no longer be compared, because an event could not be read."""

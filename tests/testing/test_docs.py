@@ -1,0 +1,30 @@
+"""The pages about checking and testing streams say what happens: their examples are run."""
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.serving.commands import app
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["check.md", "testing.md"])
+def test_the_examples_in_python_give_what_the_page_says(page):
+    failed, tried = doctest.testfile(str(ROOT / "docs" / page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "check.md").read_text(), re.DOTALL)
+    examples = [example.partition("\n") for block in blocks for example in block.split("$ ")[1:]]
+    assert len(examples) == 3
+    for command, _, expected in examples:
+        _, *arguments = shlex.split(command)
+        printed = CliRunner().invoke(app, arguments).stdout
+        assert [line.rstrip() for line in printed.splitlines()] == expected.splitlines()
