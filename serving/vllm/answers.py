@@ -93,10 +93,10 @@ class WholeRun(Answer):
         async with _events(self._run, self._open_runs, receive) as events:
             async for _ in events:
                 pass
-        body = dumps(self._dialect.spoken(self._run.driver.response))
-        self.headers["content-length"] = str(len(body))
-        await self._begin(send)
-        await send({"type": "http.response.body", "body": body})
+            body = dumps(self._dialect.spoken(self._run.driver.response))
+            self.headers["content-length"] = str(len(body))
+            await self._begin(send)
+            await send({"type": "http.response.body", "body": body})
 
 
 class BackgroundStream(Answer):

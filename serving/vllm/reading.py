@@ -55,23 +55,18 @@ class Reader(Protocol):
 
 @define(eq=False)
 class _Counting:
-    """Keeps what the engine counts of a round."""
+    """Knows what a round's prompt cost, which its first output says; what is generated, the parser counts."""
 
     _parser: Parser
-    _usage: Usage = field(factory=Usage, init=False)
-
-    def _count(self, output: Output) -> None:
-        prompt = output.prompt_token_ids
-        self._usage = Usage(
-            input_tokens=self._usage.input_tokens if prompt is None else len(prompt),
-            cached_tokens=output.num_cached_tokens or self._usage.cached_tokens,
-            output_tokens=self._usage.output_tokens + len(output.outputs[0].token_ids),
-        )
+    _first: Output | None = field(default=None, init=False)
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and give what was held back."""
-        usage, self._usage = self._usage, Usage()
-        return self._parser.end(reason, usage)
+        first, self._first = self._first, None
+        if first is None:
+            return self._parser.end(reason, Usage())
+        cached = first.num_cached_tokens or 0
+        return self._parser.end(reason, Usage(input_tokens=len(first.prompt_token_ids or ()), cached_tokens=cached))
 
 
 @define(eq=False)
@@ -80,7 +75,7 @@ class HarmonyReader(_Counting):
 
     def read(self, output: Output) -> Sequence[Delta]:
         """Give the deltas of an output's tokens."""
-        self._count(output)
+        self._first = self._first or output
         return self._parser.feed(Chunk(output.outputs[0].token_ids))
 
 
@@ -102,7 +97,7 @@ class DeltaReader(_Counting):
 
     def read(self, output: Output) -> Sequence[Delta]:
         """Give the deltas of an output."""
-        self._count(output)
+        self._first = self._first or output
         new = output.outputs[0]
         token_ids = list(new.token_ids)
         delta: object = {"content": new.text}

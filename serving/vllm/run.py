@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
 from typing import Final, Generic, TypeVar
 
 from attrs import define, field
@@ -18,6 +17,7 @@ from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.vllm.reading import Reader, finish_reason
 from interlock.serving.vllm.rounds import Rounds
+from interlock.serving.vllm.sessions import ToolSessions
 from interlock.serving.vllm.shapes import Steps
 
 __all__ = ["VllmRun"]
@@ -45,7 +45,7 @@ class VllmRun(Generic[T]):
         steps: vLLM's loop over rounds.
         rounds: The hooks in it.
         reader: Reads its outputs.
-        open_tools: Opens the sessions with tool servers, for as long as the response is made.
+        tools: The sessions with tool servers.
         keep: Stores the response when it has ended, before its client knows that it has.
         opening: How it begins.
     """
@@ -54,7 +54,7 @@ class VllmRun(Generic[T]):
     _steps: Steps
     _rounds: Rounds
     _reader: Reader
-    _open_tools: Callable[[AsyncExitStack], Awaitable[None]]
+    _tools: ToolSessions
     _keep: Callable[[ResponseDriver[T]], Awaitable[None]]
     _opening: Sequence[Delta]
     _interruption: Fault | Cancel | None = field(default=None, init=False)
@@ -125,40 +125,32 @@ class VllmRun(Generic[T]):
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens, step by step; whoever listens feeds the driver before the next step."""
-        async with AsyncExitStack() as stack:
-            await self._open(stack)
-            yield [Start()]
-            step = await self._step()
-            while step is not END:
-                output = self._rounds.output
-                if output is not None:
-                    yield self._reader.read(output)
-                if output is None or not output.finished:
-                    step = await self._step()
-                    continue
-                yield self._reader.end(finish_reason(output))
-                following = asyncio.create_task(self._step())
-                try:
-                    async for told in self._tools(following):
-                        yield told
-                    step = await following
-                finally:
-                    following.cancel()
-                    await asyncio.wait([following])
-            yield [EndTurn("length")] if self._rounds.exhausted and self.driver.ready else [Finish()]
-
-    async def _open(self, stack: AsyncExitStack) -> None:
-        """Open the tools' sessions; without them the response goes on, and calls of those tools fail."""
-        try:
-            await self._open_tools(stack)
-        except Exception:
-            logger.exception("%s: no session with a tool server", self.driver.response["id"])
+        await self._tools.open()
+        yield [Start()]
+        step = await self._step()
+        while step is not END:
+            output = self._rounds.output
+            if output is not None:
+                yield self._reader.read(output)
+            if output is None or not output.finished:
+                step = await self._step()
+                continue
+            yield self._reader.end(finish_reason(output))
+            following = asyncio.create_task(self._step())
+            try:
+                async for told in self._between_rounds(following):
+                    yield told
+                step = await following
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+        yield [EndTurn("length")] if self._rounds.exhausted and self.driver.ready else [Finish()]
 
     async def _step(self) -> object:
         """Wait for vLLM's next step. Between two rounds, vLLM runs a tool in it."""
         return await anext(self._steps, END)
 
-    async def _tools(self, step: asyncio.Task[object]) -> AsyncGenerator[Sequence[Delta], None]:
+    async def _between_rounds(self, step: asyncio.Task[object]) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens to tools until a step is made."""
         told = self._rounds.told
         step.add_done_callback(lambda _: told.put_nowait(()))
@@ -171,10 +163,12 @@ class VllmRun(Generic[T]):
         return Fault("server_error", str(error) if type(error).__name__ in SPOKEN else OUR_FAULT)
 
     async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
-        """Close vLLM's loop, which aborts a request that is still in the engine."""
-        for generator in (happenings, self._steps):
-            try:
-                if isinstance(generator, AsyncGenerator):
-                    await generator.aclose()
-            except Exception:
-                logger.exception("%s: vLLM's loop or a tool session could not be closed", self.driver.response["id"])
+        """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""
+        try:
+            await happenings.aclose()
+            if isinstance(self._steps, AsyncGenerator):
+                await self._steps.aclose()
+        except Exception:
+            logger.exception("%s: vLLM's loop could not be closed", self.driver.response["id"])
+        finally:
+            await self._tools.close()

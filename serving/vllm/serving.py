@@ -27,6 +27,7 @@ from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Re
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
+from interlock.serving.vllm.sessions import ToolSessions
 from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps
 
 __all__ = ["ASKED", "Asked", "Hooks"]
@@ -126,12 +127,13 @@ class Hooks:
         reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
         rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
 
-        async def open_tools(stack: AsyncExitStack) -> None:
+        async def enter(stack: AsyncExitStack) -> None:
             await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
             rounds.watch(getattr(context, "_tool_sessions", {}))
 
+        tools = ToolSessions(enter, self.tool_timeout)
         keep = self.archive.keep if request.store else _keep_nothing
-        return VllmRun(driver, begun.steps, rounds, reader, open_tools, keep, opening)
+        return VllmRun(driver, begun.steps, rounds, reader, tools, keep, opening)
 
     def _harmony(self, asked: Asked, context: Context) -> tuple[Reader, Dialogue]:
         dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))

@@ -1,0 +1,21 @@
+"""Real engines are started one after another, each for the tests that name it; without vLLM there is nothing to collect."""
+
+from importlib.util import find_spec
+
+import pytest
+
+if find_spec("vllm.v1") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def server(request):
+    from servers import SETUPS, Server
+
+    with Server(SETUPS[request.param], request.param) as started:
+        yield started
+
+
+def on(*names):
+    """Say on which servers a test runs."""
+    return pytest.mark.parametrize("server", names, indirect=True)

@@ -1,0 +1,96 @@
+"""Playing a scripted turn on a server, and reading what came over the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
+
+import httpx
+import openai_harmony
+import servers
+import tiny_models
+from tokenizers import Tokenizer
+from turns import Turn
+
+from interlock.fsm import oracle
+from interlock.fsm.acceptor.judging import Judge, Verdict
+
+TIMEOUT: Final = 60.0
+
+
+@cache
+def _tokenizer(model: str) -> Tokenizer:
+    return Tokenizer.from_file(str(tiny_models.built(model, servers.CACHE / "models") / "tokenizer.json"))
+
+
+def tokens(model: str, text: str) -> list[int]:
+    """Encode what a model writes, control tokens included."""
+    if model == "gpt_oss":
+        return openai_harmony.load_harmony_encoding("HarmonyGptOss").encode(text, allowed_special="all")
+    return _tokenizer(model).encode(text, add_special_tokens=False).ids
+
+
+def body(model: str, turn: Turn, **others: object) -> dict[str, object]:
+    """Give the request that has a turn played."""
+    mark = "<|call|>" if model == "gpt_oss" else "</tool_call>"
+    script = {f"round_{place}": tokens(model, text) for place, text in enumerate(turn.rounds)}
+    (round_token,) = tokens(model, mark)
+    request = {"model": "tiny", "input": "Hi.", "vllm_xargs": {"round_token": round_token, **script}}
+    return {**request, **turn.body, **others}
+
+
+def stream(url: str, request: Mapping[str, object], **headers: str) -> bytes:
+    """Give the bytes of a stream, as far as it came."""
+    pieces: list[bytes] = []
+    try:
+        with httpx.stream(
+            "POST", f"{url}/v1/responses", json={**request, "stream": True}, headers=headers, timeout=TIMEOUT
+        ) as answer:
+            pieces.extend(answer.iter_bytes())
+            assert answer.headers["content-type"].startswith("text/event-stream"), b"".join(pieces)
+    except httpx.RemoteProtocolError:
+        pass  # it was cut, which the judges see
+    return b"".join(pieces)
+
+
+def events(data: bytes) -> list[dict[str, object]]:
+    """Give the bodies of a stream's events."""
+    lines = data.decode().splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: ") and line != "data: [DONE]"]
+
+
+def verdict(data: bytes, dialect: str = "openai") -> Verdict:
+    """Give what `interlock check` says of a stream."""
+    judge = Judge(dialect=dialect)
+    judge.feed(data)
+    return judge.end()
+
+
+def judged(data: bytes, dialect: str = "openai") -> list[dict[str, object]]:
+    """Give the events of a stream that both judges find legal."""
+    found = [str(reported.finding) for reported in verdict(data, dialect).reported]
+    bodies = events(data)
+    found += [str(violation) for violation in oracle.check(bodies, dialect=dialect)]
+    assert found == [], data.decode()
+    return bodies
+
+
+def summary(response: Mapping[str, object]) -> list[str]:
+    """Give the items of a response as a turn declares them: the type, and the status if it is not `completed`."""
+    items: Sequence[Mapping[str, object]] = response["output"]
+    statuses = (str(item.get("status", "completed")) for item in items)
+    return [f"{item['type']} {status}".removesuffix(" completed") for item, status in zip(items, statuses, strict=True)]
+
+
+def without_chance(value: object) -> object:
+    """Give a response without its ids and times, which differ from run to run."""
+    match value:
+        case dict():
+            chance = {"id", "call_id", "created_at", "completed_at", "container_id", "cached_tokens"}
+            return {name: without_chance(inner) for name, inner in value.items() if name not in chance}
+        case list():
+            return [without_chance(inner) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,194 @@
+"""Real servers for the tests: `vllm serve` with a tiny model, and MCP tool servers, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import httpx
+from attrs import define, evolve, field, frozen
+
+import tiny_models
+
+HERE: Final = Path(__file__).parent
+CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))
+START: Final = 300.0  # seconds that a server may take to start
+
+ENVIRONMENT: Final = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_ENABLE_RESPONSES_API_STORE": "1",
+    "INTERLOCK_TOOL_TIMEOUT": "3",
+}
+FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "8")
+PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+
+
+@frozen
+class Setup:
+    """How a server is started.
+
+    Args:
+        model: One of `tiny_models.BUILDERS`.
+        flags: Of `vllm serve`.
+        environment: Beside what all servers have.
+        tools: Whether tool servers are started before it.
+        plugin: Whether Interlock is loaded.
+    """
+
+    model: str
+    flags: Sequence[str] = ()
+    environment: Mapping[str, str] = field(factory=dict[str, str])
+    tools: bool = False
+    plugin: bool = True
+
+
+HARMONY: Final = Setup("gpt_oss", tools=True)
+PARSED: Final = Setup("qwen3", PARSERS)
+
+SETUPS: Final[Mapping[str, Setup]] = {
+    "harmony": HARMONY,
+    "harmony-7": evolve(HARMONY, flags=("--stream-interval", "7")),
+    "parsed": PARSED,
+    "parsed-7": evolve(PARSED, flags=(*PARSERS, "--stream-interval", "7", "--api-server-count", "2")),
+    "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
+    "smollm2": Setup("smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")),
+}
+
+
+@define
+class Process:
+    """A process with a port, and everything that it started."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    port: int
+    _log: Path = field(init=False)
+    _running: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        handle, name = tempfile.mkstemp(suffix=".log", prefix=f"{Path(self.command[0]).name}-")
+        self._log = Path(name)
+        self._running = subprocess.Popen(  # noqa: S603 - our own command
+            self.command, env={**os.environ, **self.environment}, stdout=handle, stderr=handle, start_new_session=True
+        )
+        os.close(handle)
+
+    def wait(self, url: str) -> None:
+        """Wait until it answers."""
+        deadline = time.monotonic() + START
+        while time.monotonic() < deadline:
+            try:
+                with httpx.stream("GET", url, timeout=5) as answer:
+                    if answer.status_code == 200:
+                        return
+            except httpx.TransportError:
+                pass
+            if self.over:
+                break
+            time.sleep(0.3)
+        self.stop()
+        raise RuntimeError(f"{' '.join(self.command)} did not start:\n{self.log[-4000:]}")
+
+    @property
+    def over(self) -> bool:
+        return self._running is None or self._running.poll() is not None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self._running is not None:
+            self._running.terminate()
+
+    def stop(self) -> None:
+        """End it and all that it started."""
+        if self._running is None:
+            return
+        self._running.terminate()
+        try:
+            self._running.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._running.pid, signal.SIGKILL)
+            self._running.wait()
+        self._log.unlink(missing_ok=True)
+        self._running = None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@define
+class Server:
+    """A vLLM server with its tool servers, as a context manager."""
+
+    setup: Setup
+    name: str = ""
+    _tools: dict[str, Process] = field(factory=dict[str, Process], init=False)
+    process: Process = field(init=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.process.port}"
+
+    def __enter__(self) -> Server:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self._tools.values(), *([self.process] if hasattr(self, "process") else [])):
+            process.stop()
+
+    def start_tool(self, name: str) -> None:
+        """Start a tool server, or start it again at its port."""
+        old = self._tools.get(name)
+        port = old.port if old else free_port()
+        if old:
+            old.stop()
+        started = Process([sys.executable, str(HERE / "tool_server.py"), name, str(port)], {}, port)
+        self._tools[name] = started
+        started.start()
+        started.wait(f"http://127.0.0.1:{port}/sse")
+
+    def stop_tool(self, name: str) -> None:
+        self._tools[name].stop()
+
+    def _start(self) -> None:
+        setup = self.setup
+        model = tiny_models.built(setup.model, CACHE / "models")
+        port = free_port()
+        flags = ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), *FLAGS, *setup.flags]
+        if setup.model != "smollm2":
+            flags += ["--load-format", "dummy", "--logits-processors", "scripted_tokens:ScriptedTokens"]
+        if setup.tools:
+            for name in ("python", "browser"):
+                self.start_tool(name)
+            flags += ["--tool-server", ",".join(f"127.0.0.1:{tool.port}" for tool in self._tools.values())]
+        path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        loaded = "interlock" if setup.plugin else ""
+        environment = {**ENVIRONMENT, "PYTHONPATH": path, "VLLM_PLUGINS": loaded, **setup.environment}
+        vllm = str(Path(sys.executable).with_name("vllm"))
+        self.process = Process([vllm, "serve", str(model), *flags], environment, port)
+        self.process.start()
+        self.process.wait(f"{self.url}/health")

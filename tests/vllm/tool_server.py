@@ -1,0 +1,52 @@
+"""An MCP tool server as vLLM's `--tool-server` expects it, with answers that a test can foresee.
+
+    python tool_server.py python|browser PORT
+
+What python is asked to run decides what it does: `raise` fails, `silence` gives no text, `sleep` takes too long, `die` ends the
+server; anything else is said back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from mcp.server.mcpserver import MCPServer
+
+name, port = sys.argv[1], int(sys.argv[2])
+server = MCPServer(name, instructions=f"The tool {name}.")
+
+
+def python(code: str) -> str | list[str]:
+    """Run python code."""
+    match code.strip():
+        case "raise":
+            raise ValueError("the code is wrong")
+        case "silence":
+            return []
+        case "sleep":
+            time.sleep(20)
+        case "die":
+            os._exit(1)
+    return f"ran: {code}"
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found: {query}"
+
+
+def open(id: str = "", cursor: int = 0) -> str:  # noqa: A001, A002 - the tool's own words
+    """Open a page."""
+    return f"opened: {id or cursor}"
+
+
+def find(pattern: str, cursor: int = 0) -> str:
+    """Find text in a page."""
+    return f"found: {pattern} in {cursor}"
+
+
+for tool in (python,) if name == "python" else (search, open, find):
+    server.add_tool(tool)
+server.run("sse", host="127.0.0.1", port=port)

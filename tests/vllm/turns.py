@@ -1,0 +1,266 @@
+"""The scripted turns that are played on real engines: what a model writes, round by round, and what the request asks.
+
+They are written as text with control tokens in their usual spelling; the tests check what becomes of them, and
+benchmarks/conformance.py plays the same ones against vLLM's own route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import field, frozen
+
+FUNCTION: Final = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+CLOCK: Final = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
+PYTHON: Final = {"type": "code_interpreter", "container": {"type": "auto"}}
+BROWSER: Final = {"type": "web_search_preview"}
+
+NEXT: Final = "<|start|>assistant"
+THINK: Final = "<|channel|>analysis<|message|>"
+COMMENT: Final = "<|channel|>commentary<|message|>"
+ANSWER: Final = "<|channel|>final<|message|>"
+WEATHER: Final = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+RUN: Final = "<|channel|>analysis to=python code<|message|>"
+SEARCH: Final = "<|channel|>analysis to=browser.search code<|message|>"
+DONE: Final = f"{ANSWER}It is done.<|return|>"
+
+
+@frozen
+class Turn:
+    """One request and what the model writes for it.
+
+    Args:
+        name: What is special about it.
+        rounds: What is written in each round.
+        items: The items that come of it, each as its type and status.
+        status: The status of the response.
+        body: What else the request says.
+    """
+
+    name: str
+    rounds: Sequence[str]
+    items: Sequence[str] = ()
+    status: str = "completed"
+    body: Mapping[str, object] = field(factory=dict[str, object])
+
+
+def _tools(*tools: Mapping[str, object], **others: object) -> dict[str, object]:
+    return {"tools": list(tools), **others}
+
+
+def _cut(tokens: int, *tools: Mapping[str, object]) -> dict[str, object]:
+    return {"max_output_tokens": tokens, **(_tools(*tools) if tools else {})}
+
+
+OK, CUT, FAILED = "completed", "incomplete", "failed"
+REASONING, MESSAGE, CALL = "reasoning", "message", "function_call"
+CODE, WEB, MCP = "code_interpreter_call", "web_search_call", "mcp_call"
+
+HARMONY: Final[Sequence[Turn]] = (
+    Turn("an answer", [f"{ANSWER}Hello.<|return|>"], [MESSAGE]),
+    Turn("reasoning and an answer", [f"{THINK}Hm, well.<|end|>{NEXT}{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE]),
+    Turn("reasoning twice", [f"{THINK}One.<|end|>{NEXT}{THINK}Two.<|end|>{NEXT}{DONE}"], [REASONING, REASONING, MESSAGE]),
+    Turn("a preamble and an answer", [f"{COMMENT}Let me see.<|end|>{NEXT}{DONE}"], [MESSAGE, MESSAGE]),
+    Turn("an empty answer", [f"{ANSWER}<|return|>"], []),
+    Turn("nothing at all", ["<|return|>"], []),
+    Turn("a blank answer", [f"{ANSWER}\n \n<|return|>"], []),
+    Turn("empty reasoning", [f"{THINK}<|end|>{NEXT}{DONE}"], [MESSAGE]),
+    Turn("blank reasoning", [f"{THINK} \n<|end|>{NEXT}{DONE}"], [MESSAGE]),
+    Turn("an empty preamble", [f"{COMMENT}<|end|>{NEXT}{DONE}"], [MESSAGE]),
+    Turn("an answer that begins blank", [f"{ANSWER}\n\nHello.<|return|>"], [MESSAGE]),
+    Turn("many scripts", [f"{ANSWER}Grüße, 世界! 👩‍👩‍👧 עִבְרִית<|return|>"], [MESSAGE]),
+    Turn("a function call", [f'{WEATHER}{{"city": "Rome"}}<|call|>'], [CALL], body=_tools(FUNCTION)),
+    Turn(
+        "reasoning, a preamble and a function call",
+        [f'{THINK}Weather.<|end|>{NEXT}{COMMENT}I look.<|end|>{NEXT}{WEATHER}{{"city": "Rome"}}<|call|>'],
+        [REASONING, MESSAGE, CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn("a call without a single argument", [f"{WEATHER}<|call|>"], [CALL], body=_tools(FUNCTION)),
+    Turn("a call with empty arguments", [f"{WEATHER}{{}}<|call|>"], [CALL], body=_tools(FUNCTION)),
+    Turn("a call with malformed arguments", [f'{WEATHER}{{"city": Ro<|call|>'], [CALL], body=_tools(FUNCTION)),
+    Turn(
+        "two function calls",
+        [f'{WEATHER}{{"city": "Rome"}}<|end|>{NEXT}{WEATHER}{{"city": "Oslo"}}<|call|>'],
+        [CALL, CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "the recipient before the channel",
+        [' to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>'],
+        [CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "a bare function name",
+        ['<|channel|>commentary to=get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
+        [CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "a call in the analysis channel",
+        ['<|channel|>analysis to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
+        [CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "a constraint glued to the recipient",
+        ['<|channel|>commentary to=functions.get_weather<|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
+        [CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "a function that nobody declared",
+        ["<|channel|>commentary to=functions.unheard <|constrain|>json<|message|>{}<|call|>"],
+        [CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn("a call that ends as a message does", [f'{WEATHER}{{"city": "Rome"}}<|return|>'], [CALL], body=_tools(FUNCTION)),
+    Turn(
+        "a tool of an MCP server that nobody declared",
+        ["<|channel|>commentary to=docs.search <|constrain|>json<|message|>{}<|call|>"],
+        [f"{MCP} failed"],
+        body=_tools(FUNCTION),
+    ),
+    Turn("cut in reasoning", [f"{THINK}One two three four five six seven."], [f"{REASONING} {CUT}"], CUT, _cut(7)),
+    Turn("cut in an answer", [f"{ANSWER}One two three four five six seven."], [f"{MESSAGE} {CUT}"], CUT, _cut(7)),
+    Turn("cut in a preamble", [f"{COMMENT}One two three four five six."], [f"{MESSAGE} {CUT}"], CUT, _cut(7)),
+    Turn("cut in arguments", [f'{WEATHER}{{"city": "Rome and more"}}'], [f"{CALL} {CUT}"], CUT, _cut(12, FUNCTION)),
+    Turn("cut in a header", [f"{THINK}Hm.<|end|>{NEXT}<|channel|>fi"], [REASONING], CUT, _cut(9)),
+    Turn("cut before any text", [f"{ANSWER}Hello."], [], CUT, _cut(3)),
+    Turn("cut in python code", [f"{RUN}print(1 + 2 + 3 + 4 + 5)"], [f"{CODE} {CUT}"], CUT, _cut(9, PYTHON)),
+    Turn("cut inside a character", [f"{ANSWER}a👩‍👩‍👧👩‍👩‍👧👩‍👩‍👧"], [f"{MESSAGE} {CUT}"], CUT, _cut(6)),
+    Turn("no header", ["Hello there.<|return|>"], [MESSAGE]),
+    Turn("text where a header should be", [f"{THINK}Hm.<|end|>Hello there.<|return|>"], [REASONING, MESSAGE]),
+    Turn("no start between messages", [f"{THINK}Hm.<|end|>{DONE}"], [REASONING, MESSAGE]),
+    Turn("no message token", ["<|channel|>final Hello there.<|return|>"], [MESSAGE]),
+    Turn("an unknown channel", ["<|channel|>thoughts<|message|>Hello.<|return|>"], [MESSAGE]),
+    Turn("no channel", ["<|message|>Hello.<|return|>"], [MESSAGE]),
+    Turn("an empty channel", ["<|channel|><|message|>Hello.<|return|>"], [MESSAGE]),
+    Turn("a channel twice", ["<|channel|>analysis<|channel|>final<|message|>Hello.<|return|>"], [MESSAGE]),
+    Turn("a channel inside content", [f"{THINK}Hm.{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE]),
+    Turn("a start inside content", [f"{THINK}Hm.{NEXT}{DONE}"], [REASONING, MESSAGE]),
+    Turn("an end twice", [f"{THINK}Hm.<|end|><|end|>{NEXT}{DONE}"], [REASONING, MESSAGE]),
+    Turn("a foreign role", [f"{THINK}Hm.<|end|><|start|>user{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE]),
+    Turn("a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE]),
+    Turn("a reserved token inside content", [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"], [MESSAGE]),
+    Turn("two recipients", ["<|channel|>commentary to=a.b to=c.d<|message|>{}<|call|>"], [f"{MCP} failed"]),
+    Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE]),
+    Turn("python", [f"{RUN}print(1)<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON)),
+    Turn(
+        "reasoning, python, reasoning, an answer",
+        [f"{THINK}I run it.<|end|>{NEXT}{RUN}print(1)<|call|>", f"{THINK}I see.<|end|>{NEXT}{DONE}"],
+        [REASONING, CODE, REASONING, MESSAGE],
+        body=_tools(PYTHON),
+    ),
+    Turn(
+        "three rounds",
+        [f"{RUN}print(1)<|call|>", f'{SEARCH}{{"query": "rome"}}<|call|>', DONE],
+        [CODE, WEB, MESSAGE],
+        body=_tools(PYTHON, BROWSER),
+    ),
+    Turn("a search", [f'{SEARCH}{{"query": "rome"}}<|call|>', DONE], [WEB, MESSAGE], body=_tools(BROWSER)),
+    Turn(
+        "an opened page",
+        ['<|channel|>analysis to=browser.open code<|message|>{"id": "https://rome.example"}<|call|>', DONE],
+        [WEB, MESSAGE],
+        body=_tools(BROWSER),
+    ),
+    Turn(
+        "text found in a page",
+        ['<|channel|>analysis to=browser.find code<|message|>{"pattern": "rome"}<|call|>', DONE],
+        [WEB, MESSAGE],
+        body=_tools(BROWSER),
+    ),
+    Turn(
+        "a search whose arguments are no JSON",
+        [f"{SEARCH}rome<|call|>", DONE],
+        [f"{WEB} {FAILED}", MESSAGE],
+        body=_tools(BROWSER),
+    ),
+    Turn("python that fails", [f"{RUN}raise<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON)),
+    Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON)),
+    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>"], [f"{CODE} {FAILED}"]),
+    Turn(
+        "a search and a function call",
+        [f'{SEARCH}{{"query": "rome"}}<|call|>', f'{WEATHER}{{"city": "Rome"}}<|call|>'],
+        [WEB, CALL],
+        body=_tools(BROWSER, FUNCTION),
+    ),
+    Turn(
+        "cut in the second round",
+        [f"{RUN}print(1)<|call|>", f"{ANSWER}One two three four five six seven eight nine ten eleven."],
+        [CODE, f"{MESSAGE} {CUT}"],
+        CUT,
+        _cut(20, PYTHON),
+    ),
+)
+"""What a model that writes harmony says."""
+
+TOOL_CALL: Final = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+END: Final = "<|im_end|>"
+
+PARSED: Final[Sequence[Turn]] = (
+    Turn("an answer (parsers)", [f"<think>\n\n</think>\n\nHello.{END}"], [MESSAGE]),
+    Turn("reasoning and an answer (parsers)", [f"<think>\nHm.\n</think>\n\nHello.{END}"], [REASONING, MESSAGE]),
+    Turn("reasoning alone (parsers)", [f"<think>\nHm.\n</think>{END}"], [REASONING]),
+    Turn("nothing at all (parsers)", [END], []),
+    Turn("a blank answer (parsers)", [f"<think>\nHm.\n</think>\n\n \n{END}"], [REASONING]),
+    Turn(
+        "reasoning and a function call (parsers)",
+        [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}"],
+        [REASONING, CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "text and a function call (parsers)",
+        [f"<think>\n\n</think>\n\nI look.\n{TOOL_CALL}{END}"],
+        [MESSAGE, CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "two function calls (parsers)",
+        [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}\n{TOOL_CALL.replace('Rome', 'Oslo')}{END}"],
+        [REASONING, CALL, CALL],
+        body=_tools(FUNCTION),
+    ),
+    Turn(
+        "two calls where one is allowed (parsers)",
+        [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}\n{TOOL_CALL.replace('Rome', 'Oslo')}{END}"],
+        [REASONING, CALL],
+        body=_tools(FUNCTION, parallel_tool_calls=False),
+    ),
+    Turn(
+        "a call without arguments (parsers)",
+        [f'<think>\nHm.\n</think>\n\n<tool_call>\n{{"name": "now", "arguments": {{}}}}\n</tool_call>{END}'],
+        [REASONING, CALL],
+        body=_tools(CLOCK),
+    ),
+    Turn("cut in reasoning (parsers)", ["<think>\nOne two three four five six seven"], [f"{REASONING} {CUT}"], CUT, _cut(12)),
+    Turn(
+        "cut in an answer (parsers)",
+        ["<think>\nHm.\n</think>\n\nOne two three four five six seven eight nine ten"],
+        [REASONING, f"{MESSAGE} {CUT}"],
+        CUT,
+        _cut(24),
+    ),
+    Turn(
+        "reasoning that is not wanted (parsers)",
+        [f"<think>\nHm.\n</think>\n\nHello.{END}"],
+        [MESSAGE],
+        body={"include_reasoning": False},
+    ),
+    Turn(
+        "log probabilities (parsers)",
+        [f"<think>\nHm.\n</think>\n\nHello, world.{END}"],
+        [REASONING, MESSAGE],
+        body={"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+    ),
+)
+"""What a model that vLLM's reasoning and tool parsers read says."""
