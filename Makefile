@@ -61,6 +61,11 @@ prove: .venv/.dev ## The proof, and every change of one edge that it must find
 fuzz: .venv/.dev ## Random streams and ten mutants of each, by both judges; FUZZ_STREAMS=
 	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -q tests/fsm/test_agreement.py
 
+MINUTES ?= 5
+.PHONY: fuzz
+fuzz: .venv/.dev ## Random stories for MINUTES; what breaks a property is shrunk and kept in tests/counterexamples
+	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
+
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
 	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)

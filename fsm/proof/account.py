@@ -210,7 +210,7 @@ class Account:
                 self._due.ended[item_id], self._pen = "completed", None
             case _Pen() as pen:
                 pen.id = item_id
-            case None:
+            case _:
                 pass
 
     def _say(self, names: Mapping[str, str], kind: str, text: str, *, silent: bool = True) -> None:

@@ -1,0 +1,95 @@
+"""What is true of every story, as functions of the story; the fuzz campaign uses them too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fuzzing.stories import resolved
+
+from interlock.events.conversion import response_to_openai, stray_fields, to_openai
+from interlock.events.dialects import OPEN_RESPONSES
+from interlock.events.json import clean, dumps
+from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
+from interlock.fsm import oracle
+from interlock.fsm.acceptor import judge
+from interlock.fsm.deltas import Delta, Finish, Refusal, Succeed, Summary, Text
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.proof.account import Account
+
+SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+
+
+def driver(writer: Writer[Any]) -> ResponseDriver[Any]:
+    return ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
+
+
+def bodies(frames: Iterable[bytes]) -> list[Mapping[str, Any]]:
+    return [json.loads(frame.partition(b"\ndata: ")[2]) for frame in frames]
+
+
+def is_legal_and_true(story: Sequence[Delta]) -> None:
+    """The oracle and the acceptor find nothing, and each delta does what the account expects of it."""
+    told, account, frames = driver(SseWriter()), Account(), []
+    for delta in (*story, Finish()):
+        known = resolved(delta, told)
+        made = told.feed([known])
+        frames += made
+        assert account.compare(_as_written(known), bodies(made)) is None
+    events = bodies(frames)
+    assert oracle.check(events) == []
+    assert list(judge([*frames, DONE_FRAME]).reported) == []
+    assert told.ended
+
+
+def _as_written(delta: Delta) -> Delta:
+    """Give a delta as the wire carries it; the account compares texts."""
+    match delta:
+        case str():
+            return clean(delta)
+        case Text(text, logprobs):
+            return Text(clean(text), logprobs)
+        case Refusal(text) | Summary(text):
+            return type(delta)(clean(text))
+        case Succeed(item_id, fields):
+            return Succeed(item_id, json.loads(dumps(fields)))
+        case _:
+            return delta
+
+
+def is_typed(story: Sequence[Delta]) -> None:
+    """Every event is one of the SDK's, and the response of the end is the response (rules R14 and R19)."""
+    told = driver(EventWriter())
+    events = told_whole(told, story)
+    for event in events:
+        assert to_openai(event.body).type == event.name
+        assert stray_fields(event.body) == []
+    assert events[-1].body["response"] == told.response
+    assert response_to_openai(told.response).id == told.response["id"]
+
+
+def is_the_same_however_it_is_told(story: Sequence[Delta]) -> None:
+    """Frames and objects agree, and so do deltas that come one by one and all at once."""
+    objects, one_by_one, at_once = driver(EventWriter()), driver(SseWriter()), driver(SseWriter())
+    events = told_whole(objects, story)
+    known, frames = [], []
+    for delta in (*story, Finish()):
+        known.append(resolved(delta, one_by_one))
+        frames += one_by_one.feed(known[-1:])
+    assert at_once.feed(known) == frames
+    assert bodies(frames) == [json.loads(dumps(event.body)) for event in events]
+
+
+def is_legal_in_the_other_dialect(story: Sequence[Delta]) -> None:
+    """What is said to a client of Open Responses is legal there."""
+    frames = told_whole(driver(SseWriter(OPEN_RESPONSES)), story)
+    assert oracle.check(bodies(frames), dialect="open_responses") == []
+
+
+def told_whole(told: ResponseDriver[Any], story: Sequence[Delta]) -> list[Any]:
+    return [event for delta in (*story, Finish()) for event in told.feed([resolved(delta, told)])]
+
+
+PROPERTIES = (is_legal_and_true, is_typed, is_the_same_however_it_is_told, is_legal_in_the_other_dialect)

@@ -1,0 +1,122 @@
+"""Stories: random lists of deltas, as a driver may be told them, and how one is kept as JSON.
+
+A delta about an item names it by `#0`, `#1`, … counted back from the item that was added last, because its id is not known
+before; `resolved` puts the id in. So a story stays what it is when others of its deltas are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import attrs
+from hypothesis import strategies as st
+
+from interlock.events.items import ITEMS, result_fields
+from interlock.events.json import clean
+from interlock.fsm import deltas
+from interlock.fsm.deltas import Delta, FinishReason
+from interlock.fsm.driver import ResponseDriver
+
+_TEXT = st.sampled_from(["a", "é", " ", "\n", "", '"}\\', "\u2028", "😀", "%d", "\ud800"]) | st.text(st.characters(), max_size=8)
+_NAMES = st.text("abc_.-é", min_size=1, max_size=4)
+_REFERENCE = st.integers(0, 4).map("#{}".format)
+_MESSAGE = st.sampled_from(["It broke.", "é😀", "\ud800"])
+_COUNT = st.integers(0, 9)
+_USAGE = st.builds(deltas.Usage, *[_COUNT] * 4)
+_CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+_CALL_ID = st.sampled_from([None, "", "call_1", "call_2", "mine"]) | _NAMES
+_ACTION = st.sampled_from(
+    [
+        {"type": "search", "query": "signals"},
+        {"type": "open_page", "url": "https://example.org"},
+        {"type": "find_in_page", "url": "https://example.org", "pattern": "signal"},
+    ]
+)
+_FIELDS = {
+    "reasoning": {},
+    "message": {"phase": st.sampled_from(["commentary", "final_answer"])},
+    "function_call": {"name": _NAMES, "call_id": _CALL_ID},
+    "custom_tool_call": {"name": _NAMES, "call_id": _CALL_ID},
+    "mcp_call": {"server_label": _NAMES, "name": _NAMES},
+    "mcp_list_tools": {"server_label": _NAMES},
+    "mcp_approval_request": {"server_label": _NAMES, "name": _NAMES, "arguments": st.just("{}")},
+    "code_interpreter_call": {},
+    "web_search_call": {"action": _ACTION},
+    "file_search_call": {"queries": st.lists(_NAMES, max_size=2)},
+    "image_generation_call": {},
+}
+_OPEN = st.sampled_from(list(ITEMS)).flatmap(
+    lambda kind: st.builds(deltas.Open, st.just(kind), st.fixed_dictionaries(_FIELDS[kind]))
+)
+_PLAIN = _TEXT | st.builds(deltas.Text, _TEXT, st.just(()))
+
+
+def _measured(pieces: list[str]) -> deltas.Text:
+    tokens = [{"token": piece, "bytes": [*piece.encode()], "logprob": -0.5, "top_logprobs": []} for piece in pieces]
+    return deltas.Text("".join(pieces), tokens)
+
+
+_MEASURED = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_measured)
+_TOLD = st.one_of(
+    _OPEN,
+    st.sampled_from([deltas.Close(), deltas.EndPart(), deltas.Annotate(_CITATION)]),
+    st.builds(deltas.Summary, _TEXT),
+    st.builds(deltas.Run, _REFERENCE),
+    st.builds(deltas.Progress, _REFERENCE, st.just({"partial_image_b64": "aW1hZ2U="})),
+    st.builds(deltas.Succeed, _REFERENCE, st.just({}) | st.fixed_dictionaries({"output": _TEXT})),
+    st.builds(deltas.Fail, _REFERENCE, _MESSAGE),
+    st.builds(deltas.Reject, _MESSAGE),
+    st.builds(deltas.EndTurn, st.just("stop"), _USAGE),
+    st.sampled_from([deltas.Start(), deltas.Enqueue()]),
+)
+_END = st.one_of(
+    st.just(deltas.Finish()),
+    st.just(deltas.Cancel()),
+    st.builds(deltas.Fault, st.sampled_from(["server_error", "rate_limit_exceeded"]), _MESSAGE),
+    st.builds(deltas.EndTurn, st.sampled_from(get_args(FinishReason)), _USAGE),
+)
+
+
+def _stories(text: st.SearchStrategy[Delta], refusal: st.SearchStrategy[str]) -> st.SearchStrategy[list[Delta]]:
+    told = st.one_of(_TOLD, st.builds(deltas.Refusal, refusal))
+    before, after = st.lists(text | told, max_size=24), st.lists(text | told, max_size=2)
+    return st.builds(lambda *parts: [delta for part in parts for delta in part], before, st.lists(_END, max_size=2), after)
+
+
+# The text of a part has log probabilities or has none, white space that a refusal leaves to it included.
+STORIES = st.one_of(_stories(_PLAIN, _TEXT), _stories(_MEASURED, _TEXT.filter(str.strip)))
+
+
+def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
+    """Put in the id of the item that a delta is about, and a result where that kind of item has it."""
+    if not isinstance(delta, deltas.Run | deltas.Progress | deltas.Succeed | deltas.Fail):
+        return delta
+    output = driver.response["output"][::-1]
+    place = int(delta.item_id[1:])
+    if place >= len(output):
+        return delta
+    item = output[place]
+    known = attrs.evolve(delta, item_id=item["id"])
+    if isinstance(known, deltas.Succeed):
+        return attrs.evolve(
+            known, fields=result_fields(item["type"], str(known.fields.get("output", ""))) if known.fields else {}
+        )
+    return known
+
+
+def to_json(story: Sequence[Delta]) -> list[Any]:
+    """Give a story as JSON values: a text is itself, any other delta its name and its fields."""
+    return [delta if isinstance(delta, str) else [type(delta).__name__, attrs.asdict(delta)] for delta in story]
+
+
+def from_json(story: Sequence[Any]) -> list[Delta]:
+    """Read what `to_json` gave."""
+    return [delta if isinstance(delta, str) else _made(*delta) for delta in story]
+
+
+def _made(name: str, fields: dict[str, Any]) -> Delta:
+    if "usage" in fields:
+        fields = {**fields, "usage": deltas.Usage(**fields["usage"])}
+    made: Delta = getattr(deltas, name)(**fields)
+    return made
