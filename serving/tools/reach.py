@@ -80,7 +80,7 @@ class Reach:
         literal = _address(host)
         if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
             raise ToolError(f"The host '{host}' is not allowed on this server.")
-        addresses = [literal] if literal is not None else await _look_up(host, port)
+        addresses = [_mapped(each) for each in ([literal] if literal is not None else await _look_up(host, port))]
         for address in addresses:
             if not self._allows(address, named=literal is None):
                 raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
@@ -88,10 +88,9 @@ class Reach:
 
     def _allows(self, address: Address, *, named: bool) -> bool:
         """Say whether an address may be reached: one that was allowed, or a public one behind an allowed name."""
-        plain = _mapped(address)
-        if any(plain in network for network in self.networks):
+        if any(address in network for network in self.networks):
             return True
-        return (named or ANY in self.hosts) and _is_public(plain)
+        return (named or ANY in self.hosts) and _is_public(address)
 
 
 def _mapped(address: Address) -> Address:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
-from httpx2 import ConnectError, HTTPError, InvalidURL
+from httpx2 import HTTPError, InvalidURL
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -24,7 +24,7 @@ from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 
 from interlock.serving.errors import ToolError
 from interlock.serving.tools.reach import Reach
-from interlock.serving.tools.transport import http_client
+from interlock.serving.tools.transport import explained, http_client
 
 __all__ = ["Endpoint", "Session"]
 
@@ -114,7 +114,8 @@ class Session:
             return
         self._closing.set()
         try:
-            await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
+            if self._opened.done():
+                await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
         finally:
             if not self._task.done():
                 self._task.cancel()
@@ -182,12 +183,10 @@ def _explained(error: BaseException) -> str:
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])
-        case ToolError() | MCPError():
-            return _cut(str(error))
-        case ConnectError():
-            return "The server cannot be reached."
-        case HTTPError() | InvalidURL() | ValueError():
-            return _cut(f"The server cannot be talked to: {error}")
+        case ToolError() | HTTPError() | InvalidURL() | ValueError():
+            return _cut(explained(error))
+        case MCPError():
+            return _cut(error.message)
         case _:
             return "The server cannot be talked to."
 

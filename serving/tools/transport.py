@@ -40,13 +40,33 @@ class TooLarge(httpx2.StreamError):
     """An answer has more bytes than it may have."""
 
 
+def explained(error: Exception) -> str:
+    """Say what went wrong below in words that are for whoever reads the stream.
+
+    Args:
+        error: From HTTP, or from here.
+    """
+    match error:
+        case ToolError() | TooLarge():
+            return str(error)
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            return "The server cannot be reached."
+        case _:
+            return f"The server cannot be talked to: {error}"
+
+
+def _check(size: int) -> None:
+    if size > LIMIT:
+        raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
+
+
 class Bounded(httpx2.AsyncByteStream):
     """An answer's bytes, which end with an error where there are too many.
 
     Args:
         stream: The bytes.
         events: Whether they are events, each of which may have as many as another answer has in all.
-        faults: Where it is noted that there were too many, for `mcp` may say no more than that the connection is closed.
+        faults: Where it is noted what went wrong, for `mcp` may say no more than that the connection is closed.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -61,15 +81,17 @@ class Bounded(httpx2.AsyncByteStream):
             TooLarge: There are too many.
         """
         size, last = 0, b""
-        async for piece in self._stream:
-            size += len(piece)
-            last = last[-3:] + piece
-            if self._events and (ends := [end.end() for end in BLANK_LINE.finditer(last)]):
-                size = len(last) - ends[-1]
-            if size > LIMIT:
-                self._faults.append(f"The answer is larger than {LIMIT} bytes.")
-                raise TooLarge(self._faults[-1])
-            yield piece
+        try:
+            async for piece in self._stream:
+                size += len(piece)
+                last = last[-3:] + piece
+                if self._events and (ends := [end.end() for end in BLANK_LINE.finditer(last)]):
+                    size = len(last) - ends[-1]
+                _check(size)
+                yield piece
+        except (TooLarge, httpx2.HTTPError) as error:
+            self._faults.append(explained(error))
+            raise
 
     async def aclose(self) -> None:
         """Close the stream below."""
@@ -94,8 +116,20 @@ class Guarded(httpx2.AsyncBaseTransport):
 
         Raises:
             ToolError: It may not go there, or the server refuses it, or the answer is packed.
+            HTTPError: The server cannot be reached, or does not speak HTTP.
         """
-        response = await self._inner.handle_async_request(await self._addressed(request))
+        try:
+            return await self._judged(await self._inner.handle_async_request(await self._addressed(request)))
+        except (ToolError, httpx2.HTTPError) as error:
+            self._faults.append(explained(error))
+            raise
+
+    async def _judged(self, response: httpx2.Response) -> httpx2.Response:
+        """Give an answer with its limits, if it is one that is taken.
+
+        Raises:
+            ToolError: It is not.
+        """
         refusal = REFUSALS.get(response.status_code)
         if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
             refusal = "The server packs its answers, although it was asked not to."  # a small one may unpack to a huge one

@@ -1,0 +1,85 @@
+"""Responses with hosted tools: made without HTTP in front of them, judged, and timed."""
+
+import asyncio
+import json
+from time import monotonic
+
+from live.engines import StagedEngine, step
+
+from interlock.events.sse import EventWriter
+from interlock.fsm.oracle import check
+from interlock.serving.request import read_request
+from interlock.serving.tools import Reach, ToolServers
+from interlock.serving.turns import begin_response
+
+ANSWER = "<|channel|>final<|message|>Done."
+
+
+def calling(recipient, text, then="<|call|>"):
+    """What a model writes to call a tool."""
+    kind = " <|constrain|>json" if text.startswith("{") else ""
+    return f"<|channel|>commentary to={recipient}{kind}<|message|>{text}{then}"
+
+
+def several(*calls):
+    """A turn of several calls."""
+    return "<|start|>assistant".join(calls)
+
+
+def mcp(url, label="shop", **members):
+    """The tool of a request that is an MCP server."""
+    return {"type": "mcp", "server_label": label, "server_url": url, "require_approval": "never", **members}
+
+
+def servers(seconds=5.0, allowed=("127.0.0.1",), **hosted):
+    return ToolServers(hosted, Reach.of(allowed), seconds)
+
+
+class Told:
+    """What a client was told, with the time of each event; legal in any case."""
+
+    def __init__(self, events, engine, tools):
+        self.events = [event for event, _ in events]
+        self.times = [time for _, time in events]
+        self.engine = engine
+        self.tools = tools
+        assert check(self.events) == []
+        assert not tools.open
+
+    @property
+    def response(self):
+        return self.events[-1]["response"]
+
+    @property
+    def output(self):
+        return self.response["output"]
+
+    def of(self, kind):
+        """The items of a kind."""
+        return [item for item in self.output if item["type"] == kind]
+
+    @property
+    def names(self):
+        return [event["type"].removeprefix("response.") for event in self.events]
+
+    def time(self, name):
+        """When an event of a name came."""
+        return self.times[self.names.index(name)]
+
+
+def ask(*turns, tools=(), by=None, items="Hi", **settings):
+    """Ask for a response of which the model's turns are given as harmony."""
+    engine = StagedEngine(*([step(turn, "stop")] for turn in (*turns, ANSWER)))
+    by = by or servers()
+
+    async def collect():
+        before = asyncio.all_tasks()
+        request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
+        run = begin_response(request, request.conversation(), engine, EventWriter(), tools=by)
+        told = [(json.loads(json.dumps(event.body)), monotonic()) async for events in run.events() for event in events]
+        for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        return told
+
+    return Told(asyncio.run(collect()), engine, by)

@@ -1,0 +1,289 @@
+"""Hosted calls run on real MCP servers between their events, and the stream says what really happened."""
+
+import json
+
+import pytest
+from live.agents import ask, calling, mcp, servers, several
+from live.mcp_servers import Workshop, plain, running
+
+from interlock.serving.tools import hosting
+
+
+@pytest.fixture
+def shop():
+    """A workshop, to look into."""
+    return Workshop()
+
+
+@pytest.fixture(params=["mcp", "sse"])
+def url(request, shop):
+    """Its URL, by both transports."""
+    server = shop.server()
+    with running(server.sse_app() if request.param == "sse" else server.streamable_http_app()) as base:
+        yield f"{base}/{request.param}"
+
+
+ECHO = calling("mcp.shop.echo", '{"text": "a"}')
+
+
+def test_the_tools_are_listed_first_and_the_result_is_in_the_item(url) -> None:
+    told = ask(ECHO, tools=[mcp(url, allowed_tools=["echo", "look"])])
+    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_call", "message"]
+    listed, call, _ = told.output
+    echo = {
+        "name": "echo",
+        "description": "Say it again.",
+        "input_schema": {
+            "type": "object",
+            "properties": {"text": {"title": "Text", "type": "string"}},
+            "required": ["text"],
+            "title": "echoArguments",
+        },
+        "annotations": None,
+    }
+    assert (listed["server_label"], listed["tools"][0]) == ("shop", echo)
+    assert listed["tools"][1]["annotations"] == {"readOnlyHint": True}
+    assert (call["status"], call["output"], call["arguments"]) == ("completed", "a", '{"text": "a"}')
+    assert [turn.index for turn in told.engine.turns] == [0, 1]
+    assert [item["type"] for item in told.engine.turns[0].items] == ["message", "mcp_list_tools"]
+    assert told.engine.turns[1].items[-1]["output"] == "a"
+
+
+def test_a_call_completes_after_its_tool_has_ended(url, shop) -> None:
+    told = ask(calling("mcp.shop.slow", '{"seconds": 0.05}'), tools=[mcp(url)])
+    assert told.time("mcp_call_arguments.done") < shop.ended["slow"] < told.time("mcp_call.completed")
+
+
+def test_the_calls_of_a_turn_run_at_the_same_time_and_are_told_as_they_end(shop) -> None:
+    both = several(calling("mcp.shop.slow", '{"seconds": 0.3}', "<|end|>"), calling("mcp.shop.echo", '{"text": "b"}'))
+    with running(shop.server().streamable_http_app()) as base:
+        told = ask(both, tools=[mcp(f"{base}/mcp")])
+    assert shop.began == ["slow", "echo"]
+    assert shop.ended["echo"] < shop.ended["slow"]
+    done = [event["item"]["name"] for event in told.events if event["type"].endswith("done") and "name" in event.get("item", {})]
+    assert done == ["echo", "slow"]
+    assert [item["output"] for item in told.of("mcp_call")] == ["done", "b"]
+
+
+def test_tools_that_are_not_allowed_are_neither_listed_nor_called(shop) -> None:
+    with running(shop.server().streamable_http_app()) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp", allowed_tools={"read_only": True})])
+    assert [tool["name"] for tool in told.output[0]["tools"]] == ["look"]
+    (call,) = told.of("mcp_call")
+    assert (call["status"], call["error"]["content"][0]["text"]) == (
+        "failed",
+        "The MCP server 'shop' has no tool 'echo' that may be called.",
+    )
+    assert told.engine.turns[1].items[-1]["output"].startswith("Error: The MCP server 'shop' has no tool")
+    assert shop.began == []
+
+
+@pytest.mark.parametrize(
+    ("recipient", "text", "message"),
+    [
+        ("mcp.other.echo", "{}", "The request has no MCP server 'other'."),
+        ("mcp.shop.echo", "no JSON", "The arguments are not a JSON object."),
+        ("mcp.shop.echo", "[]", "The arguments are not a JSON object."),
+    ],
+)
+def test_a_call_that_makes_no_sense_fails_and_the_model_is_told(recipient, text, message) -> None:
+    with running(plain()) as base:
+        told = ask(calling(recipient, text), tools=[mcp(f"{base}/mcp")])
+    (call,) = told.of("mcp_call")
+    assert call["error"] == {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}
+    assert told.engine.turns[1].items[-1]["output"] == f"Error: {message}"
+    assert told.response["status"] == "completed"
+
+
+def test_a_call_without_arguments_is_given_none() -> None:
+    with running(plain()) as base:
+        told = ask(calling("mcp.shop.echo", ""), tools=[mcp(f"{base}/mcp")])
+    assert told.of("mcp_call")[0]["output"] == "said"
+
+
+def test_a_list_that_the_conversation_has_is_not_fetched_again() -> None:
+    listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "shop", "tools": [{"name": "echo", "input_schema": {}}]}
+    with running(plain()) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
+    assert [item["type"] for item in told.output] == ["mcp_call", "message"]
+
+
+def test_headers_and_authorization_reach_the_server_and_not_the_stream() -> None:
+    seen = []
+
+    def note(scope):
+        seen.append(dict(scope["headers"]))
+
+    with running(plain(gate=note)) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp", headers={"X-Team": "red"}, authorization="secret-token")])
+    assert {(head[b"x-team"], head[b"authorization"]) for head in seen} == {(b"red", b"Bearer secret-token")}
+    assert "secret-token" not in json.dumps(told.events)
+    assert "red" not in json.dumps(told.response["tools"])
+
+
+PYTHON = calling("python", "print(6 * 7)")
+SEARCH = calling("browser.search", '{"query": "trains"}')
+
+
+@pytest.fixture
+def hosted(shop):
+    """Tool servers that are a workshop."""
+    with running(shop.server().streamable_http_app()) as base:
+        yield servers(code_interpreter=f"{base}/mcp", web_search=f"{base}/mcp")
+
+
+def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
+    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted, include=["code_interpreter_call.outputs"])
+    (call,) = told.of("code_interpreter_call")
+    assert (call["code"], call["outputs"]) == ("print(6 * 7)", [{"type": "logs", "logs": "42\n"}])
+    assert told.time("code_interpreter_call.interpreting") < shop.ended["python"]
+    assert shop.ended["python"] < told.time("code_interpreter_call.completed")
+
+
+def test_outputs_that_were_not_asked_for_are_not_shown_but_the_model_knows_them(hosted) -> None:
+    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted)
+    assert told.of("code_interpreter_call")[0]["outputs"] is None
+    assert told.engine.turns[1].items[-1]["output"] == "42\n"
+
+
+def test_code_that_fails_says_why(hosted) -> None:
+    told = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], by=hosted)
+    (call,) = told.of("code_interpreter_call")
+    assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": "Error executing tool python: It raised."}])
+
+
+def test_sources_are_shown_where_they_are_asked_for(hosted, shop) -> None:
+    told = ask(SEARCH, tools=[{"type": "web_search"}], by=hosted, include=["web_search_call.action.sources"])
+    sources = [{"type": "url", "url": "https://a.example/one"}, {"type": "url", "url": "https://b.example"}]
+    assert told.of("web_search_call")[0]["action"] == {"type": "search", "query": "trains", "sources": sources}
+    assert told.time("web_search_call.searching") < shop.ended["search"] < told.time("web_search_call.completed")
+    assert ask(SEARCH, tools=[{"type": "web_search"}], by=hosted).of("web_search_call")[0]["action"] == {
+        "type": "search",
+        "query": "trains",
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "action", "said"),
+    [
+        (
+            "open",
+            {"cursor": 3, "id": 7},
+            {"type": "open_page", "url": "cursor:3#7"},
+            "[7] Page 7 of 3 (https://c.example)\nL0: Seven.",
+        ),
+        (
+            "open",
+            {"id": "https://d.example"},
+            {"type": "open_page", "url": "https://d.example"},
+            "[7] Page 'https://d.example' of -1 (https://c.example)\nL0: Seven.",
+        ),
+        ("find", {"pattern": "x"}, {"type": "find_in_page", "pattern": "x", "url": "cursor:-1"}, "x is on -1"),
+    ],
+)
+def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function, arguments, action, said) -> None:
+    told = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=hosted)
+    assert told.of("web_search_call")[0]["action"] == action
+    assert told.engine.turns[1].items[-1]["output"] == said
+
+
+def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(hosted) -> None:
+    text = "Trains run【0†L0】 on rails【1†L0-L1】, not on【9†L1】 roads."
+    told = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], by=hosted)
+    part = told.of("message")[0]["content"][0]
+    assert part["text"] == text
+    assert [(each["url"], text[each["start_index"] : each["end_index"]]) for each in part["annotations"]] == [
+        ("https://a.example/one", "【0†L0】"),
+        ("https://b.example", "【1†L0-L1】"),
+    ]
+    assert part["annotations"][0]["title"] == "First of trains"
+
+
+def test_a_hosted_tool_without_a_server_fails_and_says_so_to_the_model() -> None:
+    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], include=["code_interpreter_call.outputs"])
+    (call,) = told.of("code_interpreter_call")
+    message = "This server has no tool server for 'code_interpreter'."
+    assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": message}])
+    assert told.response["status"] == "completed"
+
+
+FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_a_function_call_ends_the_response_after_the_hosted_calls_beside_it() -> None:
+    mixed = several(calling("functions.look_up", "{}", "<|end|>"), ECHO)
+    with running(plain()) as base:
+        told = ask(mixed, tools=[mcp(f"{base}/mcp"), FUNCTION])
+    assert [(item["type"], item.get("status")) for item in told.output[1:]] == [
+        ("function_call", "completed"),
+        ("mcp_call", "completed"),
+    ]
+    assert len(told.engine.turns) == 1
+
+
+def test_calls_beyond_the_limit_fail_and_a_turn_of_nothing_else_is_the_last() -> None:
+    two = several(calling("mcp.shop.echo", "{}", "<|end|>"), calling("mcp.shop.echo", "{}"))
+    with running(plain()) as base:
+        told = ask(two, two, two, tools=[mcp(f"{base}/mcp")], max_tool_calls=3)
+    assert [item["status"] for item in told.of("mcp_call")] == ["completed", "completed", "completed", "failed"] + ["failed"] * 2
+    assert told.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has made as many tool calls as it may."
+    assert (told.response["status"], len(told.engine.turns)) == ("completed", 3)
+
+
+def test_a_model_that_calls_for_ever_comes_to_an_end(monkeypatch) -> None:
+    monkeypatch.setattr(hosting, "MOST_CALLS", 2)
+    with running(plain()) as base:
+        told = ask(*[ECHO] * 5, tools=[mcp(f"{base}/mcp")])
+    assert [item["status"] for item in told.of("mcp_call")] == ["completed", "completed", "failed"]
+    assert told.response["status"] == "completed"
+
+
+def test_a_request_has_so_many_servers_and_not_more(monkeypatch) -> None:
+    monkeypatch.setattr(hosting, "MOST_SERVERS", 1)
+    with running(plain()) as base:
+        told = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
+    assert [item.get("error") for item in told.of("mcp_list_tools")] == [None, "A request may have 1 MCP servers."]
+
+
+ASKED = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "echo", "arguments": '{"text": "a"}'}
+ALWAYS = {"require_approval": "always"}
+
+
+def test_a_call_that_has_to_be_approved_is_asked_for_and_ends_the_response() -> None:
+    with running(plain()) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp", **ALWAYS)])
+    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_approval_request"]
+    asked = told.output[1]
+    assert {**asked, "id": "mcpr_1"} == ASKED
+    assert asked["id"].startswith("mcpr_")
+    assert (told.response["status"], len(told.engine.turns)) == ("completed", 1)
+
+
+def answered(approve):
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
+    return [{"role": "user", "content": "Hi"}, ASKED, answer]
+
+
+def test_an_approved_call_runs_before_the_models_first_turn() -> None:
+    with running(plain()) as base:
+        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=True))
+    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_call", "message"]
+    call = told.output[1]
+    assert (call["approval_request_id"], call["arguments"], call["output"]) == ("mcpr_1", '{"text": "a"}', "said")
+    assert [turn.items[-1]["type"] for turn in told.engine.turns] == ["mcp_call"]
+
+
+def test_an_approval_counts_once() -> None:
+    made = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "server_label": "shop", "name": "echo"}
+    with running(plain()) as base:
+        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), made])
+        twice = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), answered(approve=True)[-1]])
+    assert [item["type"] for item in told.output] == ["mcp_list_tools", "message"]
+    assert [item["type"] for item in twice.output] == ["mcp_list_tools", "mcp_call", "message"]
+
+
+def test_a_refused_call_does_not_run_and_the_model_sees_the_refusal() -> None:
+    with running(plain()) as base:
+        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=False))
+    assert [item["type"] for item in told.output] == ["mcp_list_tools", "message"]
+    assert told.engine.turns[0].items[2]["approve"] is False

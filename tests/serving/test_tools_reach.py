@@ -1,0 +1,183 @@
+"""Where a request may send the server, and how a request says which tools it means."""
+
+import asyncio
+import socket
+
+import pytest
+from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
+
+from interlock.events.items import ITEMS
+from interlock.fsm.driver import ReadyCall
+from interlock.serving.errors import ToolError
+from interlock.serving.tools.calling import hosted_tool, result_text
+from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
+from interlock.serving.tools.reach import Reach
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """Say which addresses a name has, without asking anybody."""
+    known = {}
+
+    def look_up(host, port, *_arguments, **_more):
+        if host not in known:
+            raise socket.gaierror(-2, "unknown")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in known[host]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+def resolve(allowed, host):
+    try:
+        return asyncio.run(Reach.of(allowed).resolve(host, 80))
+    except ToolError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "address"),
+    [
+        (["a.example"], "a.example", "93.184.215.14"),
+        (["A.example."], "a.EXAMPLE.", "93.184.215.14"),
+        (["*"], "a.example", "93.184.215.14"),
+        (["*"], "93.184.215.14", "93.184.215.14"),
+        (["93.184.215.14"], "93.184.215.14", "93.184.215.14"),
+        (["inner.example", "10.1.0.0/16"], "inner.example", "10.1.2.3"),
+        (["127.0.0.1"], "127.0.0.1", "127.0.0.1"),
+        (["[::1]"], "::1", "::1"),
+        (["localhost"], "localhost", "127.0.0.1"),
+        (["localhost"], "127.0.0.1", "127.0.0.1"),
+        (["10.0.0.0/8"], "::ffff:10.1.2.3", "10.1.2.3"),
+    ],
+)
+def test_what_the_operator_allowed_is_reached_at_an_address_that_was_judged(names, allowed, host, address) -> None:
+    names.update({"a.example": ["93.184.215.14"], "a.EXAMPLE.": ["93.184.215.14"]})
+    names.update({"inner.example": ["10.1.2.3"], "localhost": ["127.0.0.1"]})
+    assert resolve(allowed, host) == address
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "message"),
+    [
+        ([], "a.example", "The host 'a.example' is not allowed on this server."),
+        (["b.example"], "a.example", "The host 'a.example' is not allowed on this server."),
+        (["a.example"], "93.184.215.14", "The host '93.184.215.14' is at 93.184.215.14, an address that is not allowed"),
+        (["*"], "127.0.0.1", "The host '127.0.0.1' is at 127.0.0.1, an address that is not allowed"),
+        (["*"], "::1", "The host '::1' is at ::1, an address"),
+        (["*"], "::ffff:127.0.0.1", "The host '::ffff:127.0.0.1' is at 127.0.0.1, an address"),
+        (["*"], "169.254.169.254", "The host '169.254.169.254' is at 169.254.169.254, an address"),
+        (["*"], "64:ff9b::7f00:1", "The host '64:ff9b::7f00:1' is at 64:ff9b::7f00:1, an address"),
+        (["*"], "2002:7f00:1::", "The host '2002:7f00:1::' is at 2002:7f00:1::, an address"),
+        (["*"], "0.0.0.0", "The host '0.0.0.0' is at 0.0.0.0, an address"),  # noqa: S104 - that it cannot be reached is the point
+        (["*"], "224.0.0.1", "The host '224.0.0.1' is at 224.0.0.1, an address"),
+        (["*"], "inner.example", "The host 'inner.example' is at 10.1.2.3, an address"),
+        (["mixed.example"], "mixed.example", "The host 'mixed.example' is at 10.1.2.3, an address"),
+        (["*"], "nowhere.example", "The host 'nowhere.example' is not known."),
+        (["10.0.0.0/8"], "inner.example", "The host 'inner.example' is not allowed on this server."),
+    ],
+)
+def test_nothing_else_is_reached(names, allowed, host, message) -> None:
+    names.update({"a.example": ["93.184.215.14"], "inner.example": ["10.1.2.3"]})
+    names["mixed.example"] = ["93.184.215.14", "10.1.2.3"]
+    assert resolve(allowed, host).startswith(message)
+
+
+def test_a_network_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not appear to be"):
+        Reach.of(["10.0.0.0/99"])
+
+
+def endpoint(**members):
+    try:
+        return DeclaredServer("s", {"type": "mcp", **members}).endpoint(Reach())
+    except ToolError as error:
+        return str(error)
+
+
+def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> None:
+    found = endpoint(server_url="https://a.example/mcp", headers={"X-A": "1"}, authorization="key")
+    assert (found.url, found.headers) == ("https://a.example/mcp", (("X-A", "1"), ("Authorization", "Bearer key")))
+    assert "key" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({}, "The tool has no 'server_url', and this server knows no connectors."),
+        ({"connector_id": "c"}, "The tool has no 'server_url', and this server knows no connectors."),
+        ({"server_url": "ftp://a.example"}, "The 'server_url' is not the URL of a web server."),
+        ({"server_url": "http://"}, "The 'server_url' is not the URL of a web server."),
+        ({"server_url": "http://[::"}, "The 'server_url' is not the URL of a web server."),
+        ({"server_url": "http://a.example", "headers": {"Host": "b"}}, "The header 'Host' cannot be set."),
+        ({"server_url": "http://a.example", "headers": {"X-A": 1}}, "The header 'X-A' cannot be set."),
+    ],
+)
+def test_a_server_that_is_declared_wrongly_cannot_be_reached(members, message) -> None:
+    assert endpoint(**members) == message
+
+
+READ = ListedTool({"name": "read", "annotations": {"readOnlyHint": True}})
+WRITE = ListedTool({"name": "write"})
+
+
+def which(method, **members):
+    server = DeclaredServer("s", {"type": "mcp", **members})
+    return [tool.name for tool in (READ, WRITE) if getattr(server, method)(tool)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "tools"),
+    [
+        (None, ["read", "write"]),
+        (["write"], ["write"]),
+        ([], []),
+        ({"tool_names": ["read"]}, ["read"]),
+        ({"read_only": True}, ["read"]),
+        ({"read_only": False}, ["write"]),
+        ({"tool_names": ["write"], "read_only": True}, []),
+        ({}, ["read", "write"]),
+    ],
+)
+def test_tools_are_allowed_by_name_or_because_they_only_read(rule, tools) -> None:
+    assert which("allows", allowed_tools=rule) == tools
+
+
+@pytest.mark.parametrize(
+    ("rule", "tools"),
+    [
+        (None, ["read", "write"]),
+        ("always", ["read", "write"]),
+        ("never", []),
+        ({"never": {"read_only": True}}, ["write"]),
+        ({"never": {"tool_names": ["write"]}}, ["read"]),
+        ({"always": {"tool_names": ["write"]}}, ["write"]),
+        ({"always": {"tool_names": ["write"]}, "never": {"tool_names": ["read"]}}, ["write"]),
+        ({}, ["read", "write"]),
+    ],
+)
+def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
+    assert which("asks_for", require_approval=rule) == tools
+
+
+def test_of_two_servers_with_one_label_the_first_counts() -> None:
+    first, second = ({"type": "mcp", "server_label": "s", "server_url": url} for url in ("http://1", "http://2"))
+    assert declared_servers([{"type": "web_search"}, first, second]) == {"s": DeclaredServer("s", first)}
+
+
+def test_calls_that_nobody_runs_are_refused() -> None:
+    assert hosted_tool(ReadyCall("mcp_1", "mcp_call", {}, "")) is None
+    for kind in ("file_search_call", "image_generation_call"):
+        assert kind in ITEMS
+        with pytest.raises(ToolError, match=f"does not run calls of the kind '{kind}'"):
+            hosted_tool(ReadyCall("x_1", kind, {}, ""))
+
+
+def test_what_is_no_text_is_named() -> None:
+
+    image = ImageContent(type="image", data="aQ==", mime_type="image/png")
+    link = ResourceLink(type="resource_link", name="r", uri="file:///r")
+    text = TextContent(type="text", text="Look:")
+    assert result_text(CallToolResult(content=[text, image, link])) == "Look:\n[image: image/png]\n[resource_link]"
+    assert result_text(CallToolResult(content=[], structured_content={"a": 1})) == '{"a":1}'
+    assert result_text(CallToolResult(content=[])) == ""
