@@ -1,6 +1,7 @@
 """Every recording of the repository replays to a legal stream, the same for any chunks and without streaming."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from interlock.serving.recording import read, write
 from interlock.serving.replay import replay_events, replay_frames, replay_response
 
 FOLDER = Path(__file__).parents[2] / "recordings"
-RECORDINGS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.jsonl"))}
+RECORDINGS = {path.stem: read(path) for path in sorted(FOLDER.rglob("*.jsonl"))}
 EVENT = TypeAdapter(ResponseStreamEvent)
 
 each_recording = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
@@ -84,10 +85,12 @@ def test_the_recordings_hold_each_way_to_end() -> None:
     assert statuses == {"completed", "incomplete", "failed", "cancelled"}
 
 
-def test_the_script_that_writes_the_recordings_writes_those_that_are_there(tmp_path) -> None:
-    subprocess.run([sys.executable, FOLDER / "make.py", tmp_path], check=True)  # noqa: S603 - our own script
+@pytest.mark.parametrize("folder", [FOLDER, FOLDER / "recovery"], ids=["recordings", "recovery"])
+def test_the_script_that_writes_the_recordings_writes_those_that_are_there(folder, tmp_path) -> None:
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for the cases of recovery
+    subprocess.run([sys.executable, folder / "make.py", tmp_path], check=True, env=path)  # noqa: S603 - our own script
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert written == {path.name: path.read_text() for path in FOLDER.iterdir() if path.suffix in {".jsonl", ".md"}}
+    assert written == {path.name: path.read_text() for path in folder.iterdir() if path.suffix in {".jsonl", ".md"}}
 
 
 def summary(name: str) -> list[tuple[object, ...]]:
