@@ -78,7 +78,7 @@ def _cut(chance: Chance, events: list[Body]) -> list[Body]:
 
 def _renamed(chance: Chance, events: list[Body]) -> list[Body]:
     place = _place(chance, events)
-    events[place] = {**events[place], "type": events[_place(chance, events)]["type"]}
+    events[place] = {**events[place], "type": events[_place(chance, events)].get("type")}
     return events
 
 
