@@ -39,6 +39,8 @@ class Alignment:
             text: A piece of what the tokens say; a token that it ends inside of comes with the next piece. If the text is not
                 to be found, it has no tokens.
         """
+        if not self._ends:
+            return []
         wanted = text.encode(errors="replace")
         start = self._bytes.find(wanted)
         if start < 0:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias, cast
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias, cast
 
 import orjson
 from attrs import define, evolve, field
@@ -32,6 +33,8 @@ Key: TypeAlias = Literal["reasoning", "content"] | int
 
 Count: TypeAlias = Callable[[Sequence[int]], int]
 """Counts the reasoning tokens of a whole turn; vLLM's parsers have it as `count_reasoning_tokens`."""
+
+_FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 
 
 @define(eq=False)
@@ -108,9 +111,8 @@ class VllmParser:
             self._token_ids.extend(chunk.token_ids)
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
-        reasoning = _text(_get(chunk.delta, "reasoning")) or _text(_get(chunk.delta, "reasoning_content"))
-        content = _text(_get(chunk.delta, "content"))
-        calls = _list(_get(chunk.delta, "tool_calls"))
+        said = _fields(chunk.delta)
+        reasoning, content, calls = _text(said[0]), _text(said[1]), _list(said[2])
         if reasoning:
             others = len(content) + sum(len(_arguments(call)) for call in calls)
             self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + others)
@@ -181,6 +183,8 @@ class VllmParser:
         """Write a text, or hold it until its turn comes; then see who is next in line."""
         if said is self._pen and said.writer is not None:
             self._out += written(said.writer, text, entries)
+            if len(self._line) == 1:
+                return
         else:
             said.pieces.append((text, entries))
         head = self._line[0]
@@ -221,11 +225,21 @@ class VllmParser:
         return joined(out) if len(out) > 1 else out
 
 
+def _fields(delta: object) -> tuple[object, object, object]:
+    """Give the reasoning, the content and the tool calls of a delta; older ones say `reasoning_content`."""
+    try:
+        return _FIELDS(delta)  # what vLLM gives, in one go
+    except AttributeError:
+        reasoning = _get(delta, "reasoning") or _get(delta, "reasoning_content")
+        return reasoning, _get(delta, "content"), _get(delta, "tool_calls")
+
+
 def _get(value: object, name: str) -> object:
-    """Give a field of an object or mapping, None if it has none."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, object]", value).get(name)
-    return getattr(value, name, None)
+    """Give a field of an object or mapping, None if it has none; vLLM gives objects, so those come first."""
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
 
 
 def _text(value: object) -> str:
@@ -233,10 +247,12 @@ def _text(value: object) -> str:
 
 
 def _list(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else ()
 
 
 def _arguments(call: object) -> str:
     """Give a piece of arguments; some parsers give them as an object, at once."""
     value = _get(_get(call, "function"), "arguments")
-    return dumps(cast("Mapping[str, object]", value)).decode() if isinstance(value, Mapping) else _text(value)
+    if isinstance(value, str):
+        return value
+    return dumps(cast("Mapping[str, object]", value)).decode() if isinstance(value, Mapping) else ""
