@@ -15,7 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-SECONDS: Final = 2
+SECONDS: Final = 1
+"""Of a processor."""
 MEMORY: Final = 256 * 2**20
 """Bytes."""
 LONGEST_CODE: Final = 4_000

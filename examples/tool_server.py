@@ -22,6 +22,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from restricted_python import SECONDS, refusal
 
 CHILD: Final = Path(__file__).with_name("restricted_python.py")
+STOPPED: Final = "The program was stopped: it needed too much time or memory."
+GRACE: Final = 4
+"""Seconds that a program may wait for a processor beside the time that it has on one."""
 FOUND: Final = 3
 """Pages that a search finds at most."""
 
@@ -39,6 +42,10 @@ class Page:
     url: str
     title: str
     text: str = field(repr=False)
+
+    def fits(self, words: set[str]) -> int:
+        """Say how well the page fits some words; those of its title count twice."""
+        return 2 * len(words & _words(self.title)) + len(words & _words(self.text))
 
     def shown(self, number: int) -> str:
         """Give the page as a model reads it: its number, title and URL, then its lines with their numbers."""
@@ -103,15 +110,15 @@ async def python(code: str) -> str:
         sys.executable, "-I", "-S", CHILD, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={}
     )
     try:
-        printed, _ = await asyncio.wait_for(child.communicate(code.encode()), SECONDS + 2)
+        printed, _ = await asyncio.wait_for(child.communicate(code.encode()), SECONDS + GRACE)
     except TimeoutError:
-        raise ToolError(f"The program did not end within {SECONDS} seconds.") from None
+        raise ToolError(STOPPED) from None
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     if child.returncode:
-        raise ToolError("The program was stopped: it needed too much time or memory.")
+        raise ToolError(STOPPED)
     return printed.decode()
 
 
@@ -119,7 +126,7 @@ async def python(code: str) -> str:
 def search(query: str) -> str:
     """Search the library; the pages that fit best come first."""
     wanted = _words(query)
-    fits = [(len(wanted & _words(f"{page.title} {page.text}")), number) for number, page in enumerate(LIBRARY)]
+    fits = [(page.fits(wanted), number) for number, page in enumerate(LIBRARY)]
     best = sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0])[:FOUND]
     return "\n\n".join(LIBRARY[number].shown(number) for _, number in best) or f"Nothing was found for {query!r}."
 

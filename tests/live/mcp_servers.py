@@ -27,8 +27,7 @@ def running(application):
     try:
         yield url_of(listening)
     finally:
-        server.should_exit = True
-        thread.join()
+        server.should_exit = True  # it is not waited for: that takes a while, and nobody asks it any more
 
 
 class Workshop:

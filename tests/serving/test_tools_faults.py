@@ -319,9 +319,9 @@ def test_a_client_that_goes_during_a_call_cancels_it(served) -> None:
     with running(shop.server().streamable_http_app()) as base, served(engine, tools=by) as url:
         body = {"model": "staged", "input": "Hi", "stream": True, "tools": [mcp(f"{base}/mcp")]}
         with httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
-            for line in stream.iter_lines():
-                if line == "event: response.mcp_call_arguments.done":
-                    break
+            lines = stream.iter_lines()
+            while next(lines) != "event: response.mcp_call_arguments.done":
+                pass
             assert shop.started.wait(5)
         assert shop.cancelled.wait(5)
     assert not by.open
