@@ -13,6 +13,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
+_PLAIN: Final = re.compile(rb"event: ([^\r\n]+)\ndata: ([^\r\n]*)\n\n")
 _BOM: Final = b"\xef\xbb\xbf"
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
@@ -116,12 +117,29 @@ class SseDecoder:
         start = 1 if self._last == b"\r" and data.startswith(b"\n") else 0
         self._last = data[-1:]
         messages: list[SseMessage] = []
-        for match in _LINE_END.finditer(data, start):
+        while match := _LINE_END.search(data, start):
             self._keep(data[start : match.start()])
-            messages += self._end_line(match[0])
             start = match.end()
+            ended = self._end_line(match[0])
+            if ended:
+                messages += ended
+                start = self._take_plain(data, start, messages)
         self._keep(data[start:])
         return messages
+
+    def _take_plain(self, data: bytes, start: int, messages: list[SseMessage]) -> int:
+        """Take the messages of the commonest form, which follow a message and are whole, without cutting them into lines.
+
+        Returns:
+            Where the rest begins.
+        """
+        while (match := _PLAIN.match(data, start)) and match.end() - start <= self.limit:
+            try:
+                messages.append(SseMessage(match[1].decode(), match[2].decode(), self.last_event_id))
+            except UnicodeDecodeError:
+                break
+            start = match.end()
+        return start
 
     def end(self) -> list[SseMessage]:
         """Take the end of the stream.
