@@ -84,7 +84,8 @@ class KeyGate:
 
     def _refusal(self, authorization: str) -> Response | None:
         scheme, _, key = authorization.partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self.key.encode()):
+        # A header's bytes come as Latin-1, whatever they meant.
+        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode("latin-1"), self.key.encode()):
             return None
         message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
         return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})

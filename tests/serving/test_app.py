@@ -213,6 +213,7 @@ def test_the_health_needs_no_key_and_the_rest_does(served) -> None:
 def test_a_key_of_any_characters_is_compared(served) -> None:
     with served(StagedEngine(steps(ANSWER)), api_key="sésame") as url:
         assert error_of(post(url, STAGED, headers={"authorization": b"Bearer \xff"}))[0] == 401
+        assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
 
 
 def test_no_page_may_use_the_server_unless_its_origin_is_allowed(served, url) -> None:
