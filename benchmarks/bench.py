@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__, usage="bench.py [--only GROUP]")
     parser.add_argument("--only", metavar="GROUP", help="measure this group alone, and write no JSON")
     only = parser.parse_args().only
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     if not HAS_VLLM:
         console.print("vLLM is not installed here, so its columns are missing.")
     rows = [row for row in every_row(FULL) if only in {None, row.group}]

@@ -27,6 +27,8 @@ class Scope(Enum):
     COMMAND = ("output_index", "command_index")
     COMMAND_OUTPUT = ("item_id", "output_index", "command_index")
 
+    __hash__ = object.__hash__  # a member is itself alone; what Enum has is written in Python, and each event would pay for it
+
 
 class Place(Enum):
     """Where a stream stands between two events: outside of an item, in it, in a part, or in a part whose text is done.
