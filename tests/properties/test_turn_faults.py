@@ -1,0 +1,208 @@
+"""Whatever breaks, and wherever it breaks, a response ends legally (rule R4): a fault is injected at every step of a run.
+
+The run has what a run can have: reasoning, a preamble, two hosted calls of which one fails, another turn, an answer.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from attrs import define, field
+from live.engines import ANSWER, HOSTED_CALL, REASONING, ScriptedTools, StagedEngine, step
+
+from interlock.events.sse import EventWriter
+from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.oracle import check
+from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.errors import EngineError
+from interlock.serving.request import read_request
+from interlock.serving.turns import begin_response
+
+PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
+BROKEN = [EngineError("It broke."), RuntimeError("a secret")]
+
+
+def pieces(text):
+    """Give a turn in steps of two words or so, and its end."""
+    words = text.replace("<|", " <|").split(" ")
+    joined = [" ".join(words[place : place + 2]).strip() for place in range(0, len(words), 2)]
+    return [*(step(piece) for piece in joined if piece), EngineOutput(Chunk(), "stop")]
+
+
+FIRST = pieces(f"{REASONING}{PREAMBLE}{HOSTED_CALL}<|call|><|start|>assistant{HOSTED_CALL}<|call|>")
+SECOND = pieces(f"{REASONING}{ANSWER}<|return|>")
+STEPS = [(turn, place) for turn, script in enumerate([FIRST, SECOND]) for place in range(len(script))]
+
+
+ENDED = {"length": "incomplete", "content_filter": "incomplete", "abort": "cancelled", "error": "failed"}
+
+
+def told(call):
+    """The first call succeeds and the second fails."""
+    yield Run(call.id)
+    yield Succeed(call.id, {"output": "42"}) if call.id == "mcp_1" else Fail(call.id, "no")
+
+
+@define
+class FaultyParser:
+    """Does as another parser does, until its time has come."""
+
+    parser: object
+    last: int
+    calls: int = field(default=0)
+
+    def _tick(self):
+        self.calls += 1
+        if self.calls > self.last:
+            raise RuntimeError("a secret")
+
+    def feed(self, chunk):
+        self._tick()
+        return self.parser.feed(chunk)
+
+    def end(self, reason, usage):
+        self._tick()
+        return self.parser.end(reason, usage)
+
+
+def begin(first=FIRST, second=SECOND, tell: Callable = told):
+    request = read_request({"model": "staged", "input": "Hi"})
+    engine = StagedEngine(first, second)
+    run = begin_response(
+        request,
+        request.conversation(),
+        engine,
+        EventWriter(),
+        tools=ScriptedTools(tell),
+        ids=SequentialIds(),
+        clock=lambda: 0,
+    )
+    return run, engine
+
+
+async def collected(run):
+    return [json.loads(json.dumps(event.body)) async for events in run.events() for event in events]
+
+
+def ended(run):
+    """Give the response, once the stream has been found legal."""
+    events = asyncio.run(collected(run))
+    assert check(events) == []
+    assert run.driver.response == events[-1]["response"]
+    return events[-1]["response"]
+
+
+def written():
+    """How many deliveries a run makes that nothing interrupts."""
+
+    async def count():
+        run, _ = begin()
+        return len([events async for events in run.events()])
+
+    return asyncio.run(count())
+
+
+DELIVERIES = range(written())
+
+
+def test_a_run_that_nothing_breaks_is_whole():
+    run, _ = begin()
+    response = ended(run)
+    assert [(item["type"], item.get("status")) for item in response["output"]] == [
+        ("reasoning", "completed"),
+        ("message", "completed"),
+        ("mcp_call", "completed"),
+        ("mcp_call", "failed"),
+        ("reasoning", "completed"),
+        ("message", "completed"),
+    ]
+    assert response["status"] == "completed"
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("turn", "place"), STEPS)
+def test_an_engine_that_breaks(turn, place, error):
+    scripts = [[*FIRST], [*SECOND]]
+    scripts[turn][place:] = [error]
+    run, engine = begin(*scripts)
+    response = ended(run)
+    assert (response["status"], "a secret" in str(response)) == ("failed", False)
+    assert engine.closed.is_set()
+
+
+@pytest.mark.parametrize(("turn", "place"), STEPS)
+def test_an_engine_that_stops_without_a_reason(turn, place):
+    scripts = [[*FIRST], [*SECOND]]
+    del scripts[turn][place:]
+    run, _ = begin(*scripts)
+    assert ended(run)["status"] == "failed"
+
+
+@pytest.mark.parametrize("reason", ENDED)
+@pytest.mark.parametrize(("turn", "place"), STEPS)
+def test_a_turn_that_is_ended(turn, place, reason):
+    scripts = [[*FIRST], [*SECOND]]
+    scripts[turn][place:] = [EngineOutput(Chunk(), reason)]
+    run, _ = begin(*scripts)
+    assert ended(run)["status"] == ENDED[reason]
+
+
+@pytest.mark.parametrize("calls", range(len(FIRST) + len(SECOND)))
+def test_a_parser_that_breaks(calls):
+    run, engine = begin()
+    run.parser = FaultyParser(run.parser, calls)
+    response = ended(run)
+    assert (response["status"], "a secret" in str(response)) == ("failed", False)
+    assert engine.closed.is_set()
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("broken", ["mcp_1", "mcp_2"])
+def test_a_tool_that_breaks(broken, place):
+    def tell(call):
+        deltas = [*told(call)]
+        yield from [*deltas[:place], RuntimeError("a secret")] if call.id == broken else deltas
+
+    run, _ = begin(tell=tell)
+    response = ended(run)
+    assert (response["status"], "a secret" in str(response)) == ("failed", False)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")]
+)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_an_interruption(delivery, ending, status):
+    async def interrupted():
+        run, _ = begin()
+        deliveries = []
+        async for made in run.events():
+            if len(deliveries) == delivery:
+                run.interrupt(ending)
+            deliveries.append([json.loads(json.dumps(event.body)) for event in made])
+        return [body for bodies in deliveries for body in bodies]
+
+    events = asyncio.run(interrupted())
+    assert check(events) == []
+    last = delivery == DELIVERIES[-1]  # then everything had been said
+    assert events[-1]["response"]["status"] == ("completed" if last else status)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended(delivery):
+    async def left():
+        run, engine = begin()
+        stream, events = run.events(), []
+        for _ in range(delivery + 1):
+            events += await anext(stream)
+        await stream.aclose()
+        asked = bool(engine.turns)
+        events += run.driver.feed([Cancel()])
+        return [json.loads(json.dumps(event.body)) for event in events], not asked or engine.closed.is_set()
+
+    events, stopped = asyncio.run(left())
+    assert check(events) == []
+    assert stopped
