@@ -126,10 +126,10 @@ def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
     servers: dict[HostedTool, str] = {}
     for each in given:
         name, _, url = each.partition("=")
-        hosted = next((tool for tool in HOSTED_TOOLS if tool == name), None)
-        if hosted is None or not url.startswith(("http://", "https://")):
+        meant: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
+        if not meant or not url.startswith(("http://", "https://")):
             _fail(f"--tool-server {each}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
-        servers[hosted] = url
+        servers[meant[0]] = url
     return servers
 
 

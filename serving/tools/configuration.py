@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, get_args
+from typing import Final
 
 from attrs import field, frozen
 
@@ -19,7 +19,7 @@ from interlock.serving.tools.reach import Reach
 
 __all__ = ["CALL_SECONDS", "HOSTED_TOOLS", "HostedTool", "ToolServers"]
 
-HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
+HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = ("code_interpreter", "web_search")
 """The tools whose servers the operator configures."""
 
 CALL_SECONDS: Final = 60.0

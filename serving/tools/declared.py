@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from mcp_types import Tool
 
-from interlock.serving.checks import elements, is_array, members
+from interlock.serving.checks import elements, is_array, is_object, members
 from interlock.serving.errors import ToolError
 from interlock.serving.tools.reach import Reach
 from interlock.serving.tools.session import Endpoint
@@ -101,14 +101,13 @@ class DeclaredServer:
     def asks_for(self, tool: ListedTool) -> bool:
         """Say whether a call of a tool has to be approved; by default all of them have to."""
         rule = self.declared.get("require_approval")
-        if not isinstance(rule, Mapping):
+        if not is_object(rule):
             return rule != "never"
-        rules = members(rule)
-        if "always" in rules and _matches(rules["always"], tool):
+        if "always" in rule and _matches(rule["always"], tool):
             return True
-        if "never" in rules and _matches(rules["never"], tool):
+        if "never" in rule and _matches(rule["never"], tool):
             return False
-        return "never" in rules or "always" not in rules
+        return "never" in rule or "always" not in rule
 
 
 def _matches(rule: object, tool: ListedTool) -> bool:
