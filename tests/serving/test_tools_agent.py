@@ -2,6 +2,9 @@
 
 import asyncio
 import importlib.util
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
@@ -74,6 +77,17 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
     assert call["output"] == "The next train to Paris departs at 10:24 from platform 5."
     part = output[-1]["content"][0]
     assert {part["text"][each["start_index"] : each["end_index"]] for each in part["annotations"]} == {"【0†L0】", "【1†L0】"}
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_readme_shows_the_stream_as_it_is(url, tools) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    command, shown = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", readme, re.DOTALL).groups()
+    command = command.replace("http://127.0.0.1:8000", url).replace("http://127.0.0.1:8001/mcp", tools)
+    printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True).stdout  # noqa: S603, S607 - our own text
+    assert sorted(printed.splitlines()) == sorted(shown.splitlines())
+    body = {"model": MODEL, "input": ASKED, "tools": offered(tools)}
+    assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in readme
 
 
 def test_completed_comes_after_the_real_end_of_each_tool(served) -> None:

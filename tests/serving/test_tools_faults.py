@@ -121,6 +121,14 @@ def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch) -> 
         assert listing_fault(ask(tools=[mcp(f"{base}/{path}")]))
 
 
+def test_the_url_of_a_server_is_not_repeated() -> None:
+    with running(plain(gate=lambda _: 404)) as base:
+        secret = base.replace("http://", "http://user:secret@")
+        told = ask(tools=[mcp(f"{secret}/sse?key=secret")])
+    assert listing_fault(told) == "The server answers HTTP 404."
+    assert "secret" not in json.dumps([event.get("item") for event in told.events])
+
+
 def test_an_answer_that_is_packed_is_not_unpacked() -> None:
     async def pack(_asked, send):
         await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
