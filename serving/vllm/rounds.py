@@ -171,6 +171,8 @@ def _said(error: Exception) -> str:
     """Say what a tool raised, in words for the reader of the stream and for the model."""
     if isinstance(error, KeyError):
         return f"The tool is not available: {error}."
+    if isinstance(error, IndexError | AttributeError):
+        return NO_RESULT  # vLLM takes the first text of a result that has none
     return f"The tool failed: {error or type(error).__name__}"
 
 

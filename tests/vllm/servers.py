@@ -104,6 +104,11 @@ class Process:
         raise RuntimeError(f"{' '.join(self.command)} did not start:\n{self.log[-4000:]}")
 
     @property
+    def pid(self) -> int:
+        assert self._running is not None
+        return self._running.pid
+
+    @property
     def over(self) -> bool:
         return self._running is None or self._running.poll() is not None
 

@@ -1,0 +1,156 @@
+"""What surrounds a stream on a real server: refusals, disconnects, the background, stored responses, dialects."""
+
+import time
+
+import httpx
+import openai
+import pytest
+from playing import body, events, judged, stream, summary
+from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
+
+pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
+
+ENDLESS = f"{ANSWER}One two three"
+
+
+def asked(*rounds, **others):
+    return body("gpt_oss", Turn("", rounds, body=others))
+
+
+def post(server, request, **headers):
+    return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers, timeout=60)
+
+
+def until(condition):
+    """Wait for what comes sooner or later; half a minute at most."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def generated(server):
+    """Give how many tokens the engine has generated, by its own count."""
+    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
+
+
+def aborted(server, before):
+    """Say whether the engine generates no more, long before the endless response would have filled the context."""
+    after = generated(server)
+    time.sleep(0.5)
+    return generated(server) == after < before + 2000
+
+
+def test_what_vllm_refuses_is_refused_in_its_words(server):
+    assert post(server, {"model": "tiny"}).status_code == 400
+    assert post(server, {"model": "unheard", "input": "Hi."}).status_code == 404
+    refused = post(server, asked(DONE, include=["message.output_text.logprobs"]))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "logprobs")
+    assert httpx.post(f"{server.url}/v1/responses", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+
+
+def test_a_prompt_over_the_context_length_is_refused(server):
+    assert post(server, {**asked(DONE), "input": "word " * 5000, "stream": True}).status_code == 400
+
+
+def test_a_generation_that_fills_the_context_is_cut(server):
+    bodies = judged(stream(server.url, asked(ENDLESS)))
+    assert bodies[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert bodies[-1]["response"]["usage"]["total_tokens"] == 4096
+
+
+def test_the_response_has_every_field_and_what_vllm_resolved(server):
+    response = post(server, asked(DONE, temperature=0.5, metadata={"a": "b"}, tools=[FUNCTION])).json()
+    assert response["completed_at"] >= response["created_at"]
+    assert (response["temperature"], response["metadata"], response["model"]) == (0.5, {"a": "b"}, "tiny")
+    assert response["tools"][0]["name"] == "get_weather"
+    assert [item["phase"] for item in response["output"]] == ["final_answer"]
+
+
+def test_open_responses_are_spoken_to_those_who_ask(server):
+    request = asked(f"{THINK}Hm.<|end|><|start|>assistant{DONE}")
+    bodies = judged(stream(server.url, request, **{"OpenResponses-Version": "2026-04-24"}), "open_responses")
+    assert "response.reasoning.delta" in [event["type"] for event in bodies]
+
+
+def test_a_client_that_goes_away_aborts_the_request(server):
+    before = generated(server)
+    with httpx.stream("POST", f"{server.url}/v1/responses", json={**asked(ENDLESS), "stream": True}) as answer:
+        pieces = answer.iter_bytes()
+        while b"output_text.delta" not in next(pieces):
+            pass
+    until(lambda: aborted(server, before))
+
+
+def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
+    before = generated(server)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{server.url}/v1/responses", json=asked(ENDLESS), timeout=1)
+    until(lambda: aborted(server, before))
+
+
+def test_a_response_goes_on_from_another(server):
+    call = post(server, asked(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])).json()
+    item = call["output"][0]
+    answered = {"type": "function_call_output", "call_id": item["call_id"], "output": "sunny"}
+    request = asked("", DONE, tools=[FUNCTION], previous_response_id=call["id"], input=[answered])
+    response = judged(stream(server.url, request))[-1]["response"]
+    assert (summary(response), response["previous_response_id"]) == (["message"], call["id"])
+    assert response["usage"]["input_tokens"] > call["usage"]["input_tokens"]
+
+
+def test_a_stored_response_is_shown_as_it_was(server):
+    response = judged(stream(server.url, asked(DONE)))[-1]["response"]
+    url = f"{server.url}/v1/responses/{response['id']}"
+    assert httpx.get(url).json() == response
+    assert httpx.get(url, params={"stream": "true"}).status_code == 400
+    assert httpx.post(f"{url}/cancel").status_code == 400
+    assert httpx.get(f"{server.url}/v1/responses/resp_unheard").status_code == 404
+
+
+def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(server):
+    first = judged(stream(server.url, asked(DONE, background=True)))
+    response = first[-1]["response"]
+    url = f"{server.url}/v1/responses/{response['id']}"
+    assert [event["type"] for event in first[:3]] == ["response.created", "response.queued", "response.in_progress"]
+    again = httpx.get(url, params={"stream": "true"}).content
+    assert judged(again) == first
+    tail = httpx.get(url, params={"stream": "true", "starting_after": 4}).content
+    assert events(tail) == first[5:]
+    assert httpx.get(url).json() == response
+
+
+def test_a_response_in_the_background_is_first_queued_and_then_there(server):
+    begun = post(server, asked(DONE, background=True)).json()
+    assert (begun["status"], begun["output"]) == ("queued", [])
+    url = f"{server.url}/v1/responses/{begun['id']}"
+    until(lambda: httpx.get(url).json()["status"] == "completed")
+    assert summary(httpx.get(url).json()) == ["message"]
+
+
+def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server):
+    before = generated(server)
+    begun = post(server, asked(ENDLESS, background=True)).json()
+    url = f"{server.url}/v1/responses/{begun['id']}"
+    with httpx.stream("GET", url, params={"stream": "true"}) as reader:
+        pieces = reader.iter_bytes()
+        read = next(pieces)
+        cancelled = httpx.post(f"{url}/cancel").json()
+        read += b"".join(pieces)
+    assert cancelled["status"] == "cancelled"
+    assert judged(read)[-1]["response"]["status"] == "cancelled"
+    assert httpx.get(url).json() == cancelled
+    until(lambda: aborted(server, before))
+
+
+def test_the_openai_client_reads_it(server):
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    request = asked(f'{THINK}Hm.<|end|><|start|>assistant{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])
+    script = {"vllm_xargs": request.pop("vllm_xargs")}
+    with client.responses.stream(**request, extra_body=script) as streamed:
+        kinds = [event.type for event in streamed]
+        final = streamed.get_final_response()
+    assert kinds[-1] == "response.completed"
+    assert [item.type for item in final.output] == ["reasoning", "function_call"]
+    assert final.output[1].arguments == '{"city": "Rome"}'

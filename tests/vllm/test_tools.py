@@ -1,0 +1,106 @@
+"""Rounds with built-in tools, run by vLLM through real MCP servers: told when they start and when they end, whatever they do."""
+
+import httpx
+import pytest
+from playing import body, judged, stream, summary
+from turns import BROWSER, DONE, FUNCTION, PYTHON, RUN, SEARCH, Turn
+
+pytestmark = pytest.mark.parametrize("server", ["harmony", "harmony-7"], indirect=True)
+
+
+def played(server, *rounds, **others):
+    return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=others))))
+
+
+def response_of(bodies):
+    return bodies[-1]["response"]
+
+
+def names(bodies, item_type):
+    return [event["type"] for event in bodies if event["type"].startswith(f"response.{item_type}")]
+
+
+def run(code):
+    return f"{RUN}{code}<|call|>"
+
+
+def test_what_a_tool_gave_is_in_the_item_before_the_next_round_begins(server):
+    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON])
+    assert response_of(bodies)["output"][0]["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
+    types = [event["type"] for event in bodies]
+    assert types.index("response.code_interpreter_call.completed") < types.index("response.content_part.added")
+
+
+def test_what_a_tool_gave_reaches_the_model(server):
+    asked = body("gpt_oss", Turn("", [run("print(1)"), DONE], body={"tools": [PYTHON]}))
+    usage = httpx.post(f"{server.url}/v1/responses", json=asked, timeout=60).json()["usage"]
+    alone = body("gpt_oss", Turn("", [DONE], body={"tools": [PYTHON]}))
+    first = httpx.post(f"{server.url}/v1/responses", json=alone, timeout=60).json()["usage"]
+    assert usage["input_tokens"] > 2 * first["input_tokens"]
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise", "Error executing tool python"),
+        ("silence", "The tool gave no text."),
+        ("sleep", "The tool gave no answer within 3 seconds."),
+    ],
+)
+def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, said):
+    bodies = played(server, run(code), DONE, tools=[PYTHON])
+    response = response_of(bodies)
+    assert summary(response) == ["code_interpreter_call failed", "message"]
+    assert said in response["output"][0]["outputs"][0]["logs"]
+    assert names(bodies, "code_interpreter_call.")[-1] == "response.code_interpreter_call.interpreting"
+
+
+def test_a_tool_server_that_dies_fails_its_call_alone(server):
+    response = response_of(played(server, run("die"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE, tools=[PYTHON, BROWSER]))
+    assert summary(response) == ["code_interpreter_call failed", "web_search_call", "message"]
+    response = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))
+    assert summary(response) == ["code_interpreter_call failed", "message"]
+    server.start_tool("python")
+    response = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))
+    assert summary(response) == ["code_interpreter_call", "message"]
+
+
+def test_a_search_that_makes_no_sense_is_not_run_and_the_stream_goes_on(server):
+    bodies = played(server, f"{SEARCH}rome<|call|>", DONE, tools=[BROWSER])
+    assert summary(response_of(bodies)) == ["web_search_call failed", "message"]
+    assert "response.web_search_call.searching" not in [event["type"] for event in bodies]
+
+
+def test_a_call_of_a_tool_that_was_not_asked_for_is_not_run(server):
+    bodies = played(server, run("print(1)"), tools=[BROWSER])
+    assert summary(response_of(bodies)) == ["code_interpreter_call failed"]
+    assert names(bodies, "code_interpreter_call.") == ["response.code_interpreter_call.in_progress"]
+
+
+def test_max_tool_calls_are_all_that_are_run(server):
+    response = response_of(played(server, run("one"), run("two"), DONE, tools=[PYTHON], max_tool_calls=1))
+    assert summary(response) == ["code_interpreter_call", "code_interpreter_call failed"]
+
+
+def test_max_output_tokens_are_those_of_all_rounds(server):
+    response = response_of(played(server, run("print(1)"), run("print(2)"), DONE, tools=[PYTHON], max_output_tokens=16))
+    assert response["status"] == "incomplete"
+    assert response["usage"]["output_tokens"] == 16
+
+
+def test_usage_is_that_of_all_rounds(server):
+    usage = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
+    assert usage["output_tokens"] == sum(len(tokens_of(text)) for text in (run("print(1)"), DONE))
+
+
+def tokens_of(text):
+    from playing import tokens
+
+    return tokens("gpt_oss", text)
+
+
+def test_a_function_call_after_a_tool_ends_the_response(server):
+    call = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'
+    response = response_of(played(server, run("print(1)"), call, tools=[PYTHON, FUNCTION]))
+    assert summary(response) == ["code_interpreter_call", "function_call"]
