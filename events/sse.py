@@ -9,16 +9,19 @@ The hot path is `stamp`: everything of a delta event but its text and its number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import orjson
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.json import dumps
+from interlock.events.json import clean, dumps
 from interlock.events.spec import EventSpec
 
 T_co = TypeVar("T_co", covariant=True)
+
+Keep: TypeAlias = Callable[[str], object]
+"""Keeps a piece of text."""
 
 DONE_FRAME: Final = b"data: [DONE]\n\n"
 """What follows the terminal event on the wire (rule R3)."""
@@ -65,15 +68,16 @@ class Writer(Protocol[T_co]):
         """
         ...
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], T_co]:
+    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], T_co]:
         """Prepare a delta event that will be written many times.
 
         Args:
             spec: Which; it has a field `delta`.
             values: All its fields but `delta`.
+            keep: Is told the text of each as it is written.
 
         Returns:
-            A function of the delta's text, which UTF-8 must be able to carry, and the sequence number.
+            A function of the delta's text, any text, and the sequence number.
         """
         ...
 
@@ -97,7 +101,7 @@ class SseWriter:
         body = self.dialect.spoken({"type": spec.name, **values, "sequence_number": sequence_number})
         return _frame(self.dialect.event_name(spec.name), dumps(body))
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], bytes]:
+    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], bytes]:
         """Render a delta event's frame up to its text."""
         head = dumps(self.dialect.spoken({"type": spec.name, **values}))
         # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
@@ -106,7 +110,13 @@ class SseWriter:
             + b',"delta":%b,"sequence_number":%d}\n\n'
         )
         escape = orjson.dumps
-        return lambda text, sequence_number: template % (escape(text), sequence_number)
+
+        def write_delta(text: str, sequence_number: int) -> bytes:
+            said = text if text.isascii() else clean(text)
+            keep(said)
+            return template % (escape(said), sequence_number)
+
+        return write_delta
 
 
 @frozen
@@ -117,9 +127,15 @@ class EventWriter:
         """Give one event."""
         return _event(spec.name, sequence_number, {"type": spec.name, **values, "sequence_number": sequence_number})
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], Event]:
+    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], Event]:
         """Prepare a delta event."""
-        return lambda text, sequence_number: self.write(spec, {**values, "delta": text}, sequence_number)
+
+        def write_delta(text: str, sequence_number: int) -> Event:
+            said = clean(text)
+            keep(said)
+            return self.write(spec, {**values, "delta": said}, sequence_number)
+
+        return write_delta
 
 
 def _event(name: str, sequence_number: int, body: Mapping[str, object]) -> Event:

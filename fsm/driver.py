@@ -132,11 +132,10 @@ class ResponseDriver(Generic[T]):
         """
         events = self._events
         for delta in told:
-            if self._stamp is not None and self._pen is not None and isinstance(delta, str) and delta:
+            stamp = self._stamp
+            if stamp is not None and isinstance(delta, str) and delta:
                 # The hot path: text where text only streams. All of the frame but the text was rendered before.
-                text = delta if delta.isascii() else clean(delta)
-                self._pen.sent.write(text)
-                events.append(self._stamp(text, self._sequence_number))
+                events.append(stamp(delta, self._sequence_number))
                 self._sequence_number += 1
             elif not self.ended:
                 self._react(delta)
@@ -225,7 +224,8 @@ class ResponseDriver(Generic[T]):
         emission = item.state.stream
         if emission is not None and not logprobs:
             static: dict[str, object] = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
-            self._stamp = self._writer.stamp(emission.spec, {**item.address(emission.spec.scope), **static})
+            values = {**item.address(emission.spec.scope), **static}
+            self._stamp = self._writer.stamp(emission.spec, values, item.sent.write)
 
     def _put_down_pen(self) -> None:
         if self._pen is not None:

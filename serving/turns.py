@@ -15,9 +15,10 @@ from typing import Final, Generic, TypeVar, cast
 
 from attrs import define, field, frozen
 
+from interlock.events.json import clean
 from interlock.events.resource import response_settings
 from interlock.events.spec import EventSpec
-from interlock.events.sse import Writer
+from interlock.events.sse import Keep, Writer
 from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
@@ -50,10 +51,15 @@ class Unwritten:
     def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> None:
         """Write nothing."""
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object]) -> Callable[[str, int], None]:
-        """Prepare to write nothing."""
+    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], None]:
+        """Prepare to write nothing, and to keep what was said."""
         del spec, values
-        return _write_nothing
+
+        def write_nothing(text: str, sequence_number: int) -> None:
+            del sequence_number
+            keep(clean(text))
+
+        return write_nothing
 
 
 @define(eq=False)
@@ -200,10 +206,6 @@ class ResponseRun(Generic[T]):
             await happenings.aclose()
         except Exception:
             logger.exception("%s: the engine or a tool could not be closed", self.driver.response["id"])
-
-
-def _write_nothing(text: str, sequence_number: int) -> None:
-    """Write no delta."""
 
 
 def begin_response(

@@ -20,18 +20,20 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
 
 
 @pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
-@pytest.mark.parametrize("text", ["a", "", '"\n\r\\', "%d %b", "é\u2028"])
+@pytest.mark.parametrize("text", ["a", "", '"\n\r\\', "%d %b", "é\u2028", "a\ud800"])
 def test_a_stamped_frame_says_what_a_written_one_does(writer, text):
-    head, _, data = writer.stamp(spec.REASONING_DELTA, ADDRESS)(text, 41).partition(b"\ndata: ")
+    kept = []
+    head, _, data = writer.stamp(spec.REASONING_DELTA, ADDRESS, kept.append)(text, 41).partition(b"\ndata: ")
     other_head, _, other = writer.write(spec.REASONING_DELTA, {**ADDRESS, "delta": text}, 41).partition(b"\ndata: ")
     assert head == other_head
     assert data.endswith(b"}\n\n")
     assert data.count(b"\n") == 2
     assert json.loads(data) == json.loads(other)
+    assert kept == [json.loads(data)["delta"]]
 
 
 def test_the_other_dialect_has_another_name_for_reasoning():
-    frame = SseWriter(OPEN_RESPONSES).stamp(spec.REASONING_DELTA, ADDRESS)("a", 1)
+    frame = SseWriter(OPEN_RESPONSES).stamp(spec.REASONING_DELTA, ADDRESS, str)("a", 1)
     assert frame.startswith(b'event: response.reasoning.delta\ndata: {"type":"response.reasoning.delta",')
 
 
@@ -39,7 +41,9 @@ def test_an_object_holds_name_number_and_body():
     event = EventWriter().write(spec.CODE_IN_PROGRESS, {"item_id": "ci_1", "output_index": 0}, 3)
     assert (event.name, event.sequence_number) == ("response.code_interpreter_call.in_progress", 3)
     assert event.body == {"type": event.name, "item_id": "ci_1", "output_index": 0, "sequence_number": 3}
-    stamped = EventWriter().stamp(spec.CODE_IN_PROGRESS, {"item_id": "ci_1"})("text", 4)
+    kept = []
+    stamped = EventWriter().stamp(spec.CODE_IN_PROGRESS, {"item_id": "ci_1"}, kept.append)("text", 4)
+    assert kept == ["text"]
     assert stamped.body == {"type": event.name, "item_id": "ci_1", "delta": "text", "sequence_number": 4}
     assert stamped != event
 
