@@ -1,4 +1,6 @@
-"""Interlock as a contender: the readers of the vLLM plugin, the driver, and its writer of frames; one write for each step."""
+"""Interlock as a contender: a parser, or the vLLM plugin's reader with one in it, the driver, and its writer of frames; one write
+for each step.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from orjson import dumps
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
-from interlock.fsm.deltas import Delta, EndTurn, Finish, Start
+from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
+from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.serving.vllm.reading import Reader, delta_reader, harmony_reader
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
@@ -36,8 +39,18 @@ def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
     write(_join([*feed([EndTurn("stop"), Finish()]), DONE_FRAME]))
 
 
+def drain_chunks(steps: Iterable[Chunk], write: Write) -> None:
+    """Make a response of chunks of harmony: what the standalone server does, and whoever brings an engine of their own."""
+    parser, feed = HarmonyParser(Routing.from_request(REQUEST)), begin().feed
+    parse = parser.feed
+    write(_join(feed([Start()])))
+    for chunk in steps:
+        write(_join(feed(parse(chunk))))
+    write(_join([*feed([*parser.end("stop", Usage()), Finish()]), DONE_FRAME]))
+
+
 def drain_outputs(reader: Callable[[], Reader], steps: Iterable[Any], write: Write) -> None:
-    """Make a response of what an engine yields."""
+    """Make a response of what vLLM's engine yields: what the plugin does."""
     reading, feed = reader(), begin().feed
     read = reading.read
     write(_join(feed([Start()])))

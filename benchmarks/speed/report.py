@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import asdict, evolve, frozen
 from rich.table import Table
 
-from speed.timing import FLOOR, INTERLOCK, VLLM, Figure, Row
+from speed.timing import FLOOR, INTERLOCK, PLUGIN, VLLM, Figure, Row
 
 PACKAGES: Final = "interlock", "vllm", "openai", "pydantic", "orjson", "oss-harmony"
 
@@ -59,12 +59,12 @@ def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) ->
 
 def table(results: Iterable[Result]) -> Table:
     """Give the table of a run."""
-    shown = Table("", "", "unit", "interlock", "vLLM", "vLLM / interlock", "interlock / floor", box=None, header_style="bold")
+    shown = Table("", "", "unit", "interlock", "in the plugin", "vLLM", "vLLM / interlock", "interlock / floor", box=None, header_style="bold")
     for column in shown.columns[3:]:
         column.justify = "right"
     group = ""
     for result in results:
-        cells = (result.figures.get(INTERLOCK), result.figures.get(VLLM), result.faster, result.above_floor)
+        cells = (*(result.figures.get(name) for name in (INTERLOCK, PLUGIN, VLLM)), result.faster, result.above_floor)
         shown.add_row("" if result.row.group == group else result.row.group, result.row.name, result.row.unit, *map(spread, cells))
         group = result.row.group
     return shown

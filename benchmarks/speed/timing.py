@@ -25,6 +25,8 @@ Round: TypeAlias = Callable[[], float]
 """Measures once, and gives the figure in the row's unit."""
 
 INTERLOCK: Final = "interlock"
+PLUGIN: Final = "plugin"
+"""Interlock as well, but on vLLM's outputs, through the reader of its plugin."""
 VLLM: Final = "vllm"
 FLOOR: Final = "floor"
 

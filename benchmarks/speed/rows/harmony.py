@@ -1,13 +1,17 @@
-"""Tokens of harmony after a reasoning of some length: an engine's outputs in, one token each; bytes out."""
+"""Tokens of harmony after a reasoning of some length: one token for each step in, bytes out.
+
+A step is a chunk for us and a `RequestOutput` for vLLM; for our plugin, which is measured beside, it is that too.
+"""
 
 from __future__ import annotations
 
 from types import ModuleType
 
+from interlock.parsers import Chunk
 from speed import ours
 from speed.outputs import ANALYSIS, ANSWER, NEXT, encode, output, outputs, prose
 from speed.size import Size
-from speed.timing import INTERLOCK, VLLM, Row, each
+from speed.timing import INTERLOCK, PLUGIN, VLLM, Row, each
 
 _LONG = 10_000
 """Reasoning tokens above which a round takes so long that fewer tokens tell as much."""
@@ -20,9 +24,12 @@ def rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 def _row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
     thought = [*encode(ANALYSIS), *prose(reasoning), *encode(NEXT)] if reasoning else []
-    before = [output([*thought, *encode(ANSWER), *prose(1)])]
-    measured = outputs(prose(size.tokens if reasoning < _LONG else max(size.tokens // 4, 1)))
-    rounds = {INTERLOCK: each(ours.drain_harmony, before, measured)}
+    begun, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens if reasoning < _LONG else max(size.tokens // 4, 1))
+    before, measured = [output(begun)], outputs(tokens)
+    rounds = {
+        INTERLOCK: each(ours.drain_chunks, [Chunk(begun)], [Chunk([token]) for token in tokens]),
+        PLUGIN: each(ours.drain_harmony, before, measured),
+    }
     if peer is not None:
         rounds[VLLM] = each(peer.drain_harmony, before, measured)
     name = f"after {reasoning:,} reasoning tokens"
