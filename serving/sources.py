@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, cast
@@ -42,7 +42,7 @@ class Source:
 
 
 @contextmanager
-def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str]) -> Iterator[Source]:
+def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str]) -> Generator[Source]:
     """Open a stream.
 
     Args:
@@ -83,7 +83,7 @@ def _request(body: Path | None) -> bytes | None:
 
 
 @contextmanager
-def _asked(url: str, request: bytes | None, headers: Mapping[str, str]) -> Iterator[Source]:
+def _asked(url: str, request: bytes | None, headers: Mapping[str, str]) -> Generator[Source]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:

@@ -164,9 +164,9 @@ def _is_logprob(entry: object) -> bool:
     """Whether this is the log probability of a token."""
     known = an_object(entry)
     sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
-    spelled = known.get("bytes", [])
-    are_bytes = spelled is None or isinstance(spelled, list)
-    return sound and are_bytes and all(type(byte) is int and byte in range(256) for byte in a_list(spelled))
+    if known.get("bytes") is not None and not isinstance(known["bytes"], list):
+        return False
+    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(known.get("bytes")))
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
