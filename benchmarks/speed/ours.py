@@ -1,6 +1,4 @@
-"""Interlock as a contender: a parser, or the vLLM plugin's reader with one in it, the driver, and its writer of frames; one write
-for each step.
-"""
+"""Interlock as a contender: a parser or the vLLM plugin's reader, the driver, its writer of frames; one write for each step."""
 
 from __future__ import annotations
 

@@ -57,16 +57,20 @@ def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) ->
     return Figure.of([a / b for a, b in zip(dividend, divisor, strict=True)])
 
 
+COLUMNS: Final = "interlock", "in the plugin", "vLLM", "vLLM / interlock", "interlock / floor"
+
+
 def table(results: Iterable[Result]) -> Table:
     """Give the table of a run."""
-    shown = Table("", "", "unit", "interlock", "in the plugin", "vLLM", "vLLM / interlock", "interlock / floor", box=None, header_style="bold")
+    shown = Table("", "", "unit", *COLUMNS, box=None, header_style="bold")
     for column in shown.columns[3:]:
         column.justify = "right"
     group = ""
     for result in results:
-        cells = (*(result.figures.get(name) for name in (INTERLOCK, PLUGIN, VLLM)), result.faster, result.above_floor)
-        shown.add_row("" if result.row.group == group else result.row.group, result.row.name, result.row.unit, *map(spread, cells))
-        group = result.row.group
+        row, figures = result.row, map(result.figures.get, (INTERLOCK, PLUGIN, VLLM))
+        cells = map(spread, (*figures, result.faster, result.above_floor))
+        shown.add_row("" if row.group == group else row.group, row.name, row.unit, *cells)
+        group = row.group
     return shown
 
 

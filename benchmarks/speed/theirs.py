@@ -1,8 +1,8 @@
 """vLLM as a contender: its own generator of a response's events and its own writer of frames, on its own contexts.
 
-`OpenAIServingResponses` wants an engine to be made, so its constructor is passed by, and what its events depend on is set. Nothing
-of it is replaced, but where the outputs come from. None of its generators waits for anything then, so they run without an
-event loop. Its frames are text, which its server encodes; so do we.
+`OpenAIServingResponses` wants an engine to be made, so its constructor is passed by, and what its events depend on is set.
+Nothing of it is replaced, but where the outputs come from. None of its generators waits for anything then, so they run without
+an event loop. Its frames are text, which its server encodes; so do we.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from speed.outputs import REQUEST, Replay, begun, output
-from speed.timing import Drain, Feed, Write
 from vllm.entrypoints.openai.responses.api_router import _convert_stream_to_sse_events
 from vllm.entrypoints.openai.responses.context import HarmonyContext, SimpleContext
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.parser.harmony import HarmonyParser
 from vllm.sampling_params import SamplingParams
+
+from speed.outputs import REQUEST, Replay, begun, output
+from speed.timing import Drain, Feed, Write
 
 T = TypeVar("T")
 Context = HarmonyContext | SimpleContext

@@ -7,7 +7,7 @@ from types import ModuleType
 from speed import ours
 from speed.outputs import ANSWER, encode, output, outputs, prose
 from speed.size import Size
-from speed.timing import INTERLOCK, VLLM, Row, Round, Drain, each
+from speed.timing import INTERLOCK, VLLM, Drain, Round, Row, each
 
 _ENOUGH = 10_000
 """Tokens that a round has at least, so that short outputs are measured as well as long ones."""
