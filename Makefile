@@ -56,15 +56,23 @@ prove: .venv/.dev ## The proof, and every change of one edge that it must find
 	$(BIN)/interlock verify
 	$(BIN)/pytest -n 2 -m proof
 
-# The seed is printed when something is found, in the message of the assertion.
+# What a campaign finds is shrunk: a story is kept in tests/counterexamples, a sequence or a stream is printed with its seed.
+MINUTES ?= 5
+SEQUENCES ?= 1000000
 .PHONY: fuzz
-fuzz: .venv/.dev ## Random streams and ten mutants of each, by both judges; FUZZ_STREAMS=
+fuzz: fuzz-stories fuzz-judges fuzz-tokens ## All three campaigns below, one after another
+
+.PHONY: fuzz-stories
+fuzz-stories: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
+	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
+
+.PHONY: fuzz-judges
+fuzz-judges: .venv/.dev ## Random streams and ten mutants of each before both judges, FUZZ_STREAMS=20000
 	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -q tests/fsm/test_agreement.py
 
-MINUTES ?= 5
-.PHONY: fuzz
-fuzz: .venv/.dev ## Random stories for MINUTES; what breaks a property is shrunk and kept in tests/counterexamples
-	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
+.PHONY: fuzz-tokens
+fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000
+	cd tests && ../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
