@@ -11,7 +11,8 @@ from typing import Any, Final
 from attrs import frozen
 from openai_harmony import HarmonyEncoding, load_harmony_encoding
 
-HAS_VLLM: Final = find_spec("vllm") is not None
+_VLLM: Final = find_spec("vllm")
+HAS_VLLM: Final = _VLLM is not None and _VLLM.origin is not None  # a folder of that name has no origin
 
 PROSE: Final = (
     "An interlocking lets a signal show clear only when every point on the route lies right, is locked, and no other route "
