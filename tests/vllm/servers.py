@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import httpx
 from attrs import define, evolve, field, frozen
@@ -100,8 +100,9 @@ class Process:
             if self.over:
                 break
             time.sleep(0.3)
+        said = self.log[-4000:]
         self.stop()
-        raise RuntimeError(f"{' '.join(self.command)} did not start:\n{self.log[-4000:]}")
+        raise RuntimeError(f"{' '.join(self.command)} did not start:\n{said}")
 
     @property
     def pid(self) -> int:
@@ -153,7 +154,7 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.process.port}"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:
