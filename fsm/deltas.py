@@ -221,15 +221,23 @@ class Fault:
     Args:
         code: One of the API's codes for a response's error, `server_error` above all.
         message: For the reader of the stream; it must not carry secrets.
+        usage: What the turn had cost that it broke off, if it was in the middle of one.
     """
 
     code: str
     message: str
+    usage: Usage = Usage()
 
 
 @frozen
 class Cancel:
-    """The client cancelled the response, or went away."""
+    """The client cancelled the response, or went away.
+
+    Args:
+        usage: What the turn had cost that was broken off, if it was in the middle of one.
+    """
+
+    usage: Usage = Usage()
 
 
 Delta: TypeAlias = (

@@ -179,10 +179,12 @@ class ResponseDriver(Generic[T]):
                 self._try(self._response, "enqueue")
             case deltas.Finish():
                 self._finish()
-            case deltas.Fault(code, message):
+            case deltas.Fault(code, message, usage):
+                self._response.usage += usage
                 self._response.error = {"code": code, "message": message}
                 self._end("fail")
-            case deltas.Cancel():
+            case deltas.Cancel(usage):
+                self._response.usage += usage
                 self._end("cancel")
             case _:
                 assert_never(delta)

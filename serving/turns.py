@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.events.json import clean
 from interlock.events.resource import response_settings
@@ -81,6 +81,8 @@ class ResponseRun(Generic[T]):
     parser: Parser
     driver: ResponseDriver[T]
     tools: ToolRunner = field(factory=NoTools)
+    _usage: Usage = field(factory=Usage, init=False)
+    """What the engine has said that the turn costs which is going on."""
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that waits for the engine or a tool, while it does."""
@@ -123,12 +125,12 @@ class ResponseRun(Generic[T]):
         try:
             return self.driver.feed(told)
         except Exception as error:  # noqa: BLE001 - a stream is never cut, whatever our own bug is
-            return self.driver.feed([self._fault(error)])
+            return self.driver.feed(self._broken_off(self._fault(error)))
 
     async def _next(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> Sequence[Delta]:
         """Wait for what happens next; this wait alone is what an interruption may break off."""
         if self._interruption is not None:
-            return [self._interruption]
+            return self._broken_off(self._interruption)
         told: Sequence[Delta] = ()
         self._waiting = task = asyncio.current_task()
         try:
@@ -137,14 +139,14 @@ class ResponseRun(Generic[T]):
             if self._interruption is None:
                 raise
         except Exception as error:  # noqa: BLE001 - a stream is never cut, whatever an engine or a parser raises
-            told = [self._fault(error)]
+            told = self._broken_off(self._fault(error))
         finally:
             self._waiting = None
         if self._interruption is None:
             return told
         if task is not None and task.uncancel():
             raise asyncio.CancelledError  # somebody else cancels as well
-        return [self._interruption]
+        return self._broken_off(self._interruption)
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
@@ -155,14 +157,14 @@ class ResponseRun(Generic[T]):
                     yield told
             while True:
                 items = (*self.items, *tools.recalled(self._output()))
-                turn, usage, reason = Turn(self.request, items, budget, index=index), Usage(), None
+                turn, reason = Turn(self.request, items, budget, index=index), None
                 async with aclosing(self.engine.generate(turn)) as outputs:
                     async for output in outputs:
                         yield tools.heard(self.parser.feed(output.chunk))
-                        usage, reason = _counted(usage, output), output.finish_reason
+                        self._usage, reason = _counted(self._usage, output), output.finish_reason
                 if reason is None:
                     raise EngineError("The engine stopped without saying why.")
-                end = self.parser.end(reason, usage)
+                end, self._usage = self.parser.end(reason, self._usage), Usage()
                 yield tools.heard(end)
                 calls = self.driver.ready
                 async with aclosing(self._run(tools, calls)) as ran:
@@ -195,6 +197,15 @@ class ResponseRun(Generic[T]):
     def _asks_the_client(self) -> bool:
         """Whether the response ends for the client to answer a call."""
         return any(item["type"] in CLIENT_CALLS for item in self._output())
+
+    def _broken_off(self, ending: Fault | Cancel) -> Sequence[Delta]:
+        """End in the middle of a turn: what the parser held back is said, and what the turn has cost is counted."""
+        try:
+            *held, end = self.parser.end("abort", self._usage)
+        except Exception:
+            logger.exception("%s: the parser could not end its turn", self.driver.response["id"])
+            return [ending]
+        return [*held, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: Exception) -> Fault:
         """Log what broke, and say what the client may know of it."""

@@ -5,14 +5,16 @@ import json
 import logging
 
 import pytest
-from live.engines import ANSWER, CALL, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step, steps
+from live.engines import ANSWER, CALL, ENCODING, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step, steps
 from live.wire import without_chance
 
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
+from interlock.parsers.chunk import Chunk
 from interlock.serving import turns
+from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.errors import EngineError
 from interlock.serving.request import read_request
 from interlock.serving.turns import OUR_FAULT, Unwritten, begin_response
@@ -92,6 +94,15 @@ def test_an_engine_that_fails_says_why_to_the_client() -> None:
     made = make([step(ANSWER), EngineError("Out of memory.")])
     assert failed(made) == {"code": "server_error", "message": "Out of memory."}
     assert final(made)["output"][0]["status"] == "incomplete"
+
+
+def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
+    begun = ENCODING.encode("<|channel|>final<|message|>Hi 👩🏽", allowed_special="all")[:-1]
+    made = make([EngineOutput(Chunk(begun), input_tokens=7), EngineError("Out of memory.")])
+    response = final(made)
+    assert response["output"][0]["content"][0]["text"] == ENCODING.decode(begun[3:])
+    assert response["output"][0]["content"][0]["text"].endswith("\ufffd")
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, len(begun))
 
 
 @pytest.mark.parametrize(
