@@ -82,6 +82,18 @@ floor: .venv-floor/.test ## The tests that meet the openai package, under the ol
 docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py
 
+.PHONY: bench
+bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures in benchmarks/out
+	.venv-vllm/bin/python benchmarks/bench.py
+
+.PHONY: bench-server
+bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
+	PYTHONPATH=tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py
+
+.PHONY: bench-docs
+bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from the last runs
+	$(BIN)/python benchmarks/write_docs.py
+
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
 	rm -rf .venv .venv-floor build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
