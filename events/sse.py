@@ -20,8 +20,8 @@ from interlock.events.spec import EventSpec
 
 T_co = TypeVar("T_co", covariant=True)
 
-Keep: TypeAlias = Callable[[str], object]
-"""Keeps a piece of text."""
+Keep: TypeAlias = Callable[[bytes], object]
+"""Keeps a piece of text, in UTF-8."""
 
 DONE_FRAME: Final = b"data: [DONE]\n\n"
 """What follows the terminal event on the wire (rule R3)."""
@@ -113,7 +113,7 @@ class SseWriter:
 
         def write_delta(text: str, sequence_number: int) -> bytes:
             said = text if text.isascii() else clean(text)
-            keep(said)
+            keep(said.encode())
             return template % (escape(said), sequence_number)
 
         return write_delta
@@ -132,7 +132,7 @@ class EventWriter:
 
         def write_delta(text: str, sequence_number: int) -> Event:
             said = clean(text)
-            keep(said)
+            keep(said.encode())
             return self.write(spec, {**values, "delta": said}, sequence_number)
 
         return write_delta

@@ -116,7 +116,7 @@ class ResponseDriver(Generic[T]):
     def ready(self) -> list[ReadyCall]:
         """The hosted calls that wait for their tool, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.text or item.sent.getvalue())
+            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.text or item.sent.getvalue().decode())
             for item in self._open.values()
             if "run" in item.state.rows
         ]

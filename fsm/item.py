@@ -6,7 +6,7 @@ It keeps what the events need and nothing that could be derived. Its methods are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import StringIO
+from io import BytesIO
 from typing import Final, cast
 
 from attrs import define, field
@@ -42,9 +42,9 @@ class Item(Subject["Item"]):
     part: dict[str, object] = field(factory=dict[str, object])
     """The part that is open."""
     part_index: int = -1
-    sent: StringIO = field(factory=StringIO)
-    """What was sent of the text that is open: the part's, or the item's own. Not a list of its deltas, each of which would
-    be an object of its own for as long as the stream is open."""
+    sent: BytesIO = field(factory=BytesIO)
+    """What was sent of the text that is open, the part's or the item's own, in UTF-8. A list of its deltas would hold an object
+    for each of them for as long as the stream is open."""
     logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
     """The same for its log probabilities."""
     unsent: str = ""
@@ -103,7 +103,7 @@ class Item(Subject["Item"]):
         """Record that what was unsent goes out in a delta."""
         self.delta, self.unsent = self.unsent, ""
         self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, []
-        self.sent.write(self.delta)
+        self.sent.write(self.delta.encode())
         self.logprobs.extend(self.delta_logprobs)
 
     def end_text(self, part: PartSpec) -> None:
@@ -121,8 +121,8 @@ class Item(Subject["Item"]):
         self.text = self._take_sent()
 
     def _take_sent(self) -> str:
-        sent, self.sent = self.sent, StringIO()
-        return sent.getvalue()
+        sent, self.sent = self.sent, BytesIO()
+        return sent.getvalue().decode()
 
     def annotate(self, annotation: Mapping[str, object]) -> None:
         """Take an annotation of the open part."""

@@ -57,7 +57,7 @@ class Unwritten:
 
         def write_nothing(text: str, sequence_number: int) -> None:
             del sequence_number
-            keep(clean(text))
+            keep(clean(text).encode())
 
         return write_nothing
 
