@@ -81,6 +81,7 @@ ITEMS: Final[Mapping[str, Check]] = MappingProxyType(
         "custom_tool_call": record({**CALL, "input": _some_text}, {**IDENTITY, "namespace": _some_text}),
         "custom_tool_call_output": record(OUTPUT, IDENTITY),
         "item_reference": record({"id": _name}),
+        "mcp_approval_request": record({"server_label": _name, "name": _name, "arguments": _some_text}, IDENTITY),
         "mcp_approval_response": record({"approval_request_id": _name, "approve": flag}, IDENTITY),
     }
 )

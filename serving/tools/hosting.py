@@ -168,8 +168,11 @@ class ResponseTools:
                 yield asked[about]
 
     def _session(self, endpoint: Endpoint) -> Session:
-        """Give the session with a server; what goes to the same place in the same name shares one."""
-        return self._sessions.setdefault(endpoint, Session(endpoint, self._seconds))
+        """Give the session with a server; what goes to the same place in the same name shares one, as long as it lives."""
+        session = self._sessions.get(endpoint)
+        if session is None or session.ended:
+            session = self._sessions[endpoint] = Session(endpoint, self._seconds)
+        return session
 
     def _unlisted(self) -> list[DeclaredServer]:
         return [server for server in self._servers.values() if server.label not in self._listed]
@@ -222,6 +225,8 @@ class ResponseTools:
         """Give where a call goes, if it may go there."""
         hosted = hosted_tool(call)
         if hosted is not None:
+            if not any(str(tool.get("type")).startswith(hosted) for tool in self._request.tools):
+                raise ToolError(f"The request does not offer the tool '{hosted}'.")
             if hosted not in self._hosted:
                 raise ToolError(f"This server has no tool server for '{hosted}'.")
             return Endpoint(self._hosted[hosted])

@@ -67,8 +67,8 @@ class Reach:
                 hosts.add(each.lower().rstrip("."))
         return cls(frozenset(hosts), tuple(networks))
 
-    async def resolve(self, host: str, port: int) -> str:
-        """Give an address at which a host may be reached.
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Give the addresses at which a host may be reached.
 
         Args:
             host: A name or an address.
@@ -84,7 +84,7 @@ class Reach:
         for address in addresses:
             if not self._allows(address, named=literal is None):
                 raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
-        return str(addresses[0])
+        return [str(address) for address in addresses]
 
     def _allows(self, address: Address, *, named: bool) -> bool:
         """Say whether an address may be reached: one that was allowed, or a public one behind an allowed name."""

@@ -78,6 +78,11 @@ class Session:
     _faults: list[str] = field(factory=list[str], init=False)
     """What went wrong below."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was open, and is so no more."""
+        return self._task is not None and self._task.done()
+
     async def list_tools(self) -> list[Tool]:
         """List the server's tools.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Final, cast
 
@@ -121,7 +122,7 @@ class Guarded(httpx2.AsyncBaseTransport):
             HTTPError: The server cannot be reached, or does not speak HTTP.
         """
         try:
-            return await self._judged(await self._inner.handle_async_request(await self._addressed(request)))
+            return await self._judged(await self._sent(request))
         except (ToolError, httpx2.HTTPError) as error:
             self._faults.append(explained(error))
             raise
@@ -142,23 +143,31 @@ class Guarded(httpx2.AsyncBaseTransport):
         response.stream = Bounded(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
         return response
 
-    async def _addressed(self, request: httpx2.Request) -> httpx2.Request:
-        """Give the request with an address that was judged in place of its host's name, which TLS still asks for."""
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to the first of its host's addresses that can be reached; all of them were judged before."""
         if self._reach is None:
-            return request
+            return await self._inner.handle_async_request(request)
         url = request.url
-        address = await self._reach.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
-        return httpx2.Request(
-            request.method,
-            url.copy_with(host=address),
-            headers=request.headers,
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": url.host},
-        )
+        addresses = await self._reach.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
+        for address in addresses[:-1]:
+            with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
+                return await self._inner.handle_async_request(_addressed(request, address))
+        return await self._inner.handle_async_request(_addressed(request, addresses[-1]))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._inner.aclose()
+
+
+def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
+    """Give a request with an address in place of its host's name, which TLS still asks for."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import os
+import socket
 import subprocess
 import sys
 import threading
@@ -94,7 +94,32 @@ def test_a_server_that_refuses_authorization_in_the_middle() -> None:
         await answer(send, 401, b"{}")
 
     with running(plain(refuse)) as base:
-        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The server refuses the authorization (HTTP 401)."
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert call_fault(told) == "The server refuses the authorization (HTTP 401)."
+
+
+def test_a_session_that_broke_is_followed_by_another() -> None:
+    asked = []
+
+    async def refuse_once(request, send):
+        asked.append(request)
+        said = result(request, {"content": [{"type": "text", "text": "again"}]})
+        await answer(send, 401 if len(asked) == 1 else 200, said)
+
+    with running(plain(refuse_once)) as base:
+        told = ask(ECHO, ECHO, tools=[mcp(f"{base}/mcp")])
+    assert [(item["status"], item.get("output")) for item in told.of("mcp_call")] == [("failed", None), ("completed", "again")]
+
+
+def test_of_the_addresses_of_a_name_those_that_cannot_be_reached_are_passed_over(monkeypatch) -> None:
+    def look_up(_host, port, *_arguments, **_more):
+        addresses = [("::1", port, 0, 0), ("127.0.0.2", port), ("127.0.0.1", port)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with running(plain()) as base:
+        told = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
+    assert told.of("mcp_call")[0]["output"] == "said"
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
@@ -238,30 +263,25 @@ def test_a_server_that_does_not_answer_at_all(monkeypatch) -> None:
 
 
 MORTAL = """
-import os, sys, uvicorn
+import os, sys
 sys.path.insert(0, sys.argv[1])
-from live.mcp_servers import plain
+from live.mcp_servers import plain, running
 async def die(asked, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
     await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})
     os._exit(1)
-uvicorn.run(plain(die), port=int(sys.argv[2]), log_level="critical", fd=None)
+with running(plain(die)) as base:
+    print(base, flush=True)
+    sys.stdin.read()
 """
 
 
 def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
-    tests = Path(__file__).parents[1]
-    with running(plain()) as base:
-        port = base.rpartition(":")[2]
-    command = [sys.executable, "-c", MORTAL, str(tests), port]
-    with subprocess.Popen(command, env=dict(os.environ)) as server:  # noqa: S603 - our own program
-        while server.poll() is None:
-            try:
-                httpx.get(base)
-            except httpx.ConnectError:
-                continue
-            break
+    command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[1])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
+        base = server.stdout.readline().strip()
         told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+        server.stdin.close()
         assert server.wait() == 1
     assert call_fault(told).startswith("The server cannot be talked to")
 

@@ -207,6 +207,13 @@ def test_a_hosted_tool_without_a_server_fails_and_says_so_to_the_model() -> None
     assert told.response["status"] == "completed"
 
 
+def test_a_hosted_tool_that_the_request_does_not_offer_is_not_run(hosted, shop) -> None:
+    told = ask(PYTHON, tools=[{"type": "web_search"}], by=hosted)
+    assert told.of("code_interpreter_call")[0]["status"] == "failed"
+    assert told.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'code_interpreter'."
+    assert shop.began == []
+
+
 FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}
 
 

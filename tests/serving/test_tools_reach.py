@@ -30,7 +30,7 @@ def names(monkeypatch):
 
 def resolve(allowed, host):
     try:
-        return asyncio.run(Reach.of(allowed).resolve(host, 80))
+        return ", ".join(asyncio.run(Reach.of(allowed).resolve(host, 80)))
     except ToolError as error:
         return str(error)
 
