@@ -37,7 +37,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     with TemporaryDirectory() as folder:
         _announce(Path(folder))
-        path = os.pathsep.join([str(servers.HERE), str(HERE), folder])
+        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(HERE), folder])
         environment = {"VLLM_PLUGINS": "interlock,interlock_bench", "PYTHONPATH": path}
         console.print("starting the server, which takes half a minute")
         with servers.Server(evolve(servers.HARMONY, tools=False, environment=environment)) as server:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from attrs import define, field
 from fastapi import FastAPI
+from starlette.datastructures import State
 from vllm.entrypoints.openai.responses.api_router import router
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 
@@ -40,8 +41,7 @@ class Routes:
         served = {VLLM: _unhooked(state.openai_serving_responses), FLOOR: _unhooked(state.openai_serving_responses)}
         vars(served[FLOOR])["responses_stream_generator"] = _nothing
         for path, mounted in self._apps.items():
-            mounted.state = copy(state)
-            mounted.state._state = {**state._state, "openai_serving_responses": served[path]}  # noqa: SLF001 - it has no other way
+            mounted.state = State({**state._state, "openai_serving_responses": served[path]})  # noqa: SLF001 - there is no other way
 
 
 def _unhooked(serving: OpenAIServingResponses) -> OpenAIServingResponses:

@@ -20,12 +20,11 @@ from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 
 _join: Final = b"".join
-_SETTINGS: Final = response_settings(REQUEST)
 
 
 def begin() -> ResponseDriver[bytes]:
     """Give a driver of a response that has not begun."""
-    return ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+    return ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
 
 
 def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:

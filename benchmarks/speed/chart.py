@@ -1,0 +1,123 @@
+"""Two kinds of charts as SVG, on a logarithmic axis, because what is compared differs by orders of magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from math import ceil, floor, log10
+from typing import Final
+
+from attrs import frozen
+
+INKS: Final = {"interlock": "#0a7d55", "plugin": "#62b391", "vllm": "#b5482f", "floor": "#8a8f98"}
+"""What each contender is drawn with."""
+
+NAMES: Final = {"interlock": "Interlock", "plugin": "Interlock in vLLM", "vllm": "vLLM", "floor": "floor"}
+
+_WIDTH: Final = 760
+_STYLE: Final = "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}"
+
+
+@frozen
+class Scale:
+    """A logarithmic scale, from a power of ten to another."""
+
+    low: int
+    high: int
+    start: float
+    stop: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, stop: float) -> Scale:
+        """Give the scale that holds all values."""
+        return cls(floor(log10(min(values))), ceil(log10(max(values))), start, stop)
+
+    def at(self, value: float) -> float:
+        """Say where a value stands."""
+        return self.start + (log10(value) - self.low) / (self.high - self.low) * (self.stop - self.start)
+
+    @property
+    def ticks(self) -> list[float]:
+        """The powers of ten."""
+        return [10.0**power for power in range(self.low, self.high + 1)]
+
+
+def lines(title: str, across: str, series: Mapping[str, Mapping[int, float]]) -> str:
+    """Draw one line for each contender.
+
+    Args:
+        title: What is drawn, with the unit of the values.
+        across: What the horizontal axis is.
+        series: By contender: the value at each place of the axis.
+    """
+    height, left, right, top, bottom = 400, 70.0, 600.0, 60.0, 340.0
+    scale = Scale.over([value for line in series.values() for value in line.values()], bottom, top)
+    places = sorted({place for line in series.values() for place in line})
+    most = max(*places, 1)
+
+    def x(place: int) -> float:
+        return left + place / most * (right - left)
+
+    def drawn() -> Iterator[str]:
+        for tick in scale.ticks:
+            yield _line(left, scale.at(tick), right, scale.at(tick))
+            yield _text(left - 8, scale.at(tick) + 4, f"{tick:g}", "end", "m")
+        for place in places:
+            yield _text(x(place), bottom + 20, f"{place:,}", "middle", "m")
+        yield _text((left + right) / 2, bottom + 44, across, "middle")
+        for name, line in series.items():
+            points = " ".join(f"{x(place):.1f},{scale.at(value):.1f}" for place, value in line.items())
+            yield f'<polyline points="{points}" fill="none" stroke="{INKS[name]}" stroke-width="2.5"/>'
+            last = max(line)
+            for place, value in line.items():
+                yield f'<circle cx="{x(place):.1f}" cy="{scale.at(value):.1f}" r="4" fill="{INKS[name]}"/>'
+            yield _text(right + 12, scale.at(line[last]) + 4, f"{NAMES[name]}: {line[last]:.3g}", "start")
+
+    return _svg(title, height, drawn())
+
+
+def bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Draw a group of bars for each row.
+
+    Args:
+        title: What is drawn, with the unit of the values.
+        rows: By name: the value of each contender.
+    """
+    left, right, top, bar, gap = 210.0, 690.0, 66.0, 16.0, 14.0
+    scale = Scale.over([value for row in rows.values() for value in row.values()], left, right)
+    bottom = top + sum(len(row) * bar + gap for row in rows.values())
+
+    def drawn() -> Iterator[str]:
+        for tick in scale.ticks:
+            yield _line(scale.at(tick), top - 8, scale.at(tick), bottom)
+            yield _text(scale.at(tick), bottom + 18, f"{tick:g}", "middle", "m")
+        y = top
+        for label, row in rows.items():
+            yield _text(left - 10, y + len(row) * bar / 2 + 4, label, "end")
+            for name, value in row.items():
+                width = scale.at(value) - left
+                yield f'<rect x="{left}" y="{y + 1:.1f}" width="{width:.1f}" height="{bar - 2}" fill="{INKS[name]}"/>'
+                yield _text(left + width + 6, y + bar - 3.5, f"{value:.3g}", "start")
+                y += bar
+            y += gap
+        x = left
+        for name in dict.fromkeys(name for row in rows.values() for name in row):
+            yield f'<rect x="{x}" y="{bottom + 34}" width="12" height="12" fill="{INKS[name]}"/>'
+            yield _text(x + 18, bottom + 45, NAMES[name], "start")
+            x += 150
+
+    return _svg(title, int(bottom) + 64, drawn())
+
+
+def _svg(title: str, height: int, drawn: Iterator[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">'
+    paper = f'<style>{_STYLE}</style><rect width="{_WIDTH}" height="{height}" fill="#fff"/>'
+    return "\n".join([head, paper, _text(20, 30, title, "start", "t"), *drawn, "</svg>", ""])
+
+
+def _text(x: float, y: float, said: str, anchor: str, style: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(said)}</text>'
+
+
+def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'

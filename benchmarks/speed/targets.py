@@ -1,0 +1,81 @@
+"""What was to be reached, as ratios of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from attrs import frozen
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@frozen
+class Target:
+    """One of them.
+
+    Args:
+        name: What it is about.
+        bound: The figure to reach.
+        reached: Gives what a run reached, None if it did not measure that.
+        at_least: Whether more is better.
+        unit: Behind the figures.
+    """
+
+    name: str
+    bound: float
+    reached: Callable[[Rows], float | None]
+    at_least: bool = True
+    unit: str = " times"
+
+
+def _ratio(name: str, group: str, row: str, rows: Rows) -> float | None:
+    found = _find(group, row, rows)
+    return found and found[name] and found[name]["median"]
+
+
+def _find(group: str, name: str, rows: Rows) -> Mapping[str, Any] | None:
+    return next((row for row in rows if (row["group"], row["name"]) == (group, name)), None)
+
+
+def _cost(group: str, name: str, contender: str, rows: Rows) -> float | None:
+    found = _find(group, name, rows)
+    return found and found["figures"][contender]["median"] if found and contender in found["figures"] else None
+
+
+def _growth(rows: Rows) -> float | None:
+    short, long = (_cost("growth", f"output of {length:,} tokens", "interlock", rows) for length in (1_000, 100_000))
+    return long / short if short and long else None
+
+
+def _above_nothing(streams: str, rows: Rows) -> float | None:
+    """Divide what our route costs above the one that writes nothing by what vLLM's does."""
+    ours, theirs, floor = (_cost("server", streams, contender, rows) for contender in ("interlock", "vllm", "floor"))
+    return (ours - floor) / (theirs - floor) if ours and theirs and floor else None
+
+
+TARGETS: Final = (
+    Target("text deltas, against vLLM", 10, partial(_ratio, "faster", "deltas", "text")),
+    *(
+        Target(f"harmony after {length:,} reasoning tokens, against vLLM", bound, partial(_ratio, "faster", "harmony", name))
+        for length, bound in ((0, 15), (20_000, 60), (60_000, 150))
+        for name in (f"after {length:,} reasoning tokens",)
+    ),
+    Target("text deltas, against the floor", 5, partial(_ratio, "above_floor", "deltas", "text"), at_least=False),
+    Target("a token of 100,000, against one of 1,000", 1.1, _growth, at_least=False),
+    *(
+        Target(
+            f"memory beyond the text, after {length} tokens",
+            8,
+            partial(_cost, "memory", f"after {length} tokens", "interlock"),
+            at_least=False,
+            unit=" KiB",
+        )
+        for length in ("100", "1,000", "10,000")
+    ),
+    *(
+        Target(f"server, {streams}: ours above the floor, of vLLM's", 0.5, partial(_above_nothing, streams), at_least=False)
+        for streams in ("1 stream", "8 streams")
+    ),
+)
