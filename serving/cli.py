@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_NEEDED = frozenset({"openai_harmony", "rich", "starlette", "typer", "uvicorn"})
+_NEEDED = frozenset({"httpx2", "jsonschema", "mcp", "mcp_types", "openai_harmony", "rich", "starlette", "typer", "uvicorn"})
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ OPENING_SECONDS: Final = 10.0
 """Seconds that a server may take to open a session, and to list its tools."""
 CLOSING_SECONDS: Final = 2.0
 """Seconds that the end of a call or a session may take before it is no longer waited for."""
-PAGES: Final = 20
+PAGES: Final = 10
 """Pages of a server's list that are read at most."""
 QUOTED: Final = 500
 """Characters of somebody's error that are repeated at most."""
@@ -144,7 +144,7 @@ class Session:
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something as long as the session lives, and not longer than some time."""
-        doing = asyncio.ensure_future(work)
+        doing = asyncio.create_task(work)
         session = self._task or doing
         try:
             await asyncio.wait({doing, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -158,11 +158,18 @@ class Session:
             if not doing.done():
                 doing.cancel()
                 await asyncio.wait({doing}, timeout=CLOSING_SECONDS)
+                doing.add_done_callback(_forget)
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
         """Say why the connection is gone, as far as that is known."""
         return self._faults[-1] if self._faults else "The connection was lost."
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Take note of how a task ended that is no longer waited for, so that nobody complains that none did."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _result(future: asyncio.Future[T]) -> T:
