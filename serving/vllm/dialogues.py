@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import cache
 from importlib import import_module
-from itertools import chain
 from typing import Protocol, cast
 
 from attrs import define, field
 
-from interlock.serving.vllm.shapes import Completion, Output
+from interlock.serving.vllm.shapes import Output
 
 __all__ = ["HarmonyDialogue", "ParsedDialogue", "SilentDialogue"]
 
@@ -109,10 +109,17 @@ class HarmonyDialogue:
     _messages: list[HarmonyMessage]
     _parser: Recovering
     _harmony: Harmony = field(factory=lambda: cast("Harmony", import_module("openai_harmony")))
+    _tokens: list[int] = field(factory=list[int], init=False)
 
-    def end_round(self, outputs: Sequence[Output]) -> bool:
-        """Parse the tokens of a round."""
-        said = self._parse(list(chain.from_iterable(output.outputs[0].token_ids for output in outputs)))
+    def take(self, output: Output) -> None:
+        """Keep the tokens."""
+        self._tokens.extend(output.outputs[0].token_ids)
+
+    def end_round(self, last: Output) -> bool:
+        """Parse the tokens of the round."""
+        del last
+        tokens, self._tokens = self._tokens, []
+        said = self._parse(tokens)
         for message in said:
             message.recipient = _plain(message.recipient)
         self._messages.extend(said)
@@ -126,13 +133,18 @@ class HarmonyDialogue:
         return [said if call.channel is None else said.with_channel(call.channel)]
 
     def _parse(self, tokens: Sequence[int]) -> Sequence[HarmonyMessage]:
-        encoding = self._harmony.load_harmony_encoding("HarmonyGptOss")
         try:
-            return encoding.parse_messages_from_completion_tokens(tokens, self._harmony.Role("assistant"))
+            return _encoding().parse_messages_from_completion_tokens(tokens, self._harmony.Role("assistant"))
         except self._harmony.HarmonyError:
             logger.info("a round of malformed harmony is left to vLLM's parser, for the messages that vLLM goes on from")
         segments = [*self._parser.process_chunk(tokens).segments, *self._parser.flush()]
         return [segment.completed_message for segment in segments if segment.completed_message is not None]
+
+
+@cache
+def _encoding() -> Encoding:
+    """Give the vocabulary; to load it takes a fifth of a second, in which a server would do nothing else."""
+    return cast("Harmony", import_module("openai_harmony")).load_harmony_encoding("HarmonyGptOss")
 
 
 @define(eq=False)
@@ -146,11 +158,23 @@ class ParsedDialogue:
 
     _messages: list[object]
     _append_whole: Callable[[Output], None]
+    _tokens: list[int] = field(factory=list[int], init=False)
+    _texts: list[str] = field(factory=list[str], init=False)
 
-    def end_round(self, outputs: Sequence[Output]) -> bool:
-        """Join the outputs of a round, and have vLLM take them as one."""
+    def take(self, output: Output) -> None:
+        """Keep what is new."""
+        new = output.outputs[0]
+        self._tokens.extend(new.token_ids)
+        self._texts.append(new.text)
+
+    def end_round(self, last: Output) -> bool:
+        """Have vLLM take the round as one output."""
         before = len(self._messages)
-        self._append_whole(_joined(outputs))
+        whole, part = copy(last), copy(last.outputs[0])
+        part.text, part.token_ids = "".join(self._texts), tuple(self._tokens)
+        whole.outputs = [part]
+        self._tokens, self._texts = [], []
+        self._append_whole(whole)
         return len(self._messages) > before
 
     def reply(self, text: str) -> Sequence[object]:
@@ -164,26 +188,18 @@ class ParsedDialogue:
 class SilentDialogue:
     """Keeps nothing: a response of one round, which vLLM does not go on from."""
 
-    def end_round(self, outputs: Sequence[Output]) -> bool:
+    def take(self, output: Output) -> None:
         """Keep nothing."""
-        del outputs
+
+    def end_round(self, last: Output) -> bool:
+        """Say that there is nothing to go on from."""
+        del last
         return False
 
     def reply(self, text: str) -> Sequence[object]:
         """Give nothing, to nobody."""
         del text
         return []
-
-
-def _joined(outputs: Sequence[Output]) -> Output:
-    """Give one output of several."""
-    last = copy(outputs[-1])
-    parts = [output.outputs[0] for output in outputs]
-    whole: Completion = copy(parts[-1])
-    whole.text = "".join(part.text for part in parts)
-    whole.token_ids = tuple(chain.from_iterable(part.token_ids for part in parts))
-    last.outputs = [whole]
-    return last
 
 
 def _plain(recipient: str | None) -> str | None:

@@ -34,8 +34,12 @@ NO_RESULT: Final = "The tool gave no text."
 class Dialogue(Protocol):
     """The messages of one request as vLLM goes on from them, in the form that the model's path has."""
 
-    def end_round(self, outputs: Sequence[Output]) -> bool:
-        """Take the outputs of a round that has ended, and say whether the model wrote any message in it."""
+    def take(self, output: Output) -> None:
+        """Take an output of a round."""
+        ...
+
+    def end_round(self, last: Output) -> bool:
+        """End the round whose last output this was, and say whether the model wrote any message in it."""
         ...
 
     def reply(self, text: str) -> Sequence[object]:
@@ -66,7 +70,6 @@ class Rounds:
     """What happened to tools and was not passed on yet."""
     spent: int = field(default=0, init=False)
     """Tokens generated in all rounds."""
-    _round: list[Output] = field(factory=list[Output], init=False)
     _called: int = field(default=0, init=False)
     _asks: Callable[[], bool] = field(init=False)
     _run_tool: Callable[[], Awaitable[Sequence[object]]] = field(init=False)
@@ -100,10 +103,9 @@ class Rounds:
     def _append_output(self, output: Output) -> None:
         self.output = output
         self.spent += len(output.outputs[0].token_ids)
-        self._round.append(output)
+        self._dialogue.take(output)
         if output.finished:
-            ended, self._round = self._round, []
-            self._wrote = self._dialogue.end_round(ended)
+            self._wrote = self._dialogue.end_round(output)
 
     def _goes_on(self) -> bool:
         """Say whether vLLM shall run a tool and generate on."""
@@ -133,7 +135,7 @@ class Rounds:
         except TimeoutError:
             return self._failed(call, f"The tool gave no answer within {self._timeout:g} seconds.")
         except Exception as error:  # noqa: BLE001 - whatever a tool raises, the stream goes on
-            return self._failed(call, _said(error))
+            return self._failed(call, self._refused or _said(error))
         if self._refused or text is None:
             return self._failed(call, self._refused or NO_RESULT)
         self.told.put_nowait([Succeed(call.id, result_fields(call.kind, text))])
@@ -173,7 +175,7 @@ def _said(error: Exception) -> str:
         return f"The tool is not available: {error}."
     if isinstance(error, IndexError | AttributeError):
         return NO_RESULT  # vLLM takes the first text of a result that has none
-    return f"The tool failed: {error or type(error).__name__}"
+    return f"The tool failed: {str(error) or type(error).__name__}"
 
 
 def _text(messages: Sequence[object]) -> str | None:

@@ -166,8 +166,7 @@ class VllmRun(Generic[T]):
         """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""
         try:
             await happenings.aclose()
-            if isinstance(self._steps, AsyncGenerator):
-                await self._steps.aclose()
+            await self._steps.aclose()
         except Exception:
             logger.exception("%s: vLLM's loop could not be closed", self.driver.response["id"])
         finally:

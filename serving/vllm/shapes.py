@@ -6,8 +6,8 @@ It says what is there, not what it means; that is vLLM's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Protocol, TypeAlias
 
 
 class Completion(Protocol):
@@ -133,5 +133,5 @@ class Serving(Protocol):
         ...
 
 
-Steps = AsyncIterator[object]
+Steps: TypeAlias = AsyncGenerator[object, None]
 """vLLM's loop over rounds: each step is one output of the engine, which the context has been told of."""

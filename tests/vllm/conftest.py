@@ -10,12 +10,7 @@ if find_spec("vllm.v1") is None:
 
 @pytest.fixture(scope="session")
 def server(request):
-    from servers import SETUPS, Server
+    from servers import SETUPS, Server  # noqa: PLC0415 - it needs packages that are there with vLLM alone
 
     with Server(SETUPS[request.param], request.param) as started:
         yield started
-
-
-def on(*names):
-    """Say on which servers a test runs."""
-    return pytest.mark.parametrize("server", names, indirect=True)

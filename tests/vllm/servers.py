@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final, Self
 
 import httpx
-from attrs import define, evolve, field, frozen
-
 import tiny_models
+from attrs import define, evolve, field, frozen
 
 HERE: Final = Path(__file__).parent
 CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))

@@ -1,4 +1,4 @@
-"""Every scripted turn on a real engine: a legal stream, the items that it should have, and the same response without streaming."""
+"""Every scripted turn on a real engine: a legal stream, the items it should have, and the same response in one piece."""
 
 import httpx
 import pytest

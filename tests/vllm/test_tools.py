@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from playing import body, judged, stream, summary
+from playing import body, judged, stream, summary, tokens
 from turns import BROWSER, DONE, FUNCTION, PYTHON, RUN, SEARCH, Turn
 
 pytestmark = pytest.mark.parametrize("server", ["harmony", "harmony-7"], indirect=True)
@@ -91,13 +91,7 @@ def test_max_output_tokens_are_those_of_all_rounds(server):
 
 def test_usage_is_that_of_all_rounds(server):
     usage = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
-    assert usage["output_tokens"] == sum(len(tokens_of(text)) for text in (run("print(1)"), DONE))
-
-
-def tokens_of(text):
-    from playing import tokens
-
-    return tokens("gpt_oss", text)
+    assert usage["output_tokens"] == sum(len(tokens("gpt_oss", text)) for text in (run("print(1)"), DONE))
 
 
 def test_a_function_call_after_a_tool_ends_the_response(server):

