@@ -65,8 +65,10 @@ class Citations:
         """Give what the driver is to be told: the same, and an annotation after each mark.
 
         Args:
-            deltas: What the parser said.
+            deltas: What the parser said. Pages are learnt between two turns, when no message is open.
         """
+        if not self._pages:
+            return [*deltas]
         told: list[Delta] = []
         for delta in deltas:
             told.append(delta)

@@ -123,7 +123,7 @@ class ResponseTools:
 
     def heard(self, told: Iterable[Delta]) -> list[Delta]:
         """Put questions in the place of calls that have to be approved, and annotations beside citations."""
-        return self._citations.feed(self._approvals.feed(told))
+        return self._citations.feed(self._approvals.feed(told) if self._servers else told)
 
     async def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
         """Run the tools of calls, all at once; those that cannot be run fail without having been started."""

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 OPENING_SECONDS: Final = 10.0
 """Seconds that a server may take to open a session, and to list its tools."""
-CLOSING_SECONDS: Final = 2.0
+CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is no longer waited for."""
 PAGES: Final = 10
 """Pages of a server's list that are read at most."""
