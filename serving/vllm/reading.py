@@ -58,15 +58,16 @@ class _Counting:
     """Knows what a round's prompt cost, which its first output says; what is generated, the parser counts."""
 
     _parser: Parser
-    _first: Output | None = field(default=None, init=False)
+    _prompt: Usage | None = field(default=None, init=False)
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and give what was held back."""
-        first, self._first = self._first, None
-        if first is None:
-            return self._parser.end(reason, Usage())
-        cached = first.num_cached_tokens or 0
-        return self._parser.end(reason, Usage(input_tokens=len(first.prompt_token_ids or ()), cached_tokens=cached))
+        prompt, self._prompt = self._prompt, None
+        return self._parser.end(reason, prompt or Usage())
+
+
+def _prompt_of(output: Output) -> Usage:
+    return Usage(input_tokens=len(output.prompt_token_ids or ()), cached_tokens=output.num_cached_tokens or 0)
 
 
 @define(eq=False)
@@ -75,7 +76,8 @@ class HarmonyReader(_Counting):
 
     def read(self, output: Output) -> Sequence[Delta]:
         """Give the deltas of an output's tokens."""
-        self._first = self._first or output
+        if self._prompt is None:
+            self._prompt = _prompt_of(output)
         return self._parser.feed(Chunk(output.outputs[0].token_ids))
 
 
@@ -97,7 +99,8 @@ class DeltaReader(_Counting):
 
     def read(self, output: Output) -> Sequence[Delta]:
         """Give the deltas of an output."""
-        self._first = self._first or output
+        if self._prompt is None:
+            self._prompt = _prompt_of(output)
         new = output.outputs[0]
         token_ids = list(new.token_ids)
         delta: object = {"content": new.text}
