@@ -13,8 +13,8 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, HarmonyParser, Routing
+from interlock.serving.identity import now, random_id
 from interlock.serving.vllm.reading import Reader, delta_reader, harmony_reader
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
@@ -24,7 +24,7 @@ _join: Final = b"".join
 
 def begin() -> ResponseDriver[bytes]:
     """Give a driver of a response that has not begun."""
-    return ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+    return ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=random_id, clock=now)
 
 
 def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:

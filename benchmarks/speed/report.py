@@ -57,7 +57,7 @@ def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) ->
     return Figure.of([a / b for a, b in zip(dividend, divisor, strict=True)])
 
 
-COLUMNS: Final = "interlock", "in the plugin", "vLLM", "vLLM / interlock", "interlock / floor"
+COLUMNS: Final = "interlock", "in the plugin", "vLLM", "floor", "vLLM / interlock", "interlock / floor"
 
 
 def table(results: Iterable[Result]) -> Table:
@@ -67,7 +67,7 @@ def table(results: Iterable[Result]) -> Table:
         column.justify = "right"
     group = ""
     for result in results:
-        row, figures = result.row, map(result.figures.get, (INTERLOCK, PLUGIN, VLLM))
+        row, figures = result.row, map(result.figures.get, (INTERLOCK, PLUGIN, VLLM, FLOOR))
         cells = map(spread, (*figures, result.faster, result.above_floor))
         shown.add_row("" if row.group == group else row.group, row.name, row.unit, *cells)
         group = row.group

@@ -1,0 +1,141 @@
+"""The same scripted turns against vLLM's own route and against Interlock's, on the same build; writes docs/conformance.md.
+
+    make conformance
+
+Each turn of tests/vllm/turns.py is streamed and asked for in one piece, on a server with the plugin and on one without. What
+`interlock check` says of the stream is counted by rule, and R19 is counted where the answer in one piece has other items, texts
+or another status than the stream's last event.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import httpx
+from attrs import evolve, frozen
+
+ROOT: Final = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "vllm"))
+
+from playing import TIMEOUT, body, events, stream, verdict, without_chance  # noqa: E402 - it is found by the line above
+from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
+from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
+from servers import Server, Setup  # noqa: E402 - likewise
+from turns import HARMONY, PARSED, Turn  # noqa: E402 - likewise
+
+PAGE: Final = ROOT / "docs" / "conformance.md"
+PLAN: Final[Sequence[tuple[Setup, Sequence[Turn]]]] = ((HARMONY_SETUP, HARMONY), (PARSED_SETUP, PARSED))
+TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
+
+INTRODUCTION: Final = """\
+# The same turns, side by side
+
+{turns} scripted turns, played on {build},
+once through its own `POST /v1/responses` and once through Interlock's. `make conformance` plays them
+again and writes this page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py); the models are tiny and their
+tokens scripted, the engine is the real one.
+
+What is counted are the findings of `interlock check` on each stream, by [rule](rules.md). R19 counts an answer in one
+piece that differs from the stream's last event in its items, its status or the reason of its end.
+"""
+
+
+@frozen
+class Played:
+    """What was found of a turn.
+
+    Args:
+        rules: How often each rule is broken; the missing end marker is not counted.
+        marked: Whether the end marker came.
+        ended: Whether a terminal event came.
+    """
+
+    rules: Mapping[str, int]
+    marked: bool
+    ended: bool
+
+
+def play(server: Server, turn: Turn) -> Played:
+    """Play one turn."""
+    request = body(server.setup.model, turn)
+    data = stream(server.url, request)
+    judged = verdict(data)
+    rules = Counter(judged.rules)
+    if not judged.marked:
+        rules["R3"] -= 1
+    bodies = events(data)
+    ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
+    whole = httpx.post(f"{server.url}/v1/responses", json=request, timeout=TIMEOUT)
+    if not ended or whole.status_code != httpx.codes.OK or _said(whole.json()) != _said(bodies[-1]["response"]):
+        rules["R19"] += 1
+    return Played({rule: count for rule, count in rules.items() if count}, judged.marked, ended)
+
+
+def _said(response: Mapping[str, object]) -> object:
+    return without_chance({name: response[name] for name in ("output", "status", "incomplete_details")})
+
+
+def measure(*, plugin: bool) -> dict[str, Played]:
+    """Play all turns with or without the plugin."""
+    played: dict[str, Played] = {}
+    for setup, turns in PLAN:
+        with Server(evolve(setup, plugin=plugin)) as server:
+            for turn in turns:
+                played[turn.name] = play(server, turn)
+                print("interlock" if plugin else "vllm", turn.name, dict(played[turn.name].rules), flush=True)
+    return played
+
+
+def page(vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
+    """Write the page, line by line."""
+    build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
+    yield INTRODUCTION.format(turns=len(vllm), build=build)
+    yield "| | vLLM | Interlock |"
+    yield "|---|---|---|"
+    yield _row("turns without a finding", vllm, interlock, lambda played: not played.rules)
+    yield _row("turns whose stream has no terminal event", vllm, interlock, lambda played: not played.ended)
+    yield _row("streams without the end marker `[DONE]` (not counted below)", vllm, interlock, lambda played: not played.marked)
+    yield f"| findings | {_sum(vllm)} | {_sum(interlock)} |"
+    yield ""
+    yield "| findings by rule | vLLM | Interlock |"
+    yield "|---|---|---|"
+    for rule in sorted({rule for played in (*vllm.values(), *interlock.values()) for rule in played.rules}, key=_number):
+        yield f"| {rule} | {_of(rule, vllm)} | {_of(rule, interlock)} |"
+    yield ""
+    yield "| turn | vLLM | Interlock |"
+    yield "|---|---|---|"
+    for name, played in vllm.items():
+        yield f"| {name} | {_cell(played)} | {_cell(interlock[name])} |"
+
+
+def _row(label: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played], test: Callable[[Played], bool]) -> str:
+    counts = (sum(test(played) for played in side.values()) for side in (vllm, interlock))
+    return f"| {label} | {' | '.join(map(str, counts))} |"
+
+
+def _sum(side: Mapping[str, Played]) -> int:
+    return sum(sum(played.rules.values()) for played in side.values())
+
+
+def _of(rule: str, side: Mapping[str, Played]) -> int:
+    return sum(played.rules.get(rule, 0) for played in side.values())
+
+
+def _number(rule: str) -> int:
+    return int(rule.removeprefix("R"))
+
+
+def _cell(played: Played) -> str:
+    found = ", ".join(f"{rule}: {count}" for rule, count in sorted(played.rules.items(), key=lambda rule: _number(rule[0])))
+    return (found or "none") + ("" if played.ended else ", no end")
+
+
+if __name__ == "__main__":
+    theirs, ours = measure(plugin=False), measure(plugin=True)
+    PAGE.write_text("\n".join(page(theirs, ours)) + "\n", encoding="utf-8")
