@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from interlock.serving.vllm.launch import launch, vllm_arguments
+
 _NEEDED = frozenset({"httpx2", "jsonschema", "mcp", "mcp_types", "openai_harmony", "rich", "starlette", "typer", "uvicorn"})
 
 
@@ -13,6 +15,8 @@ def main() -> None:
     Raises:
         SystemExit: Always, with the command's status.
     """
+    if (passed := vllm_arguments(sys.argv[1:])) is not None:
+        launch(passed)
     try:
         from interlock.serving.commands import app  # noqa: PLC0415 - it needs packages that may not be there
     except ModuleNotFoundError as error:

@@ -100,7 +100,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ),
     ] = None,
 ) -> None:
-    """Serve the Responses API with the embedded engine, which needs no model."""
+    """Serve the Responses API with the embedded engine, which needs no model; --engine vllm MODEL starts vLLM with the plugin."""
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     engine, tools = _engine(script, model, rate, servers)
     application = create_app(engine, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)

@@ -61,9 +61,9 @@ def test_the_log_probabilities_of_the_deltas_rebuild_the_text(server):
 
 
 def test_it_is_cut_by_its_token_limit(server):
-    response = final(server, max_output_tokens=16)
+    response = final(server, max_output_tokens=4)
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-    assert response["usage"]["output_tokens"] == 16
+    assert response["usage"]["output_tokens"] == 4
     assert response["output"][-1]["status"] == "incomplete"
 
 
