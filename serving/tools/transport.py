@@ -52,6 +52,8 @@ def explained(error: Exception) -> str:
             return str(error)
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
             return "The server cannot be reached."
+        case httpx2.LocalProtocolError():
+            return "The headers for the server cannot be sent."  # the error's own text repeats them
         case httpx2.HTTPStatusError():
             return f"The server answers HTTP {error.response.status_code}."  # the error's own text has the URL, secrets and all
         case _:

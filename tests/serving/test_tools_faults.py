@@ -154,6 +154,21 @@ def test_the_url_of_a_server_is_not_repeated() -> None:
     assert "secret" not in json.dumps([event.get("item") for event in told.events])
 
 
+@pytest.mark.parametrize(
+    ("url", "headers", "message"),
+    [
+        (None, {"X-Key": "secret\n"}, "The headers for the server cannot be sent."),
+        (None, {"X Key": "secret"}, "The headers for the server cannot be sent."),
+        ("http://h:x/mcp", {}, "The server cannot be talked to: Invalid port: 'x'"),
+        ("http://127.0.0.1:1\\@a.example/", {}, "The host 'a.example' is not allowed on this server."),
+        ("http://2130706433/mcp", {}, "The host '2130706433' is not allowed on this server."),
+    ],
+)
+def test_odd_urls_and_headers_lead_nowhere(url, headers, message) -> None:
+    with running(plain()) as base:
+        assert listing_fault(ask(tools=[mcp(url or f"{base}/mcp", headers=headers)])) == message
+
+
 def test_an_answer_that_is_packed_is_not_unpacked() -> None:
     async def pack(_asked, send):
         await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
