@@ -15,6 +15,8 @@ INKS: Final = {"interlock": "#0a7d55", "plugin": "#62b391", "vllm": "#b5482f", "
 NAMES: Final = {"interlock": "Interlock", "plugin": "Interlock in vLLM", "vllm": "vLLM", "floor": "floor"}
 
 _WIDTH: Final = 760
+_LEADING: Final = 18
+"""From one label to the next below it."""
 _STYLE: Final = "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}"
 
 
@@ -65,13 +67,15 @@ def lines(title: str, across: str, series: Mapping[str, Mapping[int, float]]) ->
         for place in places:
             yield _text(x(place), bottom + 20, f"{place:,}", "middle", "m")
         yield _text((left + right) / 2, bottom + 44, across, "middle")
-        for name, line in series.items():
+        labelled = 0.0
+        for name, line in sorted(series.items(), key=lambda drawn: -list(drawn[1].values())[-1]):
             points = " ".join(f"{x(place):.1f},{scale.at(value):.1f}" for place, value in line.items())
             yield f'<polyline points="{points}" fill="none" stroke="{INKS[name]}" stroke-width="2.5"/>'
             last = max(line)
             for place, value in line.items():
                 yield f'<circle cx="{x(place):.1f}" cy="{scale.at(value):.1f}" r="4" fill="{INKS[name]}"/>'
-            yield _text(right + 12, scale.at(line[last]) + 4, f"{NAMES[name]}: {line[last]:.3g}", "start")
+            labelled = max(scale.at(line[last]) + 4, labelled + _LEADING)
+            yield _text(right + 12, labelled, f"{NAMES[name]}: {line[last]:.3g}", "start")
 
     return _svg(title, height, drawn())
 
@@ -83,7 +87,7 @@ def bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
         title: What is drawn, with the unit of the values.
         rows: By name: the value of each contender.
     """
-    left, right, top, bar, gap = 210.0, 690.0, 66.0, 16.0, 14.0
+    left, right, top, bar, gap = 290.0, 700.0, 66.0, 16.0, 14.0
     scale = Scale.over([value for row in rows.values() for value in row.values()], left, right)
     bottom = top + sum(len(row) * bar + gap for row in rows.values())
 
@@ -100,11 +104,11 @@ def bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
                 yield _text(left + width + 6, y + bar - 3.5, f"{value:.3g}", "start")
                 y += bar
             y += gap
-        x = left
-        for name in dict.fromkeys(name for row in rows.values() for name in row):
+        shown = {name for row in rows.values() for name in row}
+        for index, name in enumerate(name for name in INKS if name in shown):
+            x = 150.0 + index * 145
             yield f'<rect x="{x}" y="{bottom + 34}" width="12" height="12" fill="{INKS[name]}"/>'
             yield _text(x + 18, bottom + 45, NAMES[name], "start")
-            x += 150
 
     return _svg(title, int(bottom) + 64, drawn())
 

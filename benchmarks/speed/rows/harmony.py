@@ -14,7 +14,7 @@ from speed.size import Size
 from speed.timing import INTERLOCK, PLUGIN, VLLM, Row, each
 
 _LONG = 10_000
-"""Reasoning tokens above which a round takes so long that fewer tokens tell as much."""
+"""Reasoning tokens above which a round takes so long that fewer rounds have to do."""
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
@@ -24,7 +24,7 @@ def rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 def _row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
     thought = [*encode(ANALYSIS), *prose(reasoning), *encode(NEXT)] if reasoning else []
-    begun, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens if reasoning < _LONG else max(size.tokens // 4, 1))
+    begun, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens)
     before, measured = [output(begun)], outputs(tokens)
     rounds = {
         INTERLOCK: each(ours.drain_chunks, [Chunk(begun)], [Chunk([token]) for token in tokens]),
