@@ -1,7 +1,7 @@
 """The compiled table and the machine that it was compiled from walk side by side, and agree at every step."""
 
 import copy
-from io import StringIO
+from io import BytesIO
 
 import pytest
 from hypothesis import settings
@@ -44,7 +44,7 @@ def remembered(subject):
     """Give all that a subject knows, so that a change of it shows."""
     known = {attribute.name: getattr(subject, attribute.name) for attribute in subject.__attrs_attrs__}
     return {
-        name: value.getvalue() if isinstance(value, StringIO) else copy.deepcopy(value)
+        name: value.getvalue() if isinstance(value, BytesIO) else copy.deepcopy(value)
         for name, value in known.items()
         if name not in {"state", "output", "clock"}
     }
