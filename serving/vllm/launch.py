@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -34,7 +35,7 @@ def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
     if f"{ENGINE}={NAME}" in rest:
         rest.remove(f"{ENGINE}={NAME}")
         return rest
-    for place, pair in enumerate(zip(rest, rest[1:], strict=False)):
+    for place, pair in enumerate(pairwise(rest)):
         if pair == (ENGINE, NAME):
             return rest[:place] + rest[place + 2 :]
     return None

@@ -132,10 +132,11 @@ class VllmRun(Generic[T]):
             output = self._rounds.output
             if output is not None:
                 yield self._reader.read(output)
-            if output is None or not output.finished:
+            if output is None or not (output.finished or self._rounds.exhausted):
                 step = await self._step()
                 continue
-            yield self._reader.end(finish_reason(output))
+            # Up to 0.30, vLLM limits only the first round of gpt-oss; a later one that goes on is cut here.
+            yield self._reader.end(finish_reason(output) if output.finished else "length")
             following = asyncio.create_task(self._step())
             try:
                 async for told in self._between_rounds(following):

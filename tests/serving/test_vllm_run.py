@@ -180,6 +180,14 @@ def test_the_tokens_of_a_request_are_those_of_all_its_rounds():
     assert summary(steps) == ([RAN, FAILED], "incomplete")
 
 
+def test_a_round_that_goes_on_beyond_the_limit_is_cut():
+    spent = len(outputs(RUN))
+    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER), sessions={"python": Session(result("1"))})
+    steps = made(serving, tools=TOOLS, max_output_tokens=spent + 4)
+    assert summary(steps) == ([RAN, ("message", "incomplete")], "incomplete")
+    assert (response(steps)["usage"]["output_tokens"], serving.aborted) == (spent + 4, True)
+
+
 def test_malformed_harmony_is_left_to_vllms_parser_for_its_own_messages():
     serving = Serving(fake.HarmonyContext, outputs("<|channel|>final<|channel|>final<|message|>Hello.<|start|>"))
     assert summary(made(serving))[1] == "completed"

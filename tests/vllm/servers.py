@@ -33,6 +33,10 @@ ENVIRONMENT: Final = {
     "INTERLOCK_TOOL_TIMEOUT": "3",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "8")
+DEVICES: Final = {
+    "cpu": (),
+    "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
+}
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 
@@ -184,6 +188,7 @@ class Server:
         model = tiny_models.built(setup.model, CACHE / "models")
         port = free_port()
         flags = ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), *FLAGS, *setup.flags]
+        flags += DEVICES[os.environ.get("INTERLOCK_DEVICE", "cpu")]
         if setup.model != "smollm2":
             flags += ["--load-format", "dummy", "--logits-processors", "scripted_tokens:ScriptedTokens"]
         if setup.tools:

@@ -45,7 +45,7 @@ def test_it_keeps_to_a_schema(server):
 
 
 def test_it_calls_a_function_when_it_must(server):
-    tool = {"type": "function", "name": "look_up", "description": "Looks up a city.", "parameters": SCHEMA}
+    tool = {"type": "function", "name": "look_up", "description": "Looks up a city.", "parameters": SCHEMA, "strict": True}
     response = final(server, tools=[tool], tool_choice="required", max_output_tokens=100)
     call = response["output"][0]
     assert (call["type"], call["name"], set(json.loads(call["arguments"]))) == ("function_call", "look_up", {"city", "big"})
