@@ -11,7 +11,7 @@ passed on as it is, which are the vocabulary's whole ones while an item streams,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from types import MappingProxyType
 from typing import assert_never
@@ -61,12 +61,21 @@ class HarmonyParser:
         """
         tokens = chunk.token_ids
         if chunk.logprobs is not None:
-            for token, entry in zip(tokens, chain(chunk.logprobs, repeat(None)), strict=False):
-                self._step(token, entry)
-            return self._take()
-        if len(tokens) == 1 and (text := self._plain.get(tokens[0])) is not None:
-            self._tokens += 1
-            return [text]
+            return self._scored(tokens, chunk.logprobs)
+        if len(tokens) == 1:
+            text = self._plain.get(tokens[0])
+            if text is not None:
+                self._tokens += 1
+                return [text]
+        return self._several(tokens)
+
+    def _scored(self, tokens: Sequence[int], logprobs: Sequence[Entry]) -> list[Delta]:
+        for token, entry in zip(tokens, chain(logprobs, repeat(None)), strict=False):
+            self._step(token, entry)
+        return self._take()
+
+    def _several(self, tokens: Sequence[int]) -> list[Delta]:
+        """Take tokens of any kind; apart from `feed`, whose variables a comprehension would make slow."""
         texts = [text for token in tokens if (text := self._plain.get(token)) is not None]
         if texts and len(texts) == len(tokens):
             self._tokens += len(texts)
