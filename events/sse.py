@@ -112,9 +112,12 @@ class SseWriter:
         escape = orjson.dumps
 
         def write_delta(text: str, sequence_number: int) -> bytes:
-            said = text if text.isascii() else clean(text)
-            keep(said.encode())
-            return template % (escape(said), sequence_number)
+            try:
+                keep(text.encode())
+            except UnicodeEncodeError:
+                text = clean(text)
+                keep(text.encode())
+            return template % (escape(text), sequence_number)
 
         return write_delta
 
