@@ -141,9 +141,7 @@ def test_the_fast_tier_is_reported_as_priority():
 
 def test_a_schema_format_is_echoed_with_description_and_strictness():
     form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
-    assert echo(text={"format": form, "verbosity": None})["text"] == {
-        "format": {**form, "description": None, "strict": False}
-    }
+    assert echo(text={"format": form, "verbosity": None})["text"] == {"format": {**form, "description": None, "strict": False}}
     assert echo(text={"format": None})["text"] == {"format": {"type": "text"}}
 
 
