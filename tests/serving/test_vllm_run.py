@@ -189,7 +189,7 @@ def test_a_round_that_goes_on_beyond_the_limit_is_cut():
 
 
 def test_malformed_harmony_is_left_to_vllms_parser_for_its_own_messages():
-    serving = Serving(fake.HarmonyContext, outputs("<|channel|>final<|channel|>final<|message|>Hello.<|start|>"))
+    serving = Serving(fake.HarmonyContext, outputs("Hello.<|return|>"))
     assert summary(made(serving))[1] == "completed"
     assert len(serving.context._messages) == 2
 
