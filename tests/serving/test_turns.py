@@ -17,7 +17,8 @@ from interlock.serving import turns
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.errors import EngineError
 from interlock.serving.request import read_request
-from interlock.serving.turns import OUR_FAULT, Unwritten, begin_response
+from interlock.serving.run import OUR_FAULT
+from interlock.serving.turns import Unwritten, begin_response
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 
