@@ -40,6 +40,10 @@ class HarmonyMessage(Protocol):
         """Give a message."""
         ...
 
+    def from_role_and_content(self, role: object, content: str) -> HarmonyMessage:
+        """Give a message."""
+        ...
+
     def with_recipient(self, recipient: str) -> HarmonyMessage:
         """Say whom it is for."""
         ...
@@ -54,6 +58,14 @@ class Encoding(Protocol):
 
     def parse_messages_from_completion_tokens(self, tokens: Sequence[int], role: object) -> list[HarmonyMessage]:
         """Give the messages of a round; raises `HarmonyError` if they are malformed."""
+        ...
+
+    def decode(self, tokens: Sequence[int], errors: str = ...) -> str:
+        """Give the text of tokens."""
+        ...
+
+    def is_special_token(self, token: int) -> bool:
+        """Say whether a token is a control token."""
         ...
 
 
@@ -99,7 +111,7 @@ class HarmonyDialogue:
     """The messages of a model that writes harmony.
 
     A round is parsed in one call of `openai_harmony`; only one that is malformed is given to vLLM's own parser, which goes token
-    by token and makes something of it.
+    by token and makes something of it, or else is one message with all of its text.
 
     Args:
         messages: vLLM's list, which it renders the next round's prompt from, and stores.
@@ -137,7 +149,13 @@ class HarmonyDialogue:
             return _encoding().parse_messages_from_completion_tokens(tokens, self._harmony.Role("assistant"))
         except self._harmony.HarmonyError:
             logger.info("a round of malformed harmony is left to vLLM's parser, for the messages that vLLM goes on from")
-        segments = [*self._parser.process_chunk(tokens).segments, *self._parser.flush()]
+        try:
+            segments = [*self._parser.process_chunk(tokens).segments, *self._parser.flush()]
+        except self._harmony.HarmonyError:  # up to 0.30 it recovers from less
+            encoding = _encoding()
+            text = encoding.decode([token for token in tokens if not encoding.is_special_token(token)], errors="replace")
+            role = self._harmony.Role("assistant")
+            return [self._harmony.Message.from_role_and_content(role, text).with_channel("final")]
         return [segment.completed_message for segment in segments if segment.completed_message is not None]
 
 

@@ -20,7 +20,7 @@ from attrs import define, field
 from interlock.events.items import result_fields
 from interlock.fsm.deltas import Delta, Fail, Run, Succeed
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.vllm.shapes import Context, Output, Request
+from interlock.serving.vllm.shapes import Completion, Context, Output, Request
 
 __all__ = ["Dialogue", "Rounds"]
 
@@ -102,10 +102,18 @@ class Rounds:
 
     def _append_output(self, output: Output) -> None:
         self.output = output
-        self.spent += len(output.outputs[0].token_ids)
+        self._count(output.outputs[0])
         self._dialogue.take(output)
         if output.finished:
             self._wrote = self._dialogue.end_round(output)
+
+    def _count(self, new: Completion) -> None:
+        """Count new tokens, and drop those over the limit: up to 0.30, vLLM limits only the first round of gpt-oss."""
+        self.spent += len(new.token_ids)
+        limit = self._request.max_output_tokens
+        if limit is not None and self.spent > limit:
+            new.token_ids = new.token_ids[: limit - self.spent]
+            new.finish_reason, self.spent = "length", limit
 
     def _goes_on(self) -> bool:
         """Say whether vLLM shall run a tool and generate on."""

@@ -41,6 +41,7 @@ class Turn:
         items: The items that come of it, each as its type and status.
         status: The status of the response.
         body: What else the request says.
+        since: The first release of vLLM that makes this of it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Turn:
     items: Sequence[str] = ()
     status: str = "completed"
     body: Mapping[str, object] = field(factory=dict[str, object])
+    since: tuple[int, int] = (0, 26)
 
 
 def _tools(*tools: Mapping[str, object], **others: object) -> dict[str, object]:
@@ -236,6 +238,7 @@ PARSED: Final[Sequence[Turn]] = (
         [REASONING, f"{CALL} {CUT}"],
         FAILED,
         _tools(FUNCTION, parallel_tool_calls=False),
+        since=(0, 32),
     ),
     Turn(
         "a call without arguments (parsers)",
