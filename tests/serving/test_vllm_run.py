@@ -7,11 +7,12 @@ import fake_vllm as fake
 import pytest
 from attrs import evolve
 from fake_vllm import ENCODING, Output, Request, Serving, Session, outputs, result
+from openai_harmony import HarmonyError
 
 from interlock.events.dialects import OPENAI
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.oracle import check
-from interlock.serving.vllm import run as run_module
+from interlock.serving.run import OUR_FAULT
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.serving import ASKED, Asked, Hooks
 
@@ -88,7 +89,7 @@ def test_the_engines_reason_is_the_responses_end(reason, status):
 
 def test_an_engine_that_raises_fails_the_response_in_words_for_clients():
     steps = made(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:3], ValueError("a secret path")]))
-    assert response(steps)["error"] == {"code": "server_error", "message": run_module.OUR_FAULT}
+    assert response(steps)["error"] == {"code": "server_error", "message": OUR_FAULT}
 
 
 def test_what_vllm_says_to_clients_is_said():
@@ -192,6 +193,25 @@ def test_malformed_harmony_is_left_to_vllms_parser_for_its_own_messages():
     serving = Serving(fake.HarmonyContext, outputs("Hello.<|return|>"))
     assert summary(made(serving))[1] == "completed"
     assert len(serving.context._messages) == 2
+
+
+def test_malformed_harmony_that_vllm_makes_nothing_of_is_one_message_for_the_model(monkeypatch):
+    def process_chunk(_, token_ids):
+        raise HarmonyError(f"{len(token_ids)} tokens of nonsense")
+
+    serving = Serving(fake.HarmonyContext, outputs("<|channel|>final Hello.<|return|>"))
+    monkeypatch.setattr(fake.RecoveringParser, "process_chunk", process_chunk)
+    assert summary(made(serving)) == ([COMPLETED], "completed")
+    assert serving.context._messages[1].content[0].text == "final Hello."
+
+
+def test_a_round_in_one_piece_is_cut_at_the_limit_too():
+    spent = len(outputs(RUN))
+    rounds = [outputs(RUN), outputs(ANSWER, size=100)]
+    serving = Serving(fake.HarmonyContext, *rounds, sessions={"python": Session(result("1"))})
+    steps = made(serving, tools=TOOLS, max_output_tokens=spent + 4)
+    assert summary(steps) == ([RAN, ("message", "incomplete")], "incomplete")
+    assert response(steps)["usage"]["output_tokens"] == spent + 4
 
 
 def test_an_interruption_ends_the_response_and_aborts_the_request():
