@@ -8,14 +8,25 @@ from interlock.events import spec
 from interlock.fsm.lifecycle import Edge, Emission, Lifecycle
 from interlock.fsm.response import Response
 
-created: Emission[Response] = Emission(spec.CREATED, lambda response: {"response": response.as_begun()})
-queued: Emission[Response] = Emission(spec.QUEUED, lambda response: {"response": response.as_begun()})
-in_progress: Emission[Response] = Emission(spec.IN_PROGRESS, lambda response: {"response": response.as_running()})
-completed: Emission[Response] = Emission(
-    spec.COMPLETED, lambda response: {"response": response.as_ended()}, Response.end
-)
-incomplete = Emission(spec.INCOMPLETE, lambda response: {"response": response.as_ended()}, Response.end)
-failed = Emission(spec.FAILED, lambda response: {"response": response.as_ended()}, Response.end)
+
+def _begun(response: Response) -> dict[str, object]:
+    return {"response": response.as_begun()}
+
+
+def _running(response: Response) -> dict[str, object]:
+    return {"response": response.as_running()}
+
+
+def _ended(response: Response) -> dict[str, object]:
+    return {"response": response.as_ended()}
+
+
+created = Emission(spec.CREATED, _begun)
+queued = Emission(spec.QUEUED, _begun)
+in_progress = Emission(spec.IN_PROGRESS, _running)
+completed = Emission(spec.COMPLETED, _ended, Response.end)
+incomplete = Emission(spec.INCOMPLETE, _ended, Response.end)
+failed = Emission(spec.FAILED, _ended, Response.end)
 
 RESPONSE = Lifecycle(
     item="response",
