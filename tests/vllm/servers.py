@@ -32,7 +32,7 @@ ENVIRONMENT: Final = {
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "3",
 }
-FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "8")
+FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
     "cpu": (),
     "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
@@ -48,6 +48,7 @@ class Setup:
         model: One of `tiny_models.BUILDERS`.
         flags: Of `vllm serve`.
         environment: Beside what all servers have.
+        context: Tokens of its context.
         tools: Whether tool servers are started before it.
         plugin: Whether Interlock is loaded.
     """
@@ -55,6 +56,7 @@ class Setup:
     model: str
     flags: Sequence[str] = ()
     environment: Mapping[str, str] = field(factory=dict[str, str])
+    context: int = 4096
     tools: bool = False
     plugin: bool = True
 
@@ -187,7 +189,8 @@ class Server:
         setup = self.setup
         model = tiny_models.built(setup.model, CACHE / "models")
         port = free_port()
-        flags = ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), *FLAGS, *setup.flags]
+        flags = ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)]
+        flags += ["--max-model-len", str(setup.context), *FLAGS, *setup.flags]
         flags += DEVICES[os.environ.get("INTERLOCK_DEVICE", "cpu")]
         if setup.model != "smollm2":
             flags += ["--load-format", "dummy", "--logits-processors", "scripted_tokens:ScriptedTokens"]

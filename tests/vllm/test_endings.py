@@ -8,6 +8,7 @@ import threading
 
 import httpx
 import pytest
+from attrs import evolve
 from playing import body, judged
 from servers import PARSED, Server
 from turns import Turn
@@ -37,7 +38,7 @@ def engine_of(server):
 
 @pytest.fixture
 def server():
-    with Server(PARSED) as started:
+    with Server(evolve(PARSED, context=65536)) as started:  # a minute's worth of tokens
         yield started
 
 

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+RECIPE = 2  # raised when what is built changes, so that no cache has the old ones
 GPT_OSS_VOCABULARY = 201_088
 WORDS = (  # how o200k cuts text into words
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -68,7 +69,7 @@ def build_gpt_oss(folder: Path) -> None:
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
         "vocab_size": GPT_OSS_VOCABULARY,
-        "max_position_embeddings": 8192,
+        "max_position_embeddings": 65536,
         "eos_token_id": 200002,
         "pad_token_id": 199999,
     }
@@ -117,7 +118,7 @@ def build_qwen3(folder: Path) -> None:
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
         "vocab_size": 1024,
-        "max_position_embeddings": 8192,
+        "max_position_embeddings": 65536,
         "tie_word_embeddings": True,
         "eos_token_id": ids["<|im_end|>"],
     }
@@ -175,7 +176,7 @@ def built(name: str, cache: Path) -> Path:
         name: One of `BUILDERS`.
         cache: Where models are kept.
     """
-    folder = cache / name
+    folder = cache / f"{name}-{RECIPE}"
     if not folder.exists():
         unfinished = cache / f"{name}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -225,7 +226,7 @@ def _write(
     template: str,
 ) -> None:
     folder.mkdir(parents=True)
-    described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192, "chat_template": template, **names}
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 65536, "chat_template": template, **names}
     for file, content in (
         ("config.json", config),
         ("generation_config.json", generation),
