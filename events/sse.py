@@ -56,9 +56,12 @@ class Event:
 
 
 class Writer(Protocol[T_co]):
-    """The form in which a driver gives its events."""
+    """The form in which a driver gives its events.
 
-    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> T_co:
+    Its methods are private although others implement them: the driver calls them where an edge fires, and nobody else does.
+    """
+
+    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> T_co:
         """Write one event.
 
         Args:
@@ -68,7 +71,7 @@ class Writer(Protocol[T_co]):
         """
         ...
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], T_co]:
+    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], T_co]:
         """Prepare a delta event that will be written many times.
 
         Args:
@@ -96,12 +99,12 @@ class SseWriter:
 
     dialect: Dialect = OPENAI
 
-    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> bytes:
+    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> bytes:
         """Write one event as a frame."""
         body = self.dialect.spoken({"type": spec.name, **values, "sequence_number": sequence_number})
         return _frame(self.dialect.event_name(spec.name), dumps(body))
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], bytes]:
+    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], bytes]:
         """Render a delta event's frame up to its text."""
         head = dumps(self.dialect.spoken({"type": spec.name, **values}))
         # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
@@ -126,17 +129,17 @@ class SseWriter:
 class EventWriter:
     """Gives `Event` objects, for those who read a stream in the same process."""
 
-    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> Event:
+    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> Event:
         """Give one event."""
         return _event(spec.name, sequence_number, {"type": spec.name, **values, "sequence_number": sequence_number})
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], Event]:
+    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], Event]:
         """Prepare a delta event."""
 
         def write_delta(text: str, sequence_number: int) -> Event:
             said = clean(text)
             keep(said.encode())
-            return self.write(spec, {**values, "delta": said}, sequence_number)
+            return self._write(spec, {**values, "delta": said}, sequence_number)
 
         return write_delta
 

@@ -227,7 +227,7 @@ class ResponseDriver(Generic[T]):
         if emission is not None and not logprobs:
             static: dict[str, object] = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
             values = {**item.address(emission.spec.scope), **static}
-            self._stamp = self._writer.stamp(emission.spec, values, item.sent.write)
+            self._stamp = self._writer._stamp(emission.spec, values, item.sent.write)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_fire`
 
     def _put_down_pen(self) -> None:
         if self._pen is not None:
@@ -327,7 +327,9 @@ class ResponseDriver(Generic[T]):
         """
         self._stamp = None
         for spec, values in subject.take(trigger):
-            self._events.append(self._writer.write(spec, values, self._sequence_number))
+            # The one caller of what makes an event, which nobody else can do without naming what is private.
+            event = self._writer._write(spec, values, self._sequence_number)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self._events.append(event)
             self._sequence_number += 1
         if not subject.state.rows:
             self._open.pop(subject.id, None)

@@ -41,10 +41,10 @@ CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_appro
 class Unwritten:
     """Writes nothing: for a response of which only the end is wanted."""
 
-    def write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> None:
+    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> None:
         """Write nothing."""
 
-    def stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], None]:
+    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], None]:
         """Prepare to write nothing, and to keep what was said."""
         del spec, values
 

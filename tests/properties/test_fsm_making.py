@@ -21,6 +21,7 @@ from interlock.fsm.deltas import Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.emissions import done
 from interlock.fsm.ids import SequentialIds
+from interlock.serving.turns import Unwritten
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -77,11 +78,16 @@ def gives_events(function):
     return "interlock.events.sse.Event" in repr(returned).replace("typing.", "") and "EventSpec" not in repr(returned)
 
 
-def test_no_public_name_gives_an_event_but_the_writer_that_the_driver_calls():
+def test_no_public_name_gives_an_event():
     givers = {
         name for package in (interlock.events, interlock.fsm) for name, function in public(package) if gives_events(function)
     }
-    assert givers == {"interlock.events.sse.EventWriter.write", "interlock.events.sse.EventWriter.stamp"}
+    assert givers == set()
+
+
+@pytest.mark.parametrize("writer", [EventWriter(), SseWriter(), Unwritten()])
+def test_a_writer_has_nothing_public_that_writes(writer):
+    assert [name for name in dir(writer) if callable(getattr(writer, name)) and not name.startswith("_")] == []
 
 
 def calls(path):
@@ -99,12 +105,12 @@ def test_the_driver_alone_writes_events_and_only_where_an_edge_fires():
         for folder in ("fsm", "events")
         for path in (ROOT / folder).rglob("*.py")
         for function, called in calls(path)
-        if "writer" in called.lower() and called.rpartition(".")[2] in {"write", "stamp"}
+        if "writer" in called.lower() and called.rpartition(".")[2] in {"_write", "_stamp"}
     }
     assert writing == {
-        ("fsm/driver.py", "_fire", "self._writer.write"),
+        ("fsm/driver.py", "_fire", "self._writer._write"),
         # The frame of an edge that has just fired, made ready for the same edge to fire again.
-        ("fsm/driver.py", "_write", "self._writer.stamp"),
+        ("fsm/driver.py", "_write", "self._writer._stamp"),
     }
 
 
