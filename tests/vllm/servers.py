@@ -30,7 +30,7 @@ ENVIRONMENT: Final = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
-    "INTERLOCK_TOOL_TIMEOUT": "3",
+    "INTERLOCK_TOOL_TIMEOUT": "8",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
@@ -61,7 +61,7 @@ class Setup:
     plugin: bool = True
 
 
-HARMONY: Final = Setup("gpt_oss", tools=True)
+HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
 PARSED: Final = Setup("qwen3", PARSERS)
 
 SETUPS: Final[Mapping[str, Setup]] = {

@@ -45,7 +45,7 @@ def test_what_a_tool_gave_reaches_the_model(server):
     [
         ("raise", "Error executing tool python"),
         ("silence", "The tool gave no text."),
-        ("sleep", "The tool gave no answer within 3 seconds."),
+        ("sleep", "The tool gave no answer within 8 seconds."),
     ],
 )
 def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, said):
