@@ -73,6 +73,7 @@ class ResponseDriver(Generic[T]):
         ids: Makes ids.
         clock: Tells the time.
         response_id: The response's id, where it is known already.
+        additions: Gives what the server shows of the response when it has ended, beyond the API's fields.
         lifecycles: What it composes.
     """
 
@@ -84,6 +85,7 @@ class ResponseDriver(Generic[T]):
         ids: Ids,
         clock: Clock,
         response_id: str | None = None,
+        additions: Callable[[], Mapping[str, object]] = dict[str, object],
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
         self._lifecycles = lifecycles
@@ -100,6 +102,7 @@ class ResponseDriver(Generic[T]):
             settings=settings,
             created_at=clock(),
             clock=clock,
+            additions=additions,
         )
 
     @property

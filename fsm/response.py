@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
@@ -23,6 +23,7 @@ class Response(Subject["Response"]):
         settings: The request's settings as the response echoes them (`interlock.events.resource`).
         created_at: When it was created, in seconds since the epoch.
         clock: Tells when it is completed.
+        additions: Gives what its server shows of it when it has ended, beyond the API's fields.
         output: Its items, in the order of their `added`.
         usage: What its turns have cost so far.
         error: What made it fail: `code` and `message`.
@@ -33,6 +34,7 @@ class Response(Subject["Response"]):
     settings: Mapping[str, object] = field(repr=False)
     created_at: int
     clock: Clock = field(repr=False)
+    additions: Callable[[], Mapping[str, object]] = field(default=dict[str, object], repr=False)
     output: list[Item] = field(factory=list[Item])
     usage: Usage = field(factory=Usage)
     error: Mapping[str, object] | None = None
@@ -41,6 +43,7 @@ class Response(Subject["Response"]):
 
     def end(self) -> None:
         """Record that the response is over; only one that was completed has a time of completion."""
+        self.settings = {**self.additions(), **self.settings}
         if self.state.name == "completed":
             self.completed_at = self.clock()
 

@@ -34,6 +34,7 @@ class Output:
     prompt_token_ids: list | None = field(factory=lambda: [1, 2, 3])
     num_cached_tokens: int | None = 1
     finished: bool = False
+    kv_transfer_params: dict | None = None
 
 
 def outputs(text, reason="stop", size=1):
@@ -61,6 +62,7 @@ class Request(BaseModel):
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     top_logprobs: int | None = 0
+    enable_response_messages: bool = False
     tools: list = []
 
     def is_include_output_logprobs(self):
@@ -104,10 +106,15 @@ class HarmonyContext:
 
     def __init__(self, request, available=("python", "browser")):
         self._messages = [Message.from_role_and_content(Role.USER, "Hi")]
+        self.num_init_messages = 1
         self._tool_sessions = {}
         self.available_tools = list(available)
         self.response_parser = RecoveringParser()
         self.request = request
+
+    @property
+    def messages(self):
+        return self._messages
 
     def append_output(self, output):
         raise AssertionError("it costs too much for each token")
@@ -123,6 +130,13 @@ class HarmonyContext:
         return [Message(author=Author(role=Role.TOOL, name=call.recipient), content=[content], recipient="assistant")]
 
 
+class Raw(BaseModel):
+    """`ResponseRawMessageAndToken`."""
+
+    message: str
+    tokens: list
+
+
 class SimpleContext:
     """vLLM's context of one round."""
 
@@ -130,7 +144,10 @@ class SimpleContext:
         self.request, self.response_parser = request, parser
 
     def append_output(self, output):
-        raise AssertionError("nobody reads what it keeps")
+        assert self.request.enable_response_messages, "nobody reads what it keeps"
+        self.input_messages = [Raw(message="Hi", tokens=[1])]
+        said = getattr(self, "output_messages", [Raw(message="", tokens=[])])[0].message
+        self.output_messages = [Raw(message=said + output.outputs[0].text, tokens=[2])]
 
     def need_builtin_tool_call(self):
         return False
@@ -189,6 +206,8 @@ class Serving:
     """
 
     use_harmony = True
+    request_logger = None
+    enable_log_outputs = False
 
     def __init__(self, context_type=HarmonyContext, *script, sessions=None, parser=None):
         self.context_type, self.script, self.sessions, self.parser = context_type, script, sessions or {}, parser

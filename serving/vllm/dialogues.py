@@ -204,10 +204,18 @@ class ParsedDialogue:
 
 @define(eq=False)
 class SilentDialogue:
-    """Keeps nothing: a response of one round, which vLLM does not go on from."""
+    """Keeps nothing: a response of one round, which vLLM does not go on from.
+
+    Args:
+        append: vLLM's own way of taking an output, for a request that wants to see what it keeps.
+    """
+
+    _append: Callable[[Output], None] | None = None
 
     def take(self, output: Output) -> None:
-        """Keep nothing."""
+        """Have vLLM keep the output, or nothing."""
+        if self._append is not None:
+            self._append(output)
 
     def end_round(self, last: Output) -> bool:
         """Say that there is nothing to go on from."""

@@ -44,7 +44,7 @@ class VllmRun(Run[T]):
         rounds: The hooks in it.
         reader: Reads its outputs.
         tools: The sessions with tool servers.
-        keep: Stores the response when it has ended, before its client knows that it has.
+        settled: Logs and stores the response when it has ended, before its client knows that it has.
         opening: How it begins.
     """
 
@@ -52,7 +52,7 @@ class VllmRun(Run[T]):
     _rounds: Rounds
     _reader: Reader
     _tools: ToolSessions
-    _keep: Callable[[ResponseDriver[T]], Awaitable[None]]
+    _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _opening: Sequence[Delta]
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
@@ -98,7 +98,10 @@ class VllmRun(Run[T]):
         return type(error).__name__ in SPOKEN
 
     async def _settle(self) -> None:
-        await self._keep(self.driver)
+        try:
+            await self._settled(self.driver)
+        except Exception:
+            logger.exception("%s: it could not be logged or stored", self.driver.response["id"])
 
     async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
         """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""

@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Final, Protocol, TypeAlias, cast
 
-from interlock.serving.vllm.shapes import ErrorResponse, Request
+from interlock.serving.vllm.shapes import Dumpable, ErrorResponse, Request
 
 KNOWN: Final = ((0, 26), (0, 33))
 """The first and the last release whose seams are known."""
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
+SERVING: Final = "vllm.entrypoints.openai.responses.serving"
 
 GENERATOR: Final = (
     "request",
@@ -39,9 +40,11 @@ TOOL_SESSIONS: Final = "_initialize_tool_sessions"
 LOGPROBS: Final = "_create_response_logprobs"
 MAKE_PARSER: Final = "_make_response_parser"
 TEMPLATE_VALUES: Final = "_effective_chat_template_kwargs"
+TIMED: Final = "request_metrics_cover_all_generation_turns"
+"""Says, since 0.32, whether the timings that a context has are those of the whole response."""
 
 SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
-    ("vllm.entrypoints.openai.responses.serving", "OpenAIServingResponses"): {
+    (SERVING, "OpenAIServingResponses"): {
         "create_responses": ("request", "raw_request"),
         "retrieve_responses": ("response_id", "starting_after", "stream"),
         "cancel_responses": ("response_id",),
@@ -111,6 +114,12 @@ def router() -> Router:
 def response_type() -> Callable[..., object]:
     """Give the class of what vLLM's store of responses holds."""
     made: Callable[..., object] = import_module("vllm.entrypoints.openai.responses.protocol").ResponsesResponse
+    return made
+
+
+def timings() -> Callable[[object, int], Dumpable]:
+    """Give the function that makes a response's timings of the engine's and of the number of tokens; it is there since 0.32."""
+    made: Callable[[object, int], Dumpable] = import_module(SERVING).build_per_request_timing_metrics
     return made
 
 

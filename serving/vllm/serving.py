@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from attrs import field, frozen
 
 from interlock.events.dialects import Dialect
+from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, Enqueue, Start
@@ -21,6 +22,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.answers import OpenRuns
 from interlock.serving.identity import now, random_id
 from interlock.serving.vllm import seams
+from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.background import Record, Records
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
@@ -117,23 +119,34 @@ class Hooks:
 
     def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
         request, context = begun.request, begun.context
+        reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
+        rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
         driver = ResponseDriver(
             response_settings(asked.body) | _resolved(begun),
             writer=SseWriter(asked.dialect),
             ids=random_id,
             clock=now,
             response_id=request.request_id,
+            additions=Additions(self.serving, request, context, rounds),
         )
-        reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
-        rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
 
         async def enter(stack: AsyncExitStack) -> None:
             await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
             rounds.watch(getattr(context, "_tool_sessions", {}))
 
-        tools = ToolSessions(enter, self.tool_timeout)
-        keep = self.archive.keep if request.store else _keep_nothing
-        return VllmRun(driver, begun.steps, rounds, reader, tools, keep, opening)
+        async def settle(ended: ResponseDriver[bytes]) -> None:
+            self._log(ended.response, streamed=bool(asked.body.get("stream")))
+            if request.store:
+                await self.archive.keep(ended)
+
+        return VllmRun(driver, begun.steps, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
+
+    def _log(self, response: Mapping[str, object], *, streamed: bool) -> None:
+        """Log what was generated, if vLLM was started with `--enable-log-outputs`."""
+        log = self.serving.request_logger
+        if log is not None and self.serving.enable_log_outputs:
+            items = dumps(response["output"]).decode()
+            log.log_outputs(str(response["id"]), items, None, finish_reason=str(response["status"]), is_streaming=streamed)
 
     def _harmony(self, asked: Asked, context: Context) -> tuple[Reader, Dialogue]:
         dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))
@@ -146,7 +159,7 @@ class Hooks:
         items: list[object] | None = getattr(context, "response_messages", None)
         if items is None:
             reader = delta_reader(asked.body, request, context.response_parser, _no_parser, logprobs=logprobs)
-            return reader, SilentDialogue()
+            return reader, SilentDialogue(context.append_output if request.enable_response_messages else None)
 
         def make_parser() -> DeltaParser | None:
             values = getattr(self.serving, seams.TEMPLATE_VALUES)(request)
@@ -201,8 +214,3 @@ def _resolved(begun: Begun) -> dict[str, object]:
 
 def _no_parser() -> None:
     """Give no parser: no further round follows."""
-
-
-async def _keep_nothing(driver: ResponseDriver[bytes]) -> None:
-    """Keep no response that the request does not want kept."""
-    del driver

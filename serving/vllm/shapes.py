@@ -73,6 +73,7 @@ class Request(Protocol):
     max_output_tokens: int | None
     max_tool_calls: int | None
     top_logprobs: int | None
+    enable_response_messages: bool
 
     def is_include_output_logprobs(self) -> bool:
         """Say whether log probabilities were asked for."""
@@ -113,10 +114,22 @@ class ErrorResponse(Dumpable, Protocol):
     error: ErrorDetail
 
 
+class RequestLogger(Protocol):
+    """vLLM's log of requests."""
+
+    def log_outputs(
+        self, request_id: str, outputs: str, output_token_ids: None, *, finish_reason: str | None = ..., is_streaming: bool = ...
+    ) -> None:
+        """Log what was generated."""
+        ...
+
+
 class Serving(Protocol):
     """`OpenAIServingResponses`; what is replaced on the instance is named in `interlock.serving.vllm.plugin`."""
 
     use_harmony: bool
+    request_logger: RequestLogger | None
+    enable_log_outputs: bool
     response_store: MutableMapping[str, object]
     response_store_lock: asyncio.Lock
 

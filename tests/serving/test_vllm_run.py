@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import ModuleType, SimpleNamespace
 
 import fake_vllm as fake
 import pytest
@@ -13,6 +14,7 @@ from interlock.events.dialects import OPENAI
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.oracle import check
 from interlock.serving.run import OUR_FAULT
+from interlock.serving.vllm import seams
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.serving import ASKED, Asked, Hooks
 
@@ -404,6 +406,55 @@ def test_a_request_that_did_not_come_through_our_routes_finds_vllms_own_function
 
     assert asyncio.run(ask(stream=True)) == "vLLM's own stream"
     assert asyncio.run(ask()) == "vLLM's own answer"
+
+
+def test_what_a_transfer_needs_is_in_the_response_that_has_ended():
+    *before, last = outputs(ANSWER)
+    last.kv_transfer_params = {"block": 7}
+    steps = made(Serving(fake.HarmonyContext, [*before, last]))
+    assert response(steps)["kv_transfer_params"] == {"block": 7}
+    assert "kv_transfer_params" not in steps[0][0]["response"]
+
+
+def test_the_models_own_messages_are_there_for_requests_that_ask_for_them():
+    shown = response(made(Serving(fake.HarmonyContext, outputs(ANSWER)), enable_response_messages=True))
+    assert [message["content"][0]["text"] for message in shown["input_messages"]] == ["Hi"]
+    assert [message["content"][0]["text"] for message in shown["output_messages"]] == ["Hello there."]
+    script = [Output([fake.Completion("Hel")]), Output([fake.Completion("lo", finish_reason="stop")], finished=True)]
+    shown = response(made(Serving.parsed(fake.SimpleContext, script), enable_response_messages=True))
+    assert shown["input_messages"] == [{"message": "Hi", "tokens": [1]}]
+    assert shown["output_messages"] == [{"message": "Hello", "tokens": [2]}]
+
+
+def test_timings_are_vllms_where_it_has_them(monkeypatch):
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    serving.enable_per_request_metrics = True
+    monkeypatch.setattr(fake.HarmonyContext, "request_metrics_cover_all_generation_turns", True, raising=False)
+    theirs = ModuleType("serving")
+    theirs.build_per_request_timing_metrics = lambda metrics, tokens: fake.Raw(message=str(metrics), tokens=[tokens])
+    monkeypatch.setattr(seams, "import_module", lambda _: theirs)
+    assert response(made(serving))["metrics"] == {"message": "None", "tokens": [len(outputs(ANSWER))]}
+
+
+def test_a_response_ends_without_what_vllm_cannot_give(monkeypatch):
+    monkeypatch.setattr(fake.HarmonyContext, "messages", property(lambda _: [object()] * 2))
+    steps = made(Serving(fake.HarmonyContext, outputs(ANSWER)), enable_response_messages=True)
+    assert summary(steps) == ([COMPLETED], "completed")
+
+
+def test_what_was_generated_is_logged_where_vllm_logs_it():
+    serving, logged = Serving(fake.HarmonyContext, outputs(ANSWER)), []
+    serving.enable_log_outputs = True
+    serving.request_logger = SimpleNamespace(log_outputs=lambda *said, **how: logged.append((said, how)))
+    shown = response(made(serving))
+    said = (shown["id"], json.dumps(shown["output"], separators=(",", ":")), None)
+    assert logged == [(said, {"finish_reason": "completed", "is_streaming": True})]
+
+
+def test_a_log_that_fails_is_no_fault_of_the_stream():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    serving.enable_log_outputs, serving.request_logger = True, object()
+    assert summary(made(serving)) == ([COMPLETED], "completed")
 
 
 def test_what_vllm_cannot_store_is_left_out_of_its_store():
