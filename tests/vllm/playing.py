@@ -11,6 +11,7 @@ import httpx
 import openai_harmony
 import servers
 import tiny_models
+from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 from turns import Turn
 
@@ -84,11 +85,17 @@ def summary(response: Mapping[str, object]) -> list[str]:
     return [f"{item['type']} {status}".removesuffix(" completed") for item, status in zip(items, statuses, strict=True)]
 
 
+def metric(url: str, name: str) -> float:
+    """Give the sum of one of vLLM's metrics over its labels."""
+    families = text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=TIMEOUT).text)
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+
+
 def without_chance(value: object) -> object:
     """Give a response without its ids and times, which differ from run to run."""
     match value:
         case dict():
-            chance = {"id", "call_id", "created_at", "completed_at", "container_id", "cached_tokens"}
+            chance = {"id", "call_id", "created_at", "completed_at", "container_id", "cached_tokens", "metrics"}
             return {name: without_chance(inner) for name, inner in value.items() if name not in chance}
         case list():
             return [without_chance(inner) for inner in value]

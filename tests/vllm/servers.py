@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self
 
@@ -19,6 +20,7 @@ from attrs import define, evolve, field, frozen
 
 HERE: Final = Path(__file__).parent
 CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))
+RELEASE: Final = tuple(int(part) for part in version("vllm").split(".")[:2])
 START: Final = 300.0  # seconds that a server may take to start
 
 ENVIRONMENT: Final = {
@@ -38,6 +40,14 @@ DEVICES: Final = {
     "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
 }
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
+KEY: Final = "sesame"
+OPERATED: Final = (
+    *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
+    *("--tool-parser-plugin", str(HERE / "failing_parser.py"), "--tool-call-parser", "failing"),
+    *("--api-key", KEY, "--enable-log-requests", "--enable-log-outputs"),
+    *(("--enable-per-request-metrics",) if RELEASE >= (0, 32) else ()),
+)
 
 
 @frozen
@@ -50,6 +60,7 @@ class Setup:
         environment: Beside what all servers have.
         context: Tokens of its context.
         tools: Whether tool servers are started before it.
+        adapters: LoRA adapters, by the names that requests give them; each one of `tiny_models.BUILDERS`.
         plugin: Whether Interlock is loaded.
     """
 
@@ -58,6 +69,7 @@ class Setup:
     environment: Mapping[str, str] = field(factory=dict[str, str])
     context: int = 4096
     tools: bool = False
+    adapters: Mapping[str, str] = field(factory=dict[str, str])
     plugin: bool = True
 
 
@@ -65,12 +77,15 @@ HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not en
 PARSED: Final = Setup("qwen3", PARSERS)
 
 SETUPS: Final[Mapping[str, Setup]] = {
-    "harmony": HARMONY,
+    "harmony": evolve(HARMONY, flags=FAULTS),
     "harmony-7": evolve(HARMONY, flags=("--stream-interval", "7")),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSERS, "--stream-interval", "7", "--api-server-count", "2")),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
-    "smollm2": Setup("smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")),
+    "operated": Setup("qwen3", (*FAULTS, *OPERATED)),
+    "smollm2": Setup(
+        "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}
+    ),
 }
 
 
@@ -194,6 +209,9 @@ class Server:
         flags += DEVICES[os.environ.get("INTERLOCK_DEVICE", "cpu")]
         if setup.model != "smollm2":
             flags += ["--load-format", "dummy", "--logits-processors", "scripted_tokens:ScriptedTokens"]
+        if setup.adapters:
+            paths = (f"{name}={tiny_models.built(adapter, CACHE / 'models')}" for name, adapter in setup.adapters.items())
+            flags += ["--enable-lora", "--lora-modules", *paths]
         if setup.tools:
             for name in ("python", "browser"):
                 self.start_tool(name)

@@ -60,6 +60,12 @@ def test_the_log_probabilities_of_the_deltas_rebuild_the_text(server):
     assert part["logprobs"] == entries
 
 
+def test_a_lora_adapter_answers_by_its_name(server):
+    response = final(server, model="adapted")
+    assert response["model"] == "adapted"
+    assert response["output"][0]["content"] != final(server)["output"][0]["content"]
+
+
 def test_it_is_cut_by_its_token_limit(server):
     response = final(server, max_output_tokens=4)
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})

@@ -6,7 +6,7 @@ import time
 import httpx
 import openai
 import pytest
-from playing import body, events, judged, stream, summary
+from playing import body, events, judged, metric, stream, summary
 from servers import HARMONY
 from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
 
@@ -53,6 +53,7 @@ def is_aborted(server, begin):
         begin(response_id)
         response = kept(server, response_id)
         if response["status"] == "cancelled" and response["usage"]["output_tokens"] < CONTEXT // 2:
+            until(lambda: metric(server.url, "vllm:num_requests_running") == 0)
             return True
     return False
 

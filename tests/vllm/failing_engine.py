@@ -1,0 +1,62 @@
+"""A middleware of vLLM's server that breaks the engine for the requests that ask for it.
+
+It is loaded by `--middleware failing_engine.FailingEngine`. A request says in its `vllm_xargs` what is to happen once it has a
+few tokens: `fault` is one of the names below. All the rest, the engine included, is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+TOKENS: Final = 8
+"""Tokens that come before the fault, unless all come in one piece."""
+
+ERRORS: Final = {
+    "raises": RuntimeError("what only the operator should read"),
+    "cannot generate": EngineGenerateError("The engine cannot generate this."),
+    "is dead": EngineDeadError(),
+}
+"""What the engine's client raises."""
+
+REASONS: Final = ("error", "abort")
+"""Why a request ends that the engine gives up."""
+
+
+class FailingEngine:
+    """Replaces the one function of the engine's client that generates, when the first request comes."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass everything on."""
+        if scope["type"] == "http":
+            _break(scope["app"].state.engine_client)
+        await self._app(scope, receive, send)
+
+
+def _break(client: Any) -> None:
+    if "generate" in vars(client):
+        return
+    theirs = client.generate
+
+    async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:
+        fault = (sampling.extra_args or {}).get("fault")
+        seen = 0
+        async for output in theirs(prompt, sampling, request_id, **others):
+            if fault and (seen >= TOKENS or output.finished):
+                if fault in ERRORS:
+                    raise ERRORS[fault]
+                if fault == "aborts":
+                    await client.abort(request_id)
+                elif fault in REASONS:
+                    output.finished, output.outputs[0].finish_reason = True, fault
+            yield output
+            if output.finished:
+                return
+            seen += len(output.outputs[0].token_ids)
+
+    client.generate = generate

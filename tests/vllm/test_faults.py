@@ -1,0 +1,95 @@
+"""Faults in the middle of a response, forced on real servers: the engine's client fails, the engine aborts, a parser raises."""
+
+import httpx
+import pytest
+from playing import body, judged, stream, without_chance
+from servers import KEY
+from turns import ANSWER, Turn
+
+from interlock.serving.run import OUR_FAULT
+
+WORDS = "One two three four five six seven eight nine ten."
+TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece
+SAID = {"gpt_oss": f"{ANSWER}{TEXT}<|return|>", "qwen3": f"<think></think>{TEXT}<|im_end|>"}
+EACH = pytest.mark.parametrize("server", ["harmony", "operated"], indirect=True)
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+def asked(server, fault, **others):
+    model = server.setup.model
+    request = body(model, Turn("", [SAID[model]]), **others)
+    request["vllm_xargs"]["fault"] = fault
+    return request
+
+
+def streamed(server, request):
+    """Give the response of a stream that is legal."""
+    return judged(stream(server.url, request, **HEADERS))[-1]["response"]
+
+
+def whole(server, request):
+    """Give the response in one piece."""
+    answer = httpx.post(f"{server.url}/v1/responses", json=request, headers=HEADERS, timeout=60)
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def end(response):
+    return response["status"], response["error"]
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raises", OUR_FAULT),
+        ("cannot generate", "The engine cannot generate this."),
+        ("is dead", "EngineCore encountered an issue. See stack trace (above) for the root cause."),
+        ("error", "The engine failed while it generated the response."),
+    ],
+)
+def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, said):
+    request = asked(server, fault)
+    response = streamed(server, request)
+    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": said})
+    (message,) = response["output"]
+    assert message["status"] == "incomplete"
+    assert message["content"][0]["text"].startswith("One")
+    assert TEXT.startswith(message["content"][0]["text"])
+
+
+@EACH
+@pytest.mark.parametrize("fault", ["abort", "aborts"])
+def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
+    response = streamed(server, asked(server, fault))
+    assert end(response) == ("cancelled", None)
+    assert [item["status"] for item in response["output"]] == ["incomplete"]
+
+
+@EACH
+def test_after_a_fault_the_server_goes_on(server):
+    streamed(server, asked(server, "raises"))
+    request = asked(server, "")
+    response = streamed(server, request)
+    assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", TEXT)
+    assert without_chance(whole(server, request)) == without_chance(response)
+
+
+@pytest.mark.parametrize("server", ["operated"], indirect=True)
+def test_a_parser_that_raises_ends_the_response_as_failed(server):
+    written = SAID["qwen3"].replace("<|im_end|>", " Eleven, twelve, thirteen.<|im_end|>")  # see failing_parser.py
+    turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
+    request = body("qwen3", turn)
+    response = streamed(server, request)
+    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": OUR_FAULT})
+    assert response["output"][0]["content"][0]["text"].startswith(WORDS)
+
+
+@pytest.mark.parametrize("server", ["harmony"], indirect=True)
+def test_a_fault_in_the_background_ends_for_all_readers(server):
+    begun = httpx.post(f"{server.url}/v1/responses", json=asked(server, "raises", background=True), timeout=60).json()
+    url = f"{server.url}/v1/responses/{begun['id']}"
+    readings = [judged(httpx.get(url, params={"stream": "true"}, timeout=60).content) for _ in range(2)]
+    assert readings[0] == readings[1]
+    assert readings[0][-1]["response"]["error"]["message"] == OUR_FAULT
+    assert httpx.get(url).json() == readings[0][-1]["response"]

@@ -1,0 +1,70 @@
+"""What vLLM goes on doing: keys, metrics, logs, and what its own response has beyond the API's."""
+
+import httpx
+import openai
+import pytest
+from playing import body, judged, metric, stream
+from servers import KEY, RELEASE
+from turns import Turn
+
+pytestmark = pytest.mark.parametrize("server", ["operated"], indirect=True)
+
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+WRITTEN = "<think>Hm.</think>Hello.<|im_end|>"
+
+
+def asked(**others):
+    return body("qwen3", Turn("", [WRITTEN]), **others)
+
+
+def post(server, request, headers=HEADERS):
+    return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers, timeout=60)
+
+
+def test_nothing_is_given_without_the_key(server):
+    ways = [
+        ("POST", "/v1/responses"),
+        ("GET", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+    ]
+    assert [httpx.request(method, server.url + path, json=asked()).status_code for method, path in ways] == [401] * 3
+    assert post(server, asked(), {"Authorization": "Bearer open"}).status_code == 401
+
+
+def test_with_the_key_it_answers(server):
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
+    request = asked()
+    script = {"vllm_xargs": request.pop("vllm_xargs")}
+    response = client.responses.create(**request, extra_body=script)
+    assert (response.status, response.output_text) == ("completed", "Hello.")
+
+
+def test_metrics_count_what_is_generated(server):
+    before = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
+    usage = judged(stream(server.url, asked(), **HEADERS))[-1]["response"]["usage"]
+    after = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
+    assert (after[0] - before[0], after[1] - before[1]) == (usage["output_tokens"], 1)
+
+
+def test_requests_and_outputs_are_logged(server):
+    response = post(server, asked()).json()
+    lines = server.process.log.splitlines()
+    assert any(f"Received request {response['id']}_0" in line for line in lines)
+    (said,) = [line for line in lines if f"Generated response {response['id']}:" in line]
+    assert '"text":"Hello."' in said
+    assert "completed" in said
+
+
+def test_the_messages_of_the_model_are_given_to_those_who_ask(server):
+    shown = judged(stream(server.url, asked(enable_response_messages=True), **HEADERS))[-1]["response"]
+    (given,), (came,) = shown["input_messages"], shown["output_messages"]
+    assert given["message"].endswith("Hi.<|im_end|>\n<|im_start|>assistant\n")
+    assert came["message"] == "<think>Hm.</think>Hello."
+    assert len(came["tokens"]) == shown["usage"]["output_tokens"]
+    assert "output_messages" not in post(server, asked()).json()
+
+
+@pytest.mark.skipif(RELEASE < (0, 32), reason="vLLM times a response since 0.32")
+def test_timings_are_given(server):
+    timings = post(server, asked()).json()["metrics"]
+    assert timings["time_to_first_token_ms"] > 0
