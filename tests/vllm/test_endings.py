@@ -3,10 +3,10 @@
 import contextlib
 import os
 import signal
-import subprocess
 import threading
 
 import httpx
+import psutil
 import pytest
 from attrs import evolve
 from playing import body, judged
@@ -28,12 +28,8 @@ def open_stream(server):
 
 
 def engine_of(server):
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    below = {str(server.process.pid)}
-    for _ in rows:
-        below |= {pid for pid, parent, _ in rows if parent in below}
-    return next(int(pid) for pid, _, command in rows if pid in below and "EngineCore" in command)
+    below = psutil.Process(server.process.pid).children(recursive=True)
+    return next(process.pid for process in below if "EngineCore" in " ".join(process.cmdline()))
 
 
 @pytest.fixture
