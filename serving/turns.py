@@ -81,11 +81,12 @@ class ResponseRun(Run[T]):
         yield [Start()]
         budget, index = self.request.max_output_tokens, 0
         async with self.tools.begin(self.request, self.items) as tools:
-            async with aclosing(self._before_turns(tools)) as before:
-                async for told in before:
+            async with aclosing(self._before_turns(tools)) as prepared:
+                async for told in prepared:
                     yield told
             while True:
-                items = (*self.items, *tools.recalled(self._output()))
+                before = self._output()
+                items = (*self.items, *tools.recalled(before))
                 turn, reason = Turn(self.request, items, budget, index=index), None
                 async with aclosing(self.engine.generate(turn)) as outputs:
                     async for output in outputs:
@@ -95,11 +96,11 @@ class ResponseRun(Run[T]):
                     raise EngineError("The engine stopped without saying why.")
                 end, self._usage = self.parser.end(reason, self._usage), Usage()
                 yield tools.heard(end)
-                calls = self.driver.ready
-                async with aclosing(self._run(tools, calls)) as ran:
+                calls, rejected = self.driver.ready, [*filter(_has_failed, self._output()[len(before) :])]
+                async with aclosing(self._run(tools, calls, rejected)) as ran:
                     async for told in ran:
                         yield told
-                if not calls or self.driver.ready == calls or self._asks_the_client():
+                if (self.driver.ready == calls and not rejected) or self._asks_the_client():
                     yield [Finish()]
                 index += 1
                 budget = None if budget is None else budget - _spent(end)
@@ -114,8 +115,10 @@ class ResponseRun(Run[T]):
             async for told in ran:
                 yield told
 
-    async def _run(self, tools: Tools, calls: Sequence[ReadyCall]) -> AsyncGenerator[Sequence[Delta], None]:
-        async with aclosing(tools.run(calls)) as ran:
+    async def _run(
+        self, tools: Tools, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()
+    ) -> AsyncGenerator[Sequence[Delta], None]:
+        async with aclosing(tools.run(calls, rejected)) as ran:
             async for delta in ran:
                 yield [delta]
 
@@ -165,6 +168,11 @@ def begin_response(
 def _counted(usage: Usage, output: EngineOutput) -> Usage:
     """Take what a step says of its turn's prompt; 0 says nothing."""
     return Usage(output.input_tokens or usage.input_tokens, output.cached_tokens or usage.cached_tokens)
+
+
+def _has_failed(item: Item) -> bool:
+    """Whether an item of a turn that has just ended was rejected, for no tool has run yet."""
+    return item.get("status") == "failed"
 
 
 def _spent(end: Sequence[Delta]) -> int:
