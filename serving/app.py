@@ -170,9 +170,7 @@ class Api:
         if request.query_params.get("stream") != "true":
             return _json(self._dialect(request).spoken(stored.response))
         record = self.records.get(stored.id)
-        if record is None:
-            raise NOT_STREAMED
-        return KeptAnswer(record, _first_wanted(request))
+        return error_response(NOT_STREAMED) if record is None else KeptAnswer(record, _first_wanted(request))
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a response that is made in the background; one that has ended stays what it is."""

@@ -15,7 +15,6 @@ __all__ = ["GRACE", "OpenRuns"]
 SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
 """How the responses end that a shutdown meets: failed and not cancelled, because it is not what their clients asked for."""
 
-
 GRACE: Final = 5
 """Seconds that a shutdown leaves to the responses: to end, and to their clients to read the ends."""
 
