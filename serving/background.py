@@ -30,6 +30,7 @@ LIMIT: Final = 1024
 NOT_STREAMED: Final = ApiError(
     400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
 )
+"""What is said of a response without a record."""
 
 
 @define(eq=False)

@@ -239,6 +239,19 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     assert engine.closed.is_set()
 
 
+def test_what_is_left_without_its_events_is_the_response(served) -> None:
+    store = MemoryStore()
+    with served(StagedEngine(steps(ANSWER)), store=store) as server:
+        url = f"{server}/v1/responses"
+        response = bodies(httpx.post(url, json={**ASKED, "stream": True}).content)[-1]["response"]
+    with served(StagedEngine(), store=store) as another:
+        one = f"{another}/v1/responses/{response['id']}"
+        assert httpx.get(one).json() == httpx.post(f"{one}/cancel").json() == response
+        assert failure(httpx.get(one, params=STREAM)) == (400, "stream", "unsupported_parameter")
+        assert httpx.delete(one).json()["deleted"] is True
+        assert httpx.get(one).status_code == 404
+
+
 def test_a_shutdown_does_not_wait_for_ever() -> None:
     class Endless:
         async def events(self):
