@@ -87,6 +87,8 @@ class Open:
 class Text:
     """A piece of text with the log probabilities of its tokens; without them, a plain `str` says the same.
 
+    A part of a message has them for all of its text or for none: where they begin or end, so does a part (rule R15).
+
     Args:
         text: The piece; it may be empty if only its log probabilities are known yet.
         logprobs: One object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.

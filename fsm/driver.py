@@ -224,7 +224,10 @@ class ResponseDriver(Generic[T]):
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
+            self._stamp = None  # the next text comes this way, where these log probabilities wait for it
             return
+        if trigger == "append" and item.mixes:
+            self._end_part()  # a part has log probabilities for all of its text, or for none
         self._fire(item, "pad" if "pad" in item.state.rows and text.isspace() else trigger)
         emission = item.state.stream
         if emission is not None and not logprobs:

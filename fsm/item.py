@@ -79,9 +79,25 @@ class Item(Subject["Item"]):
         return address
 
     def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
-        """Take a piece of text that a trigger brings, to be sent by the next delta."""
+        """Take a piece of text that a trigger brings, to be sent by the next delta.
+
+        Log probabilities that are not those of all that is unsent are dropped, because a delta has them for the whole of its
+        text or not at all (rule R15).
+
+        Args:
+            text: The piece; it may be empty if only its log probabilities are known yet.
+            logprobs: One object for each of its tokens.
+        """
+        whole = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
-        self.unsent_logprobs.extend(logprobs)
+        self.unsent_logprobs = [*self.unsent_logprobs, *logprobs] if whole else []
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the text that streams has log probabilities and what is unsent has none, or the other way round (rule R15)."""
+        stream = self.state.stream
+        shown = stream is not None and "logprobs" in stream.spec.fields
+        return shown and bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def join(self) -> None:
         """Record that the item is added: it takes the next index (rule R6)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from attrs import field, frozen
 from starlette.applications import Starlette
@@ -20,11 +20,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.events.sse import SseWriter
-from interlock.serving.answers import Exchange, OpenRuns, StreamedAnswer, WholeAnswer
+from interlock.events.sse import SseWriter, Writer
+from interlock.serving.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.background import NOT_STREAMED, Record, Records
 from interlock.serving.checks import invalid
 from interlock.serving.conversation import Item
 from interlock.serving.engines.engine import Engine
@@ -32,12 +34,15 @@ from interlock.serving.errors import ApiError
 from interlock.serving.identity import now
 from interlock.serving.intake import JSON, KeyGate, error_response, read_body
 from interlock.serving.listing import page_of
+from interlock.serving.open_runs import GRACE, OpenRuns
 from interlock.serving.request import CreateResponse, parse_request
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
 from interlock.serving.tooling import ToolRunner
-from interlock.serving.turns import Unwritten, begin_response
+from interlock.serving.turns import ResponseRun, Unwritten, begin_response
 
 __all__ = ["create_app"]
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 64 * 2**20
 OUR_FAULT: Final = "The server had an error while processing your request."
@@ -94,6 +99,7 @@ class Api:
     store: ResponseStore
     tools: ToolRunner | None
     open_runs: OpenRuns = field(factory=OpenRuns)
+    records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
     started_at: int = field(factory=now)
 
     def routes(self) -> list[Route]:
@@ -102,6 +108,7 @@ class Api:
             Route("/v1/responses", self.create, methods=["POST"]),
             Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
@@ -115,22 +122,36 @@ class Api:
             yield
         finally:
             self.open_runs.end()
+            await self.records.wait(GRACE)
 
-    async def create(self, request: Request) -> StreamedAnswer | WholeAnswer:
+    async def create(self, request: Request) -> ASGIApp:
         """Make a response."""
         asked = parse_request(await read_body(request, self.max_body_bytes))
         if asked.model not in self.engine.models:
             raise _no_such_model(asked.model)
-        if asked.background:
-            raise invalid("background", "This server makes no responses in the background.", "unsupported_parameter")
         items = await self._conversation(asked)
-        dialect = OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
+        dialect = self._dialect(request)
+        if not (asked.stream or asked.background):
+            return WholeAnswer(Exchange(self._begin(asked, items, Unwritten()), self.open_runs), dialect)
+        run = self._begin(asked, items, SseWriter(dialect))
+        if not asked.background:
+            return StreamedAnswer(Exchange(run, self.open_runs))
+        record = self._record(run)
+        return KeptAnswer(record) if asked.stream else _json(dialect.spoken({**run.driver.response, "status": "queued"}))
+
+    def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
         store = self.store if asked.store else None
-        if asked.stream:
-            streamed = begin_response(asked, items, self.engine, SseWriter(dialect), tools=self.tools)
-            return StreamedAnswer(Exchange(streamed, self.open_runs, store))
-        whole = begin_response(asked, items, self.engine, Unwritten(), tools=self.tools)
-        return WholeAnswer(Exchange(whole, self.open_runs, store), dialect)
+        return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store)
+
+    def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
+        """Make a response in the background, where nobody has to wait for it."""
+        record = Record(run)
+        self.records.add(run.stored.id, record)
+        record.begin(self.open_runs)
+        return record
+
+    def _dialect(self, request: Request) -> Dialect:
+        return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
 
     async def _conversation(self, asked: CreateResponse) -> tuple[Item, ...]:
         """Give what the request goes on from, with its own input."""
@@ -143,16 +164,32 @@ class Api:
         stored = await self.store.find(referred)
         return asked.conversation(before.conversation if before is not None else (), stored)
 
-    async def retrieve(self, request: Request) -> Response:
-        """Give a response that was stored."""
-        if request.query_params.get("stream") == "true":
-            raise invalid("stream", "This server streams a response only once.", "unsupported_parameter")
+    async def retrieve(self, request: Request) -> ASGIApp:
+        """Give a response that was stored or is made in the background, or stream one of the background."""
         stored = await self._stored(request)
-        return _json(self.dialect.spoken(stored.response))
+        if request.query_params.get("stream") != "true":
+            return _json(self._dialect(request).spoken(stored.response))
+        record = self.records.get(stored.id)
+        return error_response(NOT_STREAMED) if record is None else KeptAnswer(record, _first_wanted(request))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a response that is made in the background; one that has ended stays what it is."""
+        stored = await self._stored(request)
+        if stored.response["background"] is not True:
+            raise invalid(None, "Only a response that is made in the background can be cancelled.")
+        record = self.records.get(stored.id)
+        if record is not None:
+            await record.cancel()
+            stored = record.run.stored
+        return _json(self._dialect(request).spoken(stored.response))
 
     async def delete(self, request: Request) -> Response:
-        """Delete a response that was stored."""
+        """Delete a response; one that is still made in the background is cancelled first."""
         stored = await self._stored(request)
+        record = self.records.get(stored.id)
+        if record is not None:
+            await record.cancel()
+            self.records.drop(stored.id)
         await self.store.delete(stored.id)
         return _json({"id": stored.id, "object": "response", "deleted": True})
 
@@ -177,8 +214,10 @@ class Api:
         return _json({"status": "ok"})
 
     async def _stored(self, request: Request) -> StoredResponse:
+        """Give a response as it is now."""
         response_id = request.path_params["id"]
-        stored = await self.store.get(response_id)
+        record = self.records.get(response_id)
+        stored = await self.store.get(response_id) if record is None else record.run.stored
         if stored is None:
             raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
         return stored
@@ -189,6 +228,16 @@ class Api:
 
 def _json(value: object) -> Response:
     return Response(dumps(value), media_type=JSON)
+
+
+def _first_wanted(request: Request) -> int:
+    """Give the number of the first event that a reader wants."""
+    after = request.query_params.get("starting_after")
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdigit()):
+        raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
+    return int(after[:9]) + 1
 
 
 def _no_such_model(name: str) -> ApiError:

@@ -110,6 +110,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     request = _create_response(raw)
     _require_input(request)
     _require_chosen_tool(request)
+    _require_store(request)
     return request
 
 
@@ -158,6 +159,11 @@ def _require_chosen_tool(request: CreateResponse) -> None:
     for param, tool in _chosen(members(choice)):
         if tool.get("type") in CALLED and (tool["type"], tool.get("name")) not in declared:
             raise invalid(f"{param}.name", f"'{tool.get('name')}' is not among the 'tools'.")
+
+
+def _require_store(request: CreateResponse) -> None:
+    if request.background and not request.store:
+        raise invalid("background", "A response in the background needs 'store' to be true.")
 
 
 def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:

@@ -12,17 +12,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
-from interlock.serving.answers import OpenRuns
+from interlock.serving.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
-
-GRACE: Final = 5
-"""Seconds that clients have at a shutdown to read the ends of their responses."""
 
 
 class Server(uvicorn.Server):

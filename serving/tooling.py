@@ -12,7 +12,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from interlock.fsm.deltas import Delta
+from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.conversation import Item
 from interlock.serving.request import CreateResponse
@@ -42,13 +42,15 @@ class Tools(Protocol):
         """
         ...
 
-    def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
+    def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and tell what happens when it happens.
 
-        A call of which nothing is told was not run: it fails when the response ends. If none of them is, the response ends.
+        A call of which nothing is told was not run: it fails when the response ends. If none of them is, and none was
+        rejected, the response ends.
 
         Args:
             calls: In the order in which the model made them.
+            rejected: The turn's calls whose arguments make no sense. They have failed already, and count as calls all the same.
 
         Yields:
             `Run`, `Progress`, `Succeed` and `Fail` of those calls, and `Finish` if no turn may follow. A tool does not start
@@ -97,11 +99,10 @@ class NoTools:
         """Give the same."""
         return [*told]
 
-    async def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
-        """Run nothing."""
-        del calls
-        return
-        yield
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+        """Run nothing, so that no turn can follow."""
+        if calls or rejected:
+            yield Finish()
 
     def recalled(self, items: Iterable[Item]) -> Sequence[Item]:
         """Give the same."""

@@ -34,7 +34,8 @@ _NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "mcp_list_tools"}
 """The kinds whose type has no status `incomplete`."""
 
 
-Stance: TypeAlias = tuple[str, tuple[str, bool, str | None, bool] | None, tuple[tuple[str, bool], ...]]
+_PenStance: TypeAlias = tuple[str, bool, str | None, bool, bool, bool]
+Stance: TypeAlias = tuple[str, _PenStance | None, tuple[tuple[str, bool], ...]]
 
 
 @define
@@ -45,13 +46,22 @@ class _Pen:
         kind: Its kind.
         id: Its id; none as long as nothing of it was seen.
         part: How the text of its open part is said.
+        measured: Whether that part has log probabilities, as it then has for all of its text (rule R15).
         held: White space that waits for other text (rule R18).
+        held_measured: Whether what is held, be it no text yet, has log probabilities for all of it.
     """
 
     kind: str
     id: str | None = None
     part: str | None = None
+    measured: bool = False
     held: str = ""
+    held_measured: bool = False
+
+    @property
+    def stance(self) -> _PenStance:
+        """The same, without id and text."""
+        return self.kind, self.id is not None, self.part, self.measured, bool(self.held), self.held_measured
 
 
 @define
@@ -99,7 +109,7 @@ class Account:
     def stance(self) -> Stance:
         """What it expects from here on; without ids and texts, so that paths can be told apart by it."""
         pen = self._pen
-        written = None if pen is None else (pen.kind, pen.id is not None, pen.part, bool(pen.held))
+        written = None if pen is None else pen.stance
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
         return self._status, written, tuple(waiting)
 
@@ -112,7 +122,7 @@ class Account:
             case str(text):
                 self._say(_TEXT, "message", text)
             case deltas.Text(text, logprobs):
-                self._say(_TEXT, "message", text, silent=not logprobs)
+                self._say(_TEXT, "message", text, measured=bool(logprobs))
             case deltas.Refusal(text):
                 self._say(_REFUSAL, "message", text)
             case deltas.Summary(text):
@@ -213,15 +223,16 @@ class Account:
             case _:
                 pass
 
-    def _say(self, names: Mapping[str, str], kind: str, text: str, *, silent: bool = True) -> None:
-        """Note a piece of text; a `silent` one says nothing at all if it is empty."""
-        if silent and not text:
+    def _say(self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False) -> None:
+        """Note a piece of text; one that is empty says nothing at all, unless it has log probabilities."""
+        if not text and not measured:
             return
         if self._pen is None or self._pen.kind not in names:
             self._open(kind)
         pen = self._pen
         assert pen is not None  # noqa: S101 - for the type checkers: one was opened
         name = names[pen.kind]
+        pen.held_measured = measured and pen.kind == "message" and (pen.held_measured or not pen.held)
         if not text:
             return
         pen.held += text
@@ -230,16 +241,16 @@ class Account:
                 return
             if pen.id is None:
                 self._due.added.append(pen.kind)
-            if pen.part != name:
+            if pen.part != name or pen.measured is not pen.held_measured:
                 self._end_part()
-            pen.part = name
+            pen.part, pen.measured = name, pen.held_measured
         self._due.said.append((name, pen.held))
-        pen.held = ""
+        pen.held, pen.held_measured = "", False
 
     def _end_part(self) -> None:
         if self._pen is not None and self._pen.part is not None:
             self._due.parts += 1
-            self._pen.part = None
+            self._pen.part, self._pen.measured = None, False
 
     def _close(self) -> None:
         """Put down the pen: a hosted call waits for its tool, what else was seen is completed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import orjson
 from attrs import define, field, frozen
@@ -34,9 +34,6 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "tools": [],
 }
 
-Texture: TypeAlias = Literal["blank", "plain", "measured"]
-"""Of the text at hand: there is none yet, it has no log probabilities, it has them."""
-
 Fired: TypeAlias = tuple[str, str, str]
 """An edge that fired: the lifecycle's name, the state, the trigger."""
 
@@ -49,13 +46,15 @@ class OpenItem:
         kind: Its kind.
         state: Where its lifecycle stands.
         holds: Whether white space is held back in it.
-        texture: Of the text that is open in it.
+        measured: Whether the text of its open part has log probabilities.
+        awaits: Whether log probabilities wait for their text.
     """
 
     kind: str
     state: str
     holds: bool
-    texture: Texture
+    measured: bool
+    awaits: bool
 
 
 @frozen
@@ -122,11 +121,8 @@ class WatchedDriver(ResponseDriver[bytes]):
         Args:
             anywhere: Those that are the same everywhere.
         """
-        texture = "blank" if self._pen is None else _texture(self._pen)
-        if texture != "measured":
-            yield from PLAIN
-        if texture != "plain":
-            yield from MEASURED
+        yield from PLAIN
+        yield from MEASURED
         yield from anywhere
         for item in self._open.values():
             yield from about(item.id, item.spec.kind)
@@ -135,17 +131,9 @@ class WatchedDriver(ResponseDriver[bytes]):
 
 
 def _abstract(item: Item) -> OpenItem:
-    return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), _texture(item))
-
-
-def _texture(item: Item) -> Texture:
-    """Say of which sort the text of a message is; for other kinds, log probabilities make no difference."""
-    if item.spec.kind != "message":
-        return "blank"
-    written = item.state.name == "output_text"
-    if item.unsent_logprobs or (written and item.logprobs):
-        return "measured"
-    return "plain" if item.unsent or written else "blank"
+    shown = item.spec.kind == "message"  # for other kinds, log probabilities make no difference
+    measured = shown and item.state.stream is not None and bool(item.logprobs)
+    return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), measured, shown and bool(item.unsent_logprobs))
 
 
 @frozen

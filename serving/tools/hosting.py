@@ -37,6 +37,7 @@ MOST_SERVERS: Final = 16
 """How many MCP servers a request may have."""
 
 OUR_FAULT: Final = "The server had an error while it ran the tool."
+NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
 
 
 @define(eq=False)
@@ -125,10 +126,12 @@ class ResponseTools:
         """Put questions in the place of calls that have to be approved, and annotations beside citations."""
         return self._citations.feed(self._approvals.feed(told) if self._servers else told)
 
-    async def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of calls, all at once; those that cannot be run fail without having been started."""
+        made = len(calls) + len(rejected)
         left = (MOST_CALLS if self._request.max_tool_calls is None else self._request.max_tool_calls) - self._made
-        self._made += len(calls)
+        self._made += made
+        self._said.update((str(item["id"]), f"Error: {NOT_UNDERSTOOD}") for item in rejected)
         async with Race() as race:
             for index, call in enumerate(calls):
                 try:
@@ -138,7 +141,7 @@ class ResponseTools:
                 else:
                     yield Run(call.id)
                     race.start(self._call(call, session, want))
-            if left <= 0 < len(calls):
+            if left <= 0 < made:
                 yield Finish()
             async for delta in race.ends():
                 yield delta

@@ -49,8 +49,9 @@ class RecordedResults(NoTools):
 
     results: Iterator[ToolResult]
 
-    async def run(self, calls: Sequence[ReadyCall]) -> AsyncGenerator[Delta, None]:
-        """Give each call the next result."""
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+        """Give each call the next result; a call that was rejected had none."""
+        del rejected
         for call, result in zip(calls, self.results, strict=False):  # the calls first, so that no result is taken in vain
             for delta in tool_deltas(call, result):
                 yield delta

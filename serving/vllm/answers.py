@@ -6,9 +6,6 @@ own middleware expects of an answer that takes long.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from starlette.responses import StreamingResponse
@@ -17,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
-from interlock.fsm.deltas import Cancel
-from interlock.serving.answers import OpenRuns
+from interlock.serving.answers import Exchange, KeptAnswer
 from interlock.serving.intake import JSON
+from interlock.serving.open_runs import OpenRuns
 from interlock.serving.vllm.background import Record
 from interlock.serving.vllm.run import VllmRun
 
@@ -68,7 +65,7 @@ class StreamedRun(Answer):
         """Send each step's frames when they come; the last with the end marker (rule R3)."""
         await self._begin(send)
         driver = self._run.driver
-        async with _events(self._run, self._open_runs, receive) as events:
+        async with Exchange(self._run, self._open_runs).events(receive) as events:
             async for frames in events:
                 if driver.ended:
                     frames.append(DONE_FRAME)
@@ -90,7 +87,7 @@ class WholeRun(Answer):
 
     async def answer(self, receive: Receive, send: Send) -> None:
         """Wait for the end of the run, then send the response."""
-        async with _events(self._run, self._open_runs, receive) as events:
+        async with Exchange(self._run, self._open_runs).events(receive) as events:
             async for _ in events:
                 pass
             body = dumps(self._dialect.spoken(self._run.driver.response))
@@ -114,43 +111,4 @@ class BackgroundStream(Answer):
     async def answer(self, receive: Receive, send: Send) -> None:
         """Send what is there, and then what comes, until the response or the reader ends."""
         await self._begin(send)
-        sending = asyncio.create_task(self._send(send))
-        gone = asyncio.create_task(_gone(receive))
-        try:
-            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            sending.cancel()
-            await asyncio.wait([sending, gone])
-
-    async def _send(self, send: Send) -> None:
-        async with aclosing(self._record.frames(self._start)) as kept:
-            async for frames in kept:
-                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": True})
-        await send({"type": "http.response.body", "body": DONE_FRAME, "more_body": False})
-
-
-@asynccontextmanager
-async def _events(
-    run: VllmRun[bytes], open_runs: OpenRuns, receive: Receive
-) -> AsyncGenerator[AsyncGenerator[list[bytes], None]]:
-    """Give a run's events; while they are read, a client that goes away cancels the run (rule R4)."""
-
-    async def watch() -> None:
-        await _gone(receive)
-        run.interrupt(Cancel())
-
-    watching = asyncio.create_task(watch())
-    try:
-        with open_runs.holding(run):
-            async with aclosing(run.events()) as events:
-                yield events
-    finally:
-        watching.cancel()
-        await asyncio.wait([watching])
-
-
-async def _gone(receive: Receive) -> None:
-    """Wait until the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        await KeptAnswer(self._record, self._start).send_body(receive, send)

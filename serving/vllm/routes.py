@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.serving.errors import ApiError
+from interlock.serving.background import NOT_STREAMED
 from interlock.serving.intake import JSON, error_response
 from interlock.serving.vllm.answers import BackgroundStream, StreamedRun, WholeRun
 from interlock.serving.vllm.run import VllmRun
@@ -29,11 +29,6 @@ __all__ = ["App", "add_routes"]
 PATH: Final = "/v1/responses"
 STATE: Final = "interlock"
 """The name of our hooks in the state of vLLM's application."""
-
-
-NOT_STREAMED: Final = ApiError(
-    400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
-)
 
 
 class Routes(Protocol):

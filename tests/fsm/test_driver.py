@@ -187,6 +187,33 @@ def test_logprobs_that_come_before_their_text_wait_for_it():
     assert told.output()[0]["content"][0]["logprobs"] == [part, rest]
 
 
+def scored(text):
+    return Text(text, [{"token": text, "bytes": [*text.encode()], "logprob": -1.0, "top_logprobs": []}])
+
+
+@pytest.mark.parametrize(
+    ("told", "parts"),
+    [
+        pytest.param(["a", scored("b"), "c", "d", scored("e")], [("a", 0), ("b", 1), ("cd", 0), ("e", 1)], id="by turns"),
+        pytest.param([scored("a"), scored(""), scored("b")], [("ab", 3)], id="a token without text"),
+        pytest.param([scored("a"), scored(""), "b"], [("a", 1), ("b", 0)], id="a token whose text never comes"),
+        pytest.param(["a", scored(""), "b", scored("c")], [("ab", 0), ("c", 1)], id="the same in text without"),
+        pytest.param(["a", scored(""), scored("b")], [("a", 0), ("b", 2)], id="a token that begins"),
+        pytest.param([" ", scored("a"), scored("b")], [(" a", 0), ("b", 1)], id="white space without"),
+        pytest.param([scored(" "), "a", "b"], [(" ab", 0)], id="white space with"),
+        pytest.param([scored("a"), Refusal("b"), "c"], [("a", 1), ("b", 0), ("c", 0)], id="a refusal between"),
+    ],
+)
+def test_a_part_has_log_probabilities_for_all_of_its_text_or_for_none(told, parts):
+    (message,) = Told(*told).output()
+    assert [(part.get("text", part.get("refusal")), len(part.get("logprobs", ()))) for part in message["content"]] == parts
+
+
+def test_log_probabilities_end_no_part_of_an_item_that_does_not_show_them():
+    (reasoning,) = Told(Open("reasoning"), "a", scored("b"), "c").output()
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "abc"}]
+
+
 def test_an_item_that_begins_ends_the_one_before():
     output = Told(Open("reasoning"), "Hm", Open("message", {"phase": "commentary"}), "Wait", FUNCTION, "{}").output()
     assert statuses(output) == [("rs_1", "completed"), ("msg_1", "completed"), ("fc_1", "completed")]

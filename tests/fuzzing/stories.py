@@ -78,14 +78,13 @@ _END = st.one_of(
 )
 
 
-def _stories(text: st.SearchStrategy[Delta], refusal: st.SearchStrategy[str]) -> st.SearchStrategy[list[Delta]]:
-    told = st.one_of(_TOLD, st.builds(deltas.Refusal, refusal))
-    before, after = st.lists(text | told, max_size=24), st.lists(text | told, max_size=2)
+def _stories() -> st.SearchStrategy[list[Delta]]:
+    told = st.one_of(_PLAIN | _MEASURED, _TOLD, st.builds(deltas.Refusal, _TEXT))
+    before, after = st.lists(told, max_size=24), st.lists(told, max_size=2)
     return st.builds(lambda *parts: [delta for part in parts for delta in part], before, st.lists(_END, max_size=2), after)
 
 
-# The text of a part has log probabilities or has none, white space that a refusal leaves to it included.
-STORIES = st.one_of(_stories(_PLAIN, _TEXT), _stories(_MEASURED, _TEXT.filter(str.strip)))
+STORIES = _stories()
 
 
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:

@@ -86,7 +86,8 @@ class ScriptedTools(NoTools):
     say: object
     asked: list = field(factory=list)
 
-    async def run(self, calls):
+    async def run(self, calls, rejected=()):
+        del rejected
         if calls:
             self.asked.append(calls)
         for call in calls:

@@ -124,7 +124,6 @@ def test_a_client_that_goes_away_while_it_sends_its_request_gets_no_response(str
         pytest.param(
             {**ASKED, "previous_response_id": "resp_no"}, "previous_response_id", "previous_response_not_found", id="no previous"
         ),
-        pytest.param({**ASKED, "background": True}, "background", "unsupported_parameter", id="background"),
     ],
 )
 def test_a_wrong_body_is_refused_and_the_parameter_named(url, body, param, code) -> None:

@@ -44,7 +44,6 @@ def test_a_bare_request_has_the_defaults_of_the_api():
 def test_what_is_given_is_picked():
     request = read(
         stream=True,
-        store=False,
         background=True,
         instructions="i",
         previous_response_id="resp_1",
@@ -58,7 +57,8 @@ def test_what_is_given_is_picked():
         text={"format": {"type": "json_object"}},
         reasoning={"effort": "low", "summary": None},
     )
-    assert (request.stream, request.store, request.background, request.instructions) == (True, False, True, "i")
+    assert (request.stream, request.background, request.instructions) == (True, True, "i")
+    assert read(store=False).store is False
     assert (request.previous_response_id, request.max_output_tokens, request.max_tool_calls) == ("resp_1", 5, 2)
     assert (request.parallel_tool_calls, request.tools, request.top_logprobs) == (False, (FUNCTION,), 3)
     assert (request.tool_choice, request.text_format) == ({"type": "function", "name": "f"}, {"type": "json_object"})
@@ -291,6 +291,7 @@ def test_an_error_has_the_body_of_openai():
             "tools[0].tools[1].name",
             "duplicate_tool_name",
         ),
+        ({"background": True, "store": False}, "background", "invalid_value"),
         ({"tool_choice": "perhaps"}, "tool_choice", "invalid_value"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
         ({"tool_choice": 7}, "tool_choice", "invalid_type"),

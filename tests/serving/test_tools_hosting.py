@@ -187,6 +187,36 @@ def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function,
     assert told.engine.turns[1].items[-1]["output"] == said
 
 
+NONSENSE = calling("browser.search", '{"words": 1}')
+
+
+def test_a_browser_call_that_makes_no_sense_fails_and_the_model_is_told(hosted, shop) -> None:
+    told = ask(NONSENSE, tools=[{"type": "web_search"}], by=hosted)
+    assert [(item["type"], item["status"]) for item in told.output] == [("web_search_call", "failed"), ("message", "completed")]
+    assert (told.response["status"], shop.began) == ("completed", [])
+    recalled = {**told.output[0], "output": "Error: The call was not executed: its arguments make no sense."}
+    assert told.engine.turns[1].items[-1] == recalled
+
+
+def test_a_call_that_makes_no_sense_keeps_those_beside_it_from_nothing(hosted, shop) -> None:
+    told = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], by=hosted)
+    assert [item["status"] for item in told.output] == ["failed", "completed", "completed"]
+    assert [len(turn.items) for turn in told.engine.turns] == [1, 3]
+    assert shop.began == ["search"]
+
+
+def test_calls_that_make_no_sense_count_as_calls(hosted, shop) -> None:
+    told = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], by=hosted, max_tool_calls=1)
+    assert [item["status"] for item in told.output] == ["failed", "failed"]
+    assert (told.response["status"], len(told.engine.turns), shop.began) == ("completed", 2, [])
+
+
+def test_a_model_that_makes_no_sense_for_ever_comes_to_an_end(monkeypatch, hosted) -> None:
+    monkeypatch.setattr(hosting, "MOST_CALLS", 2)
+    told = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], by=hosted)
+    assert ([item["status"] for item in told.output], told.response["status"]) == (["failed"] * 3, "completed")
+
+
 def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(hosted) -> None:
     text = "Trains run【0†L0】 on rails【1†L0-L1】, not on【9†L1】 roads."
     told = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], by=hosted)

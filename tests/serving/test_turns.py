@@ -294,6 +294,34 @@ def test_without_tools_a_hosted_call_fails_and_the_response_is_complete() -> Non
     assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("mcp_call", "failed")]
 
 
+REJECTED_CALL = '<|channel|>commentary to=browser.search<|message|>{"words": 1}'
+
+
+def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
+    tools = ScriptedTools(lambda _call: [])
+    engine = StagedEngine(steps(REJECTED_CALL + "<|call|>"), steps(ANSWER))
+    made = asyncio.run(collect(begin(engine, tools=tools)))
+    assert check([event for each in made for event in each]) == []
+    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [
+        ("web_search_call", "failed"),
+        ("message", "completed"),
+    ]
+    assert [[item["type"] for item in turn.items] for turn in engine.turns] == [["message"], ["message", "web_search_call"]]
+    assert tools.asked == []
+
+
+def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:
+    turn = steps(REJECTED_CALL + "<|call|>")
+    made = make(turn, steps(ANSWER), tools=ScriptedTools(lambda _call: []), max_output_tokens=len(turn) - 1)
+    assert final(made)["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("web_search_call", "failed")]
+
+
+def test_without_tools_a_call_that_makes_no_sense_is_the_end() -> None:
+    made = make(steps(REJECTED_CALL + "<|call|>"))
+    assert (final(made)["status"], [item["status"] for item in final(made)["output"]]) == ("completed", ["failed"])
+
+
 def test_calls_that_the_tools_do_not_run_fail_and_no_turn_follows() -> None:
     made = make(*HOSTED, tools=ScriptedTools(lambda _call: []))
     assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("mcp_call", "failed")]

@@ -1,0 +1,56 @@
+"""The runs that are going on in one server, for whoever has to end them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from attrs import define, field
+
+from interlock.fsm.deltas import Cancel, Fault
+
+__all__ = ["GRACE", "OpenRuns"]
+
+SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
+"""How the responses end that a shutdown meets: failed and not cancelled, because it is not what their clients asked for."""
+
+GRACE: Final = 5
+"""Seconds that a shutdown leaves to the responses: to end, and to their clients to read the ends."""
+
+
+class Interruptible(Protocol):
+    """A run, as far as it can be ended from outside."""
+
+    def interrupt(self, ending: Fault | Cancel) -> None:
+        """End it as soon as possible, and legally."""
+        ...
+
+
+@define(eq=False)
+class OpenRuns:
+    """The runs that are going on in one server."""
+
+    _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
+    _ending: Fault | None = field(default=None, init=False)
+
+    @contextmanager
+    def holding(self, run: Interruptible) -> Generator[None]:
+        """Hold a run while it goes on; after `end` it ends at once."""
+        if self._ending is not None:
+            run.interrupt(self._ending)
+        self._runs.add(run)
+        try:
+            yield
+        finally:
+            self._runs.remove(run)
+
+    def end(self, ending: Fault = SHUTDOWN) -> None:
+        """End all runs, and those that are still to come."""
+        self._ending = ending
+        for run in self._runs:
+            run.interrupt(ending)
+
+    def __len__(self) -> int:
+        """Give how many there are."""
+        return len(self._runs)
