@@ -15,9 +15,9 @@ from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.serving.answers import Exchange, KeptAnswer
+from interlock.serving.background import Record
 from interlock.serving.intake import JSON
 from interlock.serving.open_runs import OpenRuns
-from interlock.serving.vllm.background import Record
 from interlock.serving.vllm.run import VllmRun
 
 __all__ = ["BackgroundStream", "StreamedRun", "WholeRun"]
@@ -104,7 +104,7 @@ class BackgroundStream(Answer):
         start: The sequence number of the first event that is wanted.
     """
 
-    def __init__(self, record: Record, start: int = 0) -> None:
+    def __init__(self, record: Record[VllmRun[bytes]], start: int = 0) -> None:
         super().__init__((), headers=HEADERS)
         self._record, self._start = record, start
 

@@ -19,12 +19,12 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.serving.background import Record, Records
 from interlock.serving.identity import now, random_id
 from interlock.serving.open_runs import OpenRuns
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.archive import Archive
-from interlock.serving.vllm.background import Record, Records
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
 from interlock.serving.vllm.rounds import Dialogue, Rounds
@@ -80,7 +80,7 @@ class Hooks:
     archive: Archive
     tool_timeout: float
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
-    records: Records = field(factory=Records, init=False)
+    records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
     def install(self) -> None:
         """Take the places of vLLM's functions, on this instance alone."""
@@ -113,7 +113,7 @@ class Hooks:
         self.records.add(begun.request.request_id, record)
         return record.make(self.open_runs)
 
-    def _read_background(self, _: Asked, response_id: str) -> Record | None:
+    def _read_background(self, _: Asked, response_id: str) -> Record[VllmRun[bytes]] | None:
         """Give the record of a response that has just begun."""
         return self.records.get(response_id)
 

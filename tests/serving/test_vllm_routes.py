@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
+from interlock.serving.background import Records
 from interlock.serving.vllm import plugin as plugin_module
 from interlock.serving.vllm import sessions
-from interlock.serving.vllm.background import Records
 from interlock.serving.vllm.plugin import InterlockPlugin
 
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
