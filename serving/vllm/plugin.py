@@ -75,7 +75,6 @@ class InterlockPlugin:
             state: Of vLLM's application.
             args: vLLM's command line.
         """
-        del args
         serving = getattr(state, "openai_serving_responses", None)
         if self._obstacle is not None or serving is None:
             return
@@ -85,6 +84,9 @@ class InterlockPlugin:
         if engine_client is not None:
             _end_runs_at_shutdown(engine_client, hooks)
         logger.info("Interlock makes the events of /v1/responses.")
+        processes: int = getattr(args, "api_server_count", None) or 1
+        if getattr(serving, "enable_store", False) and processes > 1:
+            logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)
 
 
 def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:

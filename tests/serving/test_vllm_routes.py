@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
+from types import SimpleNamespace
 
 import fake_vllm as fake
 import httpx
@@ -283,6 +284,17 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
             return client.app.state.interlock.tool_timeout
 
     assert asyncio.run(asking()) == timeout
+
+
+@pytest.mark.parametrize(("processes", "store", "said"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
+def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, said):
+    serving = Serving()
+    serving.enable_store = store
+    state = SimpleNamespace(openai_serving_responses=serving)
+    asyncio.run(InterlockPlugin().init_state(None, state, SimpleNamespace(api_server_count=processes)))
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "With 2 API processes, a stored response can be retrieved only from the one that made it."
+    ] * said
 
 
 def test_the_records_are_bounded_and_one_that_runs_is_kept():
