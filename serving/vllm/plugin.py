@@ -54,21 +54,26 @@ class InterlockPlugin:
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
-    _obstacle: str | None = field(factory=lambda: seams.obstacle(seams.version()), init=False)
+    _obstacle: str | None = field(default=None, init=False)
+    """Why vLLM's own route stays."""
 
     def attach_router(self, app: App) -> None:
-        """Put our routes in front of vLLM's.
+        """Put our routes in front of vLLM's; whatever is in the way, the server starts.
 
         Args:
             app: vLLM's application.
         """
-        if self._obstacle is None:
-            add_routes(app, seams.router(), import_module("fastapi").Depends)
-        else:
-            logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), self._obstacle)
+        try:
+            self._obstacle = seams.obstacle(seams.version())
+            if self._obstacle is None:
+                add_routes(app, seams.router(), import_module("fastapi").Depends)
+        except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
+            self._obstacle = f"{error!r}"
+        if self._obstacle is not None:
+            self._leave()
 
     async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
-        """Hook the instance that serves responses.
+        """Hook the instance that serves responses; until then, our routes pass on what is asked to vLLM's.
 
         Args:
             engine_client: vLLM's way to its engine.
@@ -78,15 +83,23 @@ class InterlockPlugin:
         serving = getattr(state, "openai_serving_responses", None)
         if self._obstacle is not None or serving is None:
             return
-        hooks = Hooks(serving, Archive(serving, seams.response_type()), _tool_timeout())
-        hooks.install()
+        try:
+            hooks = Hooks(serving, Archive(serving, seams.response_type()), _tool_timeout())
+            hooks.install()
+            if engine_client is not None:
+                _end_runs_at_shutdown(engine_client, hooks)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._obstacle = f"{error!r}"
+            self._leave()
+            return
         setattr(state, STATE, hooks)
-        if engine_client is not None:
-            _end_runs_at_shutdown(engine_client, hooks)
         logger.info("Interlock makes the events of /v1/responses.")
         processes: int = getattr(args, "api_server_count", None) or 1
         if getattr(serving, "enable_store", False) and processes > 1:
             logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)
+
+    def _leave(self) -> None:
+        logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), self._obstacle)
 
 
 def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:

@@ -42,9 +42,7 @@ class App(Protocol):
 
     router: Routes
 
-    def add_api_route(
-        self, path: str, endpoint: Endpoint, *, methods: Sequence[str], dependencies: Sequence[object], include_in_schema: bool
-    ) -> None:
+    def add_api_route(self, path: str, endpoint: Endpoint, *, methods: Sequence[str], dependencies: Sequence[object]) -> None:
         """Add a route after those that are there."""
         ...
 
@@ -67,7 +65,7 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.retrieving()), "GET", []),
         (f"{PATH}/{{response_id}}/cancel", vllm.load_aware_call(api.cancelling()), "POST", []),
     ):
-        app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies, include_in_schema=False)
+        app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies)
     routes = app.router.routes
     routes[:] = [*routes[before:], *routes[:before]]
 

@@ -274,6 +274,17 @@ def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
     assert line.endswith(f"in place: this build lacks {missing}.")
 
 
+@pytest.mark.parametrize("broken", ["add_routes", "Archive"])
+def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
+    def refuse(*_):
+        raise RuntimeError("it is built otherwise")
+
+    monkeypatch.setattr(plugin_module, broken, refuse)
+    assert ask(Serving()).json() == {"from": "vllm"}
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    assert line.endswith("own /v1/responses in place: RuntimeError('it is built otherwise').")
+
+
 @pytest.mark.parametrize(("given", "timeout"), [(None, 120.0), ("7.5", 7.5), ("soon", 120.0)])
 def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
     if given is not None:

@@ -62,6 +62,7 @@ class Setup:
         tools: Whether tool servers are started before it.
         adapters: LoRA adapters, by the names that requests give them; each one of `tiny_models.BUILDERS`.
         plugin: Whether Interlock is loaded.
+        command: What is called; the flags of `vllm serve` follow.
     """
 
     model: str
@@ -71,6 +72,7 @@ class Setup:
     tools: bool = False
     adapters: Mapping[str, str] = field(factory=dict[str, str])
     plugin: bool = True
+    command: Sequence[str] = ("vllm", "serve")
 
 
 HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
@@ -82,7 +84,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSERS, "--stream-interval", "7", "--api-server-count", "2")),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
-    "operated": Setup("qwen3", (*FAULTS, *OPERATED)),
+    "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "smollm2": Setup(
         "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}
     ),
@@ -219,7 +221,7 @@ class Server:
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         loaded = "interlock" if setup.plugin else ""
         environment = {**ENVIRONMENT, "PYTHONPATH": path, "VLLM_PLUGINS": loaded, **setup.environment}
-        vllm = str(Path(sys.executable).with_name("vllm"))
-        self.process = Process([vllm, "serve", str(model), *flags], environment, port)
+        program, *rest = setup.command
+        self.process = Process([str(Path(sys.executable).with_name(program)), *rest, str(model), *flags], environment, port)
         self.process.start()
         self.process.wait(f"{self.url}/health")

@@ -68,3 +68,10 @@ def test_the_messages_of_the_model_are_given_to_those_who_ask(server):
 def test_timings_are_given(server):
     timings = post(server, asked()).json()["metrics"]
     assert timings["time_to_first_token_ms"] > 0
+
+
+def test_the_servers_description_has_the_route_with_vllms_request(server):
+    described = httpx.get(f"{server.url}/openapi.json", timeout=60).json()["paths"]["/v1/responses"]
+    assert list(described) == ["post"]
+    schema = described["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/ResponsesRequest"}
