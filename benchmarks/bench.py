@@ -35,12 +35,13 @@ def main() -> None:
     rows = [row for row in every_row(FULL) if only in {None, row.group}]
     gc.freeze()  # what is loaded stays, and need not be gone through before each round
     results: list[Result] = []
-    with Progress(console=console) as progress:
+    # A thread that draws would allocate while memory is traced, and wait for the lock while time is measured.
+    with Progress(console=console, auto_refresh=False) as progress:
         task = progress.add_task("", total=sum(row.repeats * len(row.rounds) for row in rows))
         while rows:
             row = rows.pop(0)  # so that its open streams end with it
-            progress.update(task, description=f"{row.group}: {row.name}")
-            results.append(Result.of(row, take_turns(row, lambda: progress.advance(task))))
+            progress.update(task, description=f"{row.group}: {row.name}", refresh=True)
+            results.append(Result.of(row, take_turns(row, lambda: progress.update(task, advance=1, refresh=True))))
     console.print(table(results))
     if only is None:
         LATEST.parent.mkdir(exist_ok=True)

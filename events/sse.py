@@ -9,9 +9,9 @@ The hot path is `stamp`: everything of a delta event but its text and its number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-import orjson
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
@@ -107,12 +107,10 @@ class SseWriter:
     def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], bytes]:
         """Render a delta event's frame up to its text."""
         head = dumps(self.dialect.spoken({"type": spec.name, **values}))
-        # `delta` and `sequence_number` take the place of the closing brace; a per cent sign in an id stays one.
-        template = (
-            _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().replace(b"%", b"%%")
-            + b',"delta":%b,"sequence_number":%d}\n\n'
-        )
-        escape = orjson.dumps
+        # `delta` and `sequence_number` take the place of the closing brace.
+        before = _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().decode() + ',"delta":'
+        # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter.
+        escape = encode_basestring_ascii
 
         def write_delta(text: str, sequence_number: int) -> bytes:
             try:
@@ -120,7 +118,7 @@ class SseWriter:
             except UnicodeEncodeError:
                 text = clean(text)
                 keep(text.encode())
-            return template % (escape(text), sequence_number)
+            return f'{before}{escape(text)},"sequence_number":{sequence_number}}}\n\n'.encode()
 
         return write_delta
 

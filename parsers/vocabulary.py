@@ -6,7 +6,7 @@ vocabulary and is imported when the first vocabulary is asked for, so that the o
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -120,14 +120,16 @@ class Characters:
     a whole character, so that text and tokens always correspond.
     """
 
-    _decoder: codecs.IncrementalDecoder = field(factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-    _text: list[str] = field(factory=list[str])
+    _text: str = ""
+    _rest: bytes = b""
+    """The beginning of a character, after the text."""
+    _tokens: int = 0
     _entries: list[Entry] = field(factory=list[Entry])
 
     @property
     def pending(self) -> bool:
         """Whether something is held."""
-        return bool(self._text)
+        return self._tokens > 0
 
     def feed(self, data: bytes, entry: Entry | None) -> bool:
         """Take the bytes of a token, and say whether the text is whole now, so that `take` should be called.
@@ -136,14 +138,16 @@ class Characters:
             data: At least one byte.
             entry: The token's log probability, if it was asked for.
         """
-        self._text.append(self._decoder.decode(data))
+        data = self._rest + data
+        text, decoded = utf_8_decode(data, "replace")
+        self._text, self._rest = self._text + text, data[decoded:]
+        self._tokens += 1
         if entry is not None:
             self._entries.append(entry)
-        return not self._decoder.getstate()[0]
+        return not self._rest
 
     def take(self) -> Piece:
         """Give what is held; a character that is not whole becomes U+FFFD."""
-        text = "".join([*self._text, self._decoder.decode(b"", final=True)])
-        piece = Piece(text, self._entries, len(self._text))
-        self._text, self._entries = [], []
+        piece = Piece(self._text + self._rest.decode(errors="replace"), self._entries, self._tokens)
+        self._text, self._rest, self._tokens, self._entries = "", b"", 0, []
         return piece

@@ -51,9 +51,11 @@ class Run(ABC, Generic[T]):
         """
         happenings = self._happenings()
         try:
-            while not self.driver.ended:
+            ended = False
+            while not ended:
                 events = self._feed(await self._next(happenings))
-                if self.driver.ended:
+                ended = self.driver.ended
+                if ended:
                     await self._settle()
                 if events:
                     yield events

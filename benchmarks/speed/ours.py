@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from json.encoder import encode_basestring_ascii
 from types import SimpleNamespace
 from typing import Any, Final
-
-from orjson import dumps
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
@@ -83,7 +82,7 @@ def drain_parsed(messages: Sequence[object]) -> Drain:
 
 def floor(texts: Iterable[str], write: Write) -> None:
     """Do what cannot be avoided: escape each text, and join the bytes around it."""
-    head = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,'
-    head += b'"content_index":0,"logprobs":[],"sequence_number":7,"delta":'
+    head = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,'
+    head += '"content_index":0,"logprobs":[],"sequence_number":7,"delta":'
     for text in texts:
-        write(_join((head, dumps(text), b"}\n\n")))
+        write(f"{head}{encode_basestring_ascii(text)}}}\n\n".encode())

@@ -67,9 +67,10 @@ class StreamedRun(Answer):
         driver = self._run.driver
         async with Exchange(self._run, self._open_runs).events(receive) as events:
             async for frames in events:
-                if driver.ended:
+                ended = driver.ended
+                if ended:
                     frames.append(DONE_FRAME)
-                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": not driver.ended})
+                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": not ended})
 
 
 class WholeRun(Answer):

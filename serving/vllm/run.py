@@ -60,13 +60,13 @@ class VllmRun(Run[T]):
         yield self._opening
         await self._tools.open()
         yield [Start()]
-        step = await self._step()
+        step = await anext(self._steps, END)
         while step is not END:
             output = self._rounds.output
             if output is not None:
                 yield self._reader.read(output)
             if output is None or not (output.finished or self._rounds.exhausted):
-                step = await self._step()
+                step = await anext(self._steps, END)
                 continue
             # A round that goes on although its tokens are spent (see `Rounds`) is cut here.
             yield self._reader.end(finish_reason(output) if output.finished else "length")

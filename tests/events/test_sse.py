@@ -20,12 +20,13 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
 
 
 @pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
-@pytest.mark.parametrize("text", ["a", "", '"\n\r\\', "%d %b", "é\u2028", "a\ud800"])
+@pytest.mark.parametrize("text", ["a", "", '"\n\r\\', "%d %b", "é\u2028", "\U0001f6a6", "a\ud800"])
 def test_a_stamped_frame_says_what_a_written_one_does(writer, text):
     kept = []
     head, _, data = writer._stamp(spec.REASONING_DELTA, ADDRESS, kept.append)(text, 41).partition(b"\ndata: ")
     other_head, _, other = writer._write(spec.REASONING_DELTA, {**ADDRESS, "delta": text}, 41).partition(b"\ndata: ")
     assert head == other_head
+    assert data.isascii()
     assert data.endswith(b"}\n\n")
     assert data.count(b"\n") == 2
     assert json.loads(data) == json.loads(other)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from speed import ours
-from speed.outputs import begun, encoding, output, prose
+from speed.outputs import encoding, output, prose
 from speed.size import Size
 from speed.timing import INTERLOCK, VLLM, Feed, Round, Row
 
@@ -35,17 +35,21 @@ def _held(begin: Callable[[], Feed], length: int) -> Round:
     text = len(encoding().decode(tokens).encode())
 
     def measure() -> float:
-        begin()(begun())  # what a process holds once is there before
+        _opened(begin, tokens)  # what a process holds once (the vocabulary's words) is there before
         gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
-        streams = [begin() for _ in range(_STREAMS)]
-        for feed in streams:
-            for token in tokens:
-                feed(output([token]))
+        streams = [_opened(begin, tokens) for _ in range(_STREAMS)]
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return ((after - before) / len(streams) - text) / _KIB
 
     return measure
+
+
+def _opened(begin: Callable[[], Feed], tokens: Iterable[int]) -> Feed:
+    feed = begin()
+    for token in tokens:
+        feed(output([token]))
+    return feed
