@@ -109,7 +109,8 @@ class SseWriter:
         head = dumps(self.dialect.spoken({"type": spec.name, **values}))
         # `delta` and `sequence_number` take the place of the closing brace.
         before = _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().decode() + ',"delta":'
-        # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter.
+        # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter. So a
+        # reader that decodes what the network gives it piece by piece never meets half a character in a delta either.
         escape = encode_basestring_ascii
 
         def write_delta(text: str, sequence_number: int) -> bytes:
