@@ -7,8 +7,9 @@ runs it. What is generated is a script of texts in harmony, or of deltas of vLLM
 # ruff: noqa: ARG001, ARG002 - the signatures are vLLM's
 
 import asyncio
+import contextlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 
 from attrs import define, evolve, field
 from fastapi import FastAPI
@@ -209,8 +210,9 @@ class Serving:
     request_logger = None
     enable_log_outputs = False
 
-    def __init__(self, context_type=HarmonyContext, *script, sessions=None, parser=None):
-        self.context_type, self.script, self.sessions, self.parser = context_type, script, sessions or {}, parser
+    def __init__(self, context_type=HarmonyContext, *script, sessions=MappingProxyType({}), parser=None):
+        self.context_type, self.script, self.parser = context_type, script, parser
+        self.sessions = sessions
         self.response_store, self.response_store_lock = {}, asyncio.Lock()
         self.aborted, self.prompts, self.limits = False, [], []
         self.tasks = set()
@@ -266,13 +268,23 @@ class Serving:
             raise
 
     async def _initialize_tool_sessions(self, request, context, exit_stack):
-        for session in self.sessions.values():
-            if isinstance(session, Exception):
-                raise session
-        context._tool_sessions = self.sessions
-        exit_stack.callback(self._close_sessions)
+        if self.sessions is None:
+            raise RuntimeError("the tool server is misconfigured")
+        context._tool_sessions = {
+            name: await exit_stack.enter_async_context(self._opened(session)) for name, session in self.sessions.items()
+        }
+        exit_stack.push_async_exit(self._close_sessions)
 
-    def _close_sessions(self):
+    @contextlib.asynccontextmanager
+    async def _opened(self, session):
+        if isinstance(session, BaseException):
+            raise session
+        if isinstance(session, asyncio.Event):
+            await session.wait()
+        async with contextlib.AsyncExitStack() as stack:
+            yield await stack.enter_async_context(session) if hasattr(session, "__aenter__") else session
+
+    async def _close_sessions(self, *_):
         self.sessions_closed = True
 
     def responses_stream_generator(

@@ -94,8 +94,9 @@ class Api:
     async def _create(self, hooks: Hooks, request: Request, raw_request: HttpRequest) -> object:
         dialect = _dialect(raw_request)
         streamed = bool(request.stream)
-        if not hooks.serving.use_harmony:
-            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19).
+        if not hooks.serving.use_harmony or request.max_output_tokens is not None:
+            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19). And up
+            # to 0.30 vLLM limits the first round of gpt-oss alone: only pieces can be counted before the others fill the context.
             request.stream = True
         asked = ASKED.set(Asked(orjson.loads(await raw_request.body()), dialect))
         try:

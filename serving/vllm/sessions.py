@@ -1,7 +1,8 @@
-"""The sessions with tool servers that one response has.
+"""The sessions with tool servers that one response has, each apart from the others.
 
-They are held by a task of their own: a session of the package `mcp` cancels the task that opened it when its server goes away,
-and that must not be the one that writes the stream.
+A session of the package `mcp` cancels the task that opened it when its server goes away. So each is held by a task of its own,
+which is neither the one that writes the stream nor that of another session; and one that cannot be opened is stood in for, so
+that the calls of its tool fail and nothing else does.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Final
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Final, Generic, TypeVar, cast
 
 from attrs import define, field
 
 __all__ = ["ToolSessions"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -28,36 +31,108 @@ class ToolSessions:
 
     Args:
         enter: Enters the sessions into a stack.
-        timeout: Seconds that this may take.
+        timeout: Seconds that opening one may take.
     """
 
     _enter: Callable[[AsyncExitStack], Awaitable[None]]
     _timeout: float
-    _tried: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _holder: asyncio.Task[None] | None = field(default=None, init=False)
+    _stack: AsyncExitStack = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the stack that the sessions are entered into."""
+        self._stack = _Apart(self._timeout)
 
     async def open(self) -> None:
         """Open the sessions. Without them a response goes on, and calls of their tools fail."""
-        self._holder = asyncio.create_task(self._hold())
-        await self._tried.wait()
+        try:
+            await self._enter(self._stack)
+        except Exception:
+            logger.exception("the sessions with tool servers could not be opened")
 
     async def close(self) -> None:
         """Close the sessions, if they were opened."""
-        if self._holder is not None:
-            self._closing.set()
-            _, pending = await asyncio.wait([self._holder], timeout=GRACE)
-            if pending:
+        try:
+            async with asyncio.timeout(GRACE):
+                await self._stack.aclose()
+        except Exception:
+            logger.exception("the sessions with tool servers could not be closed")
+
+
+class _Apart(AsyncExitStack):
+    """A stack whose contexts are each held by a task of their own."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__()
+        self._timeout = timeout
+
+    async def enter_async_context(self, cm: AbstractAsyncContextManager[T, bool | None]) -> T:
+        """Enter a context; gives what stands for it if that fails."""
+        held = _Held(cm)
+        self.push_async_callback(held.close)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await held.open()
+        except (ConnectionError, TimeoutError) as error:
+            logger.warning("a session with a tool server was not opened: %r", error)
+            return cast("T", _Missing())
+
+
+@define(eq=False)
+class _Held(Generic[T]):
+    """A context in a task of its own.
+
+    Args:
+        context: It.
+    """
+
+    _context: AbstractAsyncContextManager[T, bool | None]
+    _opened: asyncio.Future[T] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _holder: asyncio.Task[None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin."""
+        self._holder = asyncio.create_task(self._hold())
+
+    async def open(self) -> T:
+        """Give what the context gives when it is entered.
+
+        Raises:
+            ConnectionError: It cannot be entered.
+        """
+        try:
+            return await self._opened
+        finally:
+            if self._opened.cancelled():  # nobody waits any more
                 self._holder.cancel()
+
+    async def close(self) -> None:
+        """Leave the context, and wait until it is left."""
+        self._closing.set()
+        try:
+            await asyncio.wait([self._holder])
+        finally:
+            self._holder.cancel()
 
     async def _hold(self) -> None:
         try:
-            async with AsyncExitStack() as stack:
-                async with asyncio.timeout(self._timeout):
-                    await self._enter(stack)
-                self._tried.set()
+            async with self._context as entered:
+                self._opened.set_result(entered)
                 await self._closing.wait()
         except (Exception, BaseExceptionGroup) as error:
-            logger.warning("a session with a tool server failed: %s", error, exc_info=error)
+            logger.warning("a session with a tool server failed", exc_info=error)
         finally:
-            self._tried.set()
+            if not self._opened.done():
+                self._opened.set_exception(ConnectionError("it cannot be entered"))
+
+
+@define(eq=False, slots=False)
+class _Missing:
+    """Stands for a session with a server that cannot be reached."""
+
+    _client_info: str = "a server that cannot be reached"
+    """What vLLM logs of a session."""
+
+    async def call_tool(self, *_: object, **__: object) -> object:
+        """Fail."""
+        raise ConnectionError("its server cannot be reached")

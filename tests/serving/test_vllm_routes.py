@@ -338,7 +338,31 @@ def test_sessions_that_do_not_close_are_left(monkeypatch):
         await held.close()  # never opened
         await held.open()
         await held.close()
-        await asyncio.wait([held._holder])
+
+    asyncio.run(using())
+    assert closing == [True]
+
+
+def test_a_session_that_does_not_close_is_cancelled(monkeypatch):
+    monkeypatch.setattr(sessions, "GRACE", 0.01)
+    closing = []
+
+    @contextlib.asynccontextmanager
+    async def session():
+        yield
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closing.append(True)
+
+    async def enter(stack):
+        await stack.enter_async_context(session())
+
+    async def using():
+        held = sessions.ToolSessions(enter, 5.0)
+        await held.open()
+        await held.close()
+        await asyncio.sleep(0)
 
     asyncio.run(using())
     assert closing == [True]

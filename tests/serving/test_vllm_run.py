@@ -143,11 +143,42 @@ def test_a_tool_that_fails_is_a_failed_item_and_the_model_is_told(answer, said):
         assert (told.author.name, told.recipient, told.content[0].text) == ("python", "assistant", said)
 
 
-def test_a_session_that_cannot_be_opened_fails_its_calls_alone():
-    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER), sessions={"python": OSError("refused")})
+CLOSED = {"refuses": OSError("refused"), "cancels": asyncio.CancelledError(), "hangs": asyncio.Event()}
+
+
+@pytest.mark.parametrize("fault", CLOSED.values(), ids=CLOSED)
+def test_a_session_that_cannot_be_opened_fails_its_calls_alone(fault):
+    sessions = {"python": fault, "browser": Session(result("found"))}
+    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(SEARCH), outputs(ANSWER), sessions=sessions)
+    steps = made(serving, timeout=0.2, tools=TOOLS)
+    assert summary(steps) == ([FAILED, ("web_search_call", "completed"), COMPLETED], "completed")
+    assert logs(steps) == ["The tool failed: its server cannot be reached"]
+    assert serving.sessions_closed
+
+
+def test_without_sessions_the_calls_fail_alone():
+    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER), sessions=None)
     steps = made(serving, tools=TOOLS)
     assert summary(steps) == ([FAILED, COMPLETED], "completed")
     assert logs(steps) == ["The tool is not available: 'python'."]
+
+
+def test_a_session_that_breaks_is_no_fault_of_the_others():
+    class Breaking(Session):
+        async def call_tool(self, *_):
+            self.server.cancel()  # what the package mcp does to the task that opened it
+            raise ConnectionError("gone")
+
+        async def __aenter__(self):
+            self.server = asyncio.current_task()
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+    sessions = {"python": Breaking(), "browser": Session(result("found"))}
+    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(SEARCH), outputs(ANSWER), sessions=sessions)
+    assert summary(made(serving, tools=TOOLS)) == ([FAILED, ("web_search_call", "completed"), COMPLETED], "completed")
 
 
 def test_a_search_without_sense_is_not_run_and_the_model_is_told():
