@@ -95,8 +95,8 @@ class Api:
         dialect = _dialect(raw_request)
         streamed = bool(request.stream)
         if not hooks.serving.use_harmony or request.max_output_tokens is not None:
-            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19). And up
-            # to 0.30 vLLM limits the first round of gpt-oss alone: only pieces can be counted before the others fill the context.
+            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19).
+            # And up to 0.30 vLLM limits the first round of gpt-oss alone: only pieces can be counted in time.
             request.stream = True
         asked = ASKED.set(Asked(orjson.loads(await raw_request.body()), dialect))
         try:
