@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 from recovery.notation import Item, answer, items, reasoning, run, tokens
+from servers import RELEASE
 
 from interlock.parsers import Chunk, Routing, VllmParser
 
@@ -54,7 +55,7 @@ def read(
         text = tokenizer.decode(part, skip_special_tokens=False)
         delta = parser.parse_delta(text, part, request, prompt_token_ids=[], finished=at + size >= len(ids))
         chunks.append(Chunk(part, delta=delta))
-    ours = VllmParser(Routing.from_request(BODY), include_reasoning, parser.count_reasoning_tokens)
+    ours = VllmParser(Routing.from_request(BODY), include_reasoning, getattr(parser, "count_reasoning_tokens", None))
     deltas = run(ours, chunks)
     return items(deltas), deltas[-1].usage.reasoning_tokens
 
@@ -108,9 +109,10 @@ def test_reasoning_that_is_not_wanted_is_counted(size: int):
     without, same_count = read(written, size, tools=None, thinks="qwen3", include_reasoning=False)
     assert [item.kind for item in with_it] == ["reasoning", "message"]
     assert without == with_it[1:]
-    assert count == same_count == 3
+    assert count == same_count == (3 if RELEASE >= (0, 28) else 0)  # vLLM counts them since then
 
 
+@pytest.mark.skipif(RELEASE < (0, 28), reason="vLLM's harmony parser needs no tokenizer of harmony since 0.28")
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_vllms_harmony_parser(size: int):
     kind = ParserManager.get_parser("openai", "openai_gptoss", enable_auto_tools=True, is_harmony=True)
