@@ -8,9 +8,9 @@ server; anything else is said back.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-import time
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -21,7 +21,7 @@ name, port = sys.argv[1], int(sys.argv[2])
 server = MCPServer(name, instructions=f"The tool {name}.")
 
 
-def python(code: str) -> str | list[str]:
+async def python(code: str) -> str | list[str]:
     """Run python code."""
     match code.strip():
         case "raise":
@@ -29,7 +29,7 @@ def python(code: str) -> str | list[str]:
         case "silence":
             return []
         case "sleep":
-            time.sleep(20)
+            await asyncio.sleep(20)  # the server goes on meanwhile
         case "die":
             os._exit(1)
     return f"ran: {code}"
