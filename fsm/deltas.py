@@ -30,12 +30,14 @@ class Usage:
         cached_tokens: Those of them that came from a prefix cache.
         output_tokens: Tokens that the model generated, control tokens included.
         reasoning_tokens: Those of them that were spent on reasoning.
+        cache_write_tokens: Tokens of the prompt that were written to a prefix cache.
     """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Add up two turns, field by field."""
@@ -44,6 +46,7 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
 

@@ -34,6 +34,7 @@ class Output:
     outputs: list
     prompt_token_ids: list | None = field(factory=lambda: [1, 2, 3])
     num_cached_tokens: int | None = 1
+    num_cache_creation_tokens: int | None = 2
     finished: bool = False
     kv_transfer_params: dict | None = None
 

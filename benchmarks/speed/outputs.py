@@ -42,6 +42,7 @@ class Output:
     outputs: Sequence[Completion]
     prompt_token_ids: Sequence[int] = (1, 2, 3)
     num_cached_tokens: int = 0
+    num_cache_creation_tokens: int = 0
     finished: bool = False
 
 

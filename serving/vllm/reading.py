@@ -67,7 +67,11 @@ class _Counting:
 
 
 def _prompt_of(output: Output) -> Usage:
-    return Usage(input_tokens=len(output.prompt_token_ids or ()), cached_tokens=output.num_cached_tokens or 0)
+    return Usage(
+        input_tokens=len(output.prompt_token_ids or ()),
+        cached_tokens=output.num_cached_tokens or 0,
+        cache_write_tokens=output.num_cache_creation_tokens or 0,
+    )
 
 
 @define(eq=False)

@@ -24,6 +24,7 @@ class Output(Protocol):
 
     prompt_token_ids: Sequence[int] | None
     num_cached_tokens: int | None
+    num_cache_creation_tokens: int | None
     outputs: Sequence[Completion]
     finished: bool
 

@@ -348,11 +348,11 @@ def test_an_end_says_why():
 
 
 def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
-    usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2)
+    usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
     told = Told("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
     assert told.finish()["usage"] == {
         "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 8},
         "output_tokens": 6,
         "output_tokens_details": {"reasoning_tokens": 4},
         "total_tokens": 16,

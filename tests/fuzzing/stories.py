@@ -23,7 +23,7 @@ _NAMES = st.text("abc_.-é", min_size=1, max_size=4)
 _REFERENCE = st.integers(0, 4).map("#{}".format)
 _MESSAGE = st.sampled_from(["It broke.", "é😀", "\ud800"])
 _COUNT = st.integers(0, 9)
-_USAGE = st.builds(deltas.Usage, *[_COUNT] * 4)
+_USAGE = st.builds(deltas.Usage, *[_COUNT] * 5)
 _CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CALL_ID = st.sampled_from([None, "", "call_1", "call_2", "mine"]) | _NAMES
 _ACTION = st.sampled_from(

@@ -75,8 +75,14 @@ def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
     assert summary(steps) == ([COMPLETED], "completed")
     shown = response(steps)
     assert (shown["id"], shown["model"], shown["temperature"], shown["max_output_tokens"]) == ("resp_1", "m", 0.5, 100)
-    counted = {"input": shown["usage"]["input_tokens"], "output": shown["usage"]["output_tokens"]}
-    assert counted == {"input": 3, "output": len(ENCODING.encode(ANSWER, allowed_special="all"))}
+    spent = len(ENCODING.encode(ANSWER, allowed_special="all"))
+    assert shown["usage"] == {
+        "input_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 2},
+        "output_tokens": spent,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 3 + spent,
+    }
 
 
 def test_an_output_is_one_write():
