@@ -27,6 +27,7 @@ class Completion:
     token_ids: tuple = ()
     logprobs: object = None
     finish_reason: str | None = None
+    stop_reason: int | str | None = None
 
 
 @define
@@ -335,8 +336,10 @@ class Parser:
 
     def __init__(self, *deltas):
         self.deltas = list(deltas)
+        self.seen = []
 
     def parse_delta(self, delta_text, delta_token_ids, request, prompt_token_ids=None, *, finished):
+        self.seen.append(delta_token_ids)
         delta = self.deltas.pop(0)
         if isinstance(delta, Exception):
             raise delta

@@ -84,7 +84,8 @@ class InterlockPlugin:
         if self._obstacle is not None or serving is None:
             return
         try:
-            hooks = Hooks(serving, Archive(serving, seams.response_type()), _tool_timeout())
+            archive = Archive(serving, seams.response_type())
+            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text())
             hooks.install()
             if engine_client is not None:
                 _end_runs_at_shutdown(engine_client, hooks)

@@ -94,12 +94,14 @@ class DeltaReader(_Counting):
         deltas: vLLM's parser for the first round, or None.
         following: Gives vLLM's parser for each further round: it remembers a round, so each has its own.
         logprobs: Gives log probabilities; None if they were not asked for.
+        hide_end: Whether vLLM's parser must not see the token that ends a round, which has no text.
     """
 
     _request: Request
     _deltas: DeltaParser | None
     _following: Callable[[], DeltaParser | None]
     _logprobs: Logprobs | None = None
+    _hide_end: bool = False
 
     def read(self, output: Output) -> Sequence[Delta]:
         """Give the deltas of an output."""
@@ -110,7 +112,9 @@ class DeltaReader(_Counting):
         delta: object = {"content": new.text}
         if self._deltas is not None:
             finished = new.finish_reason is not None
-            delta = self._deltas.parse_delta(new.text, token_ids, self._request, output.prompt_token_ids, finished=finished)
+            ends = self._hide_end and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
+            seen = token_ids[:-1] if ends else token_ids
+            delta = self._deltas.parse_delta(new.text, seen, self._request, output.prompt_token_ids, finished=finished)
         if self._request.parallel_tool_calls is False:
             delta = _with_one_call(delta)
         return self._parser.feed(Chunk(token_ids, new.text, self._logprobs and self._logprobs(output), delta))
@@ -139,6 +143,7 @@ def delta_reader(
     *,
     available: Sequence[str] = (),
     logprobs: Logprobs | None = None,
+    hide_end: bool = False,
 ) -> DeltaReader:
     """Give the reader of any other model.
 
@@ -149,10 +154,11 @@ def delta_reader(
         following: Gives vLLM's parser for each further round.
         available: The tools that vLLM would run.
         logprobs: Gives log probabilities, if they were asked for.
+        hide_end: Whether vLLM's parser must not see the token that ends a round.
     """
     count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.28
     parser = VllmParser(hosted_functions(Routing.from_request(body), available), request.include_reasoning, count)
-    return DeltaReader(parser, request, deltas, following, logprobs)
+    return DeltaReader(parser, request, deltas, following, logprobs, hide_end)
 
 
 def hosted_functions(routing: Routing, available: Sequence[str]) -> Routing:

@@ -128,6 +128,11 @@ def version() -> str:
     return str(import_module("vllm").__version__)
 
 
+def reads_end_as_text() -> bool:
+    """Say whether vLLM's parsers write the token that ends a round into the text, as those of 0.26 do."""
+    return _release(version()) == (0, 26)
+
+
 def obstacle(installed: str) -> str | None:
     """Say why the plugin cannot work with the installed vLLM.
 

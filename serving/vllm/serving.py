@@ -74,11 +74,13 @@ class Hooks:
         serving: vLLM's instance.
         archive: Where finished responses are kept.
         tool_timeout: Seconds that a tool may take.
+        hide_end: Whether vLLM's parsers must not see the token that ends a round.
     """
 
     serving: Serving
     archive: Archive
     tool_timeout: float
+    hide_end: bool = False
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
@@ -158,7 +160,8 @@ class Hooks:
         logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
         items: list[object] | None = getattr(context, "response_messages", None)
         if items is None:
-            reader = delta_reader(asked.body, request, context.response_parser, _no_parser, logprobs=logprobs)
+            parser = context.response_parser
+            reader = delta_reader(asked.body, request, parser, _no_parser, logprobs=logprobs, hide_end=self.hide_end)
             return reader, SilentDialogue(context.append_output if request.enable_response_messages else None)
 
         def make_parser() -> DeltaParser | None:
@@ -166,8 +169,15 @@ class Hooks:
             made: DeltaParser | None = getattr(self.serving, seams.MAKE_PARSER)(request, begun.tokenizer, values)
             return made
 
-        available: Sequence[str] = getattr(context, "available_tools", ())
-        reader = delta_reader(asked.body, request, make_parser(), make_parser, available=available, logprobs=logprobs)
+        reader = delta_reader(
+            asked.body,
+            request,
+            make_parser(),
+            make_parser,
+            available=getattr(context, "available_tools", ()),
+            logprobs=logprobs,
+            hide_end=self.hide_end,
+        )
         return reader, ParsedDialogue(items, context.append_output)
 
     def _logprobs(self, begun: Begun) -> Logprobs:

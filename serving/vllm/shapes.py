@@ -17,6 +17,8 @@ class Completion(Protocol):
     token_ids: Sequence[int]
     logprobs: object
     finish_reason: str | None
+    stop_reason: int | str | None
+    """What stopped it: a token, a text, or nothing if it was the tokenizer's own end."""
 
 
 class Output(Protocol):

@@ -274,6 +274,16 @@ def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
     assert line.endswith(f"in place: this build lacks {missing}.")
 
 
+@pytest.mark.parametrize(("version", "hidden"), [("0.26.0", True), ("0.26.1+cpu", True), ("0.27.0", False), ("0.33.0", False)])
+def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch, version, hidden):
+    async def asking():
+        fake.install(monkeypatch, version)
+        async with client_of(Serving()) as client:
+            return client.app.state.interlock.hide_end
+
+    assert asyncio.run(asking()) is hidden
+
+
 @pytest.mark.parametrize("broken", ["add_routes", "Archive"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
     def refuse(*_):

@@ -374,6 +374,20 @@ def test_the_deltas_of_vllms_parsers_become_items():
     assert summary(steps) == ([("reasoning", "completed"), COMPLETED], "completed")
 
 
+@pytest.mark.parametrize(("stopped_by", "hidden"), [(None, True), (7, True), ("stop", False)])
+def test_a_parser_that_would_write_the_end_token_does_not_see_it(stopped_by, hidden):
+    async def make(hide_end):
+        parser = fake.Parser(delta(content="a"), delta(content="b"))
+        serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser)
+        Hooks(serving, Archive(serving, fake.Stored), 5.0, hide_end).install()
+        ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI))
+        await read(await serving.create_responses(Request(model="m", input="Hi", stream=True), None))
+        return parser.seen
+
+    assert asyncio.run(make(hide_end=True)) == [[0], [] if hidden else [1]]
+    assert asyncio.run(make(hide_end=False)) == [[0], [1]]
+
+
 def test_a_model_without_parsers_says_text():
     steps = made(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
     assert response(steps)["output"][0]["content"][0]["text"] == "Hello there."
