@@ -156,7 +156,7 @@ def delta_reader(
         logprobs: Gives log probabilities, if they were asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round.
     """
-    count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.28
+    count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.27
     parser = VllmParser(hosted_functions(Routing.from_request(body), available), request.include_reasoning, count)
     return DeltaReader(parser, request, deltas, following, logprobs, hide_end)
 
