@@ -95,7 +95,16 @@ def without_chance(value: object) -> object:
     """Give a response without its ids and times, which differ from run to run."""
     match value:
         case dict():
-            chance = {"id", "call_id", "created_at", "completed_at", "container_id", "cached_tokens", "metrics"}
+            chance = {
+                "id",
+                "call_id",
+                "created_at",
+                "completed_at",
+                "container_id",
+                "cached_tokens",
+                "cache_write_tokens",
+                "metrics",
+            }
             return {name: without_chance(inner) for name, inner in value.items() if name not in chance}
         case list():
             return [without_chance(inner) for inner in value]
