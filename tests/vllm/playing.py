@@ -19,6 +19,10 @@ from interlock.fsm import oracle
 from interlock.fsm.acceptor.judging import Judge, Verdict
 
 TIMEOUT: Final = 60.0
+IDS: Final = ("id", "call_id", "container_id")
+TIMES: Final = ("created_at", "completed_at", "metrics")
+CHANCE: Final = frozenset({*IDS, *TIMES, "cached_tokens", "cache_write_tokens"})
+"""The fields that differ from run to run."""
 
 
 @cache
@@ -92,20 +96,10 @@ def metric(url: str, name: str) -> float:
 
 
 def without_chance(value: object) -> object:
-    """Give a response without its ids and times, which differ from run to run."""
+    """Give a response without what differs from run to run."""
     match value:
         case dict():
-            chance = {
-                "id",
-                "call_id",
-                "created_at",
-                "completed_at",
-                "container_id",
-                "cached_tokens",
-                "cache_write_tokens",
-                "metrics",
-            }
-            return {name: without_chance(inner) for name, inner in value.items() if name not in chance}
+            return {name: without_chance(inner) for name, inner in value.items() if name not in CHANCE}
         case list():
             return [without_chance(inner) for inner in value]
         case _:
