@@ -14,7 +14,7 @@ INKS: Final = {"interlock": "#0a7d55", "plugin": "#62b391", "vllm": "#b5482f", "
 
 NAMES: Final = {"interlock": "Interlock", "plugin": "Interlock in vLLM", "vllm": "vLLM", "floor": "floor"}
 
-_WIDTH: Final = 760
+_WIDTH: Final = 800
 _LEADING: Final = 18
 """From one label to the next below it."""
 _STYLE: Final = "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}"
