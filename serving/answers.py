@@ -81,24 +81,24 @@ class StreamedAnswer:
 
 
 @frozen
-class WholeAnswer:
+class WholeAnswer(Generic[T]):
     """Answers with the response object of the terminal event that a stream would have had (rule R19).
 
     That is so for a failed response too: its status is 200, for the request was well, and its `status` is `failed`.
     """
 
-    exchange: Exchange[None]
+    exchange: Exchange[T]
     dialect: Dialect
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Wait for the end of the run, then send the response."""
+        """Wait for the end of the run, then send the response; it does not wait for the engine and the tools to be closed."""
         async with self.exchange.events(receive) as events:
             async for _ in events:
                 pass
             body = dumps(self.dialect.spoken(self.exchange.run.driver.response))
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
 
 
 @frozen
@@ -114,12 +114,8 @@ class KeptAnswer(Generic[R]):
     start: int = 0
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head at once, then what is there, and then what comes."""
+        """Send the head at once, then what is there, and then what comes, until the response or the reader ends."""
         await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
-        await self.send_body(receive, send)
-
-    async def send_body(self, receive: Receive, send: Send) -> None:
-        """Send the body, until the response or the reader ends."""
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_gone(receive))
         try:

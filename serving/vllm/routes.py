@@ -16,9 +16,10 @@ from starlette.responses import Response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
+from interlock.serving.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.background import NOT_STREAMED
 from interlock.serving.intake import JSON, error_response
-from interlock.serving.vllm.answers import BackgroundStream, StreamedRun, WholeRun
+from interlock.serving.vllm.answers import LongAnswer
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.seams import Endpoint, Router
 from interlock.serving.vllm.serving import ASKED, Asked, Hooks
@@ -108,10 +109,10 @@ class Api:
             return _refused(begun)
         if record is not None:
             queued = {**record.run.driver.response, "status": "queued"}
-            return BackgroundStream(record) if streamed else _json(dialect.spoken(queued))
+            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(queued))
         if isinstance(begun, VllmRun):
-            run = cast("VllmRun[bytes]", begun)
-            return StreamedRun(run, hooks.open_runs) if streamed else WholeRun(run, hooks.open_runs, dialect)
+            exchange = Exchange(cast("VllmRun[bytes]", begun), hooks.open_runs)
+            return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
 
     def retrieving(self) -> Endpoint:
@@ -124,7 +125,7 @@ class Api:
             if hooks is not None:
                 record, shown = hooks.records.get(response_id), hooks.shown(response_id)
                 if stream and record is not None:
-                    return BackgroundStream(record, 0 if starting_after is None else starting_after + 1)
+                    return LongAnswer(KeptAnswer(record, 0 if starting_after is None else starting_after + 1))
                 if stream and shown is not None:
                     return error_response(NOT_STREAMED)
                 if shown is not None:
