@@ -44,7 +44,7 @@ class VllmRun(Run[T]):
         rounds: The hooks in it.
         reader: Reads its outputs.
         tools: The sessions with tool servers.
-        settled: Logs and stores the response when it has ended, before its client knows that it has.
+        settled: Stores and logs the response when it has ended, before its client knows that it has.
         opening: How it begins.
     """
 

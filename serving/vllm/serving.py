@@ -137,9 +137,9 @@ class Hooks:
             rounds.watch(getattr(context, "_tool_sessions", {}))
 
         async def settle(ended: ResponseDriver[bytes]) -> None:
-            self._log(ended.response, streamed=bool(asked.body.get("stream")))
             if request.store:
                 await self.archive.keep(ended)
+            self._log(ended.response, streamed=bool(asked.body.get("stream")))
 
         return VllmRun(driver, begun.steps, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
 

@@ -506,6 +506,7 @@ def test_a_log_that_fails_is_no_fault_of_the_stream():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_log_outputs, serving.request_logger = True, object()
     assert summary(made(serving)) == ([COMPLETED], "completed")
+    assert list(serving.response_store) == ["resp_1"]
 
 
 def test_what_vllm_cannot_store_is_left_out_of_its_store():
