@@ -184,6 +184,13 @@ def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
             return {}
 
 
+NOT_RUN: Final = "The call was not executed."
+"""What is said of a hosted call whose tool never started."""
+
+NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
+"""What is said of one that was rejected."""
+
+
 def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
     """Say where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
     match kind:

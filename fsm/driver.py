@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar, assert_never
 
 from attrs import frozen
 
-from interlock.events.items import ITEMS, ItemKind, failure_fields
+from interlock.events.items import ITEMS, NOT_RUN, ItemKind, failure_fields
 from interlock.events.json import clean
 from interlock.events.sse import Writer
 from interlock.fsm import deltas
@@ -42,7 +42,6 @@ _LEADS_TO: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The triggers that bring a call to where a tool's trigger is legal, in their order."""
 
-_NOT_RUN: Final = "The call was not executed."
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
 
@@ -317,7 +316,7 @@ class ResponseDriver(Generic[T]):
     def _abandon(self, item: Item, trigger: str) -> None:
         dest, _ = item.state.rows[trigger]
         if dest.name == "failed":
-            item.fields.update(failure_fields(item.spec.kind, _NOT_RUN if "run" in item.state.rows else _CUT))
+            item.fields.update(failure_fields(item.spec.kind, NOT_RUN if "run" in item.state.rows else _CUT))
         self._fire(item, trigger)
 
     def _try(self, subject: Item | Response, trigger: str) -> None:

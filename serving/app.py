@@ -137,7 +137,7 @@ class Api:
         if not asked.background:
             return StreamedAnswer(Exchange(run, self.open_runs))
         record = self._record(run)
-        return KeptAnswer(record) if asked.stream else _json(dialect.spoken({**run.driver.response, "status": "queued"}))
+        return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
 
     def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
         store = self.store if asked.store else None

@@ -53,6 +53,11 @@ class Record(Generic[R]):
         """Whether no more events come."""
         return self._over.is_set()
 
+    @property
+    def queued(self) -> dict[str, object]:
+        """The response object as it is shown to who began it, before its first event."""
+        return {**self.run.driver.response, "status": "queued"}
+
     def begin(self, open_runs: OpenRuns) -> None:
         """Make the response in a task of its own.
 

@@ -56,7 +56,7 @@ class Run(ABC, Generic[T]):
                 events = self._feed(await self._next(happenings))
                 ended = self.driver.ended
                 if ended:
-                    await self._settle()
+                    await self._end()
                 if events:
                     yield events
         finally:
@@ -89,6 +89,13 @@ class Run(ABC, Generic[T]):
 
     async def _settle(self) -> None:
         """Do what is to be done when the response has ended, before its client knows that it has."""
+
+    async def _end(self) -> None:
+        """Settle the response; what goes wrong in that is no fault of the stream."""
+        try:
+            await self._settle()
+        except Exception:
+            logger.exception("%s: it could not be stored or logged", self.driver.response["id"])
 
     def _feed(self, told: Iterable[Delta]) -> list[T]:
         try:

@@ -6,7 +6,6 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar, cast
@@ -34,8 +33,6 @@ from interlock.serving.tooling import NoTools, ToolRunner, Tools
 __all__ = ["ResponseRun", "Unwritten", "begin_response"]
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
 """What the client answers, by another request."""
@@ -153,12 +150,8 @@ class ResponseRun(Run[T]):
     async def _settle(self) -> None:
         """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
         cancelled = self.driver.response["status"] == "cancelled"
-        if self.store is None or (cancelled and not self.request.background):
-            return
-        try:
+        if self.store is not None and (self.request.background or not cancelled):
             await self.store.put(self.stored)
-        except Exception:
-            logger.exception("%s: it could not be stored", self.driver.response["id"])
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from attrs import define, field
 
+from interlock.events.items import NOT_UNDERSTOOD
 from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.checks import elements, members
@@ -37,7 +38,6 @@ MOST_SERVERS: Final = 16
 """How many MCP servers a request may have."""
 
 OUR_FAULT: Final = "The server had an error while it ran the tool."
-NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
 
 
 @define(eq=False)

@@ -204,7 +204,7 @@ class ParsedDialogue:
 
 @define(eq=False)
 class SilentDialogue:
-    """Keeps nothing: a response of one round, which vLLM does not go on from.
+    """Keeps nothing itself: a response of one round, which vLLM does not go on from.
 
     Args:
         append: vLLM's own way of taking an output, for a request that wants to see what it keeps.

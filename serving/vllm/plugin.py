@@ -64,13 +64,13 @@ class InterlockPlugin:
             app: vLLM's application.
         """
         try:
-            self._obstacle = seams.obstacle(seams.version())
-            if self._obstacle is None:
+            obstacle = seams.obstacle(seams.version())
+            if obstacle is None:
                 add_routes(app, seams.router(), import_module("fastapi").Depends)
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
-            self._obstacle = f"{error!r}"
-        if self._obstacle is not None:
-            self._leave()
+            obstacle = f"{error!r}"
+        if obstacle is not None:
+            self._leave(obstacle)
 
     async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
         """Hook the instance that serves responses; until then, our routes pass on what is asked to vLLM's.
@@ -90,8 +90,7 @@ class InterlockPlugin:
             if engine_client is not None:
                 _end_runs_at_shutdown(engine_client, hooks)
         except Exception as error:  # noqa: BLE001 - likewise
-            self._obstacle = f"{error!r}"
-            self._leave()
+            self._leave(f"{error!r}")
             return
         setattr(state, STATE, hooks)
         logger.info("Interlock makes the events of /v1/responses.")
@@ -99,8 +98,9 @@ class InterlockPlugin:
         if getattr(serving, "enable_store", False) and processes > 1:
             logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)
 
-    def _leave(self) -> None:
-        logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), self._obstacle)
+    def _leave(self, obstacle: str) -> None:
+        self._obstacle = obstacle
+        logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), obstacle)
 
 
 def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 from attrs import define, field
 
-from interlock.events.items import result_fields
+from interlock.events.items import NOT_RUN, NOT_UNDERSTOOD, result_fields
 from interlock.fsm.deltas import Delta, Fail, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.vllm.shapes import Completion, Context, Output, Request
@@ -26,8 +26,6 @@ __all__ = ["Dialogue", "Rounds"]
 
 logger = logging.getLogger(__name__)
 
-NOT_RUN: Final = "The call was not executed."
-NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
 NO_RESULT: Final = "The tool gave no text."
 
 

@@ -108,8 +108,7 @@ class Api:
         if isinstance(begun, self.vllm.ErrorResponse):
             return _refused(begun)
         if record is not None:
-            queued = {**record.run.driver.response, "status": "queued"}
-            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(queued))
+            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(record.queued))
         if isinstance(begun, VllmRun):
             exchange = Exchange(cast("VllmRun[bytes]", begun), hooks.open_runs)
             return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))

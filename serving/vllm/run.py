@@ -98,10 +98,7 @@ class VllmRun(Run[T]):
         return type(error).__name__ in SPOKEN
 
     async def _settle(self) -> None:
-        try:
-            await self._settled(self.driver)
-        except Exception:
-            logger.exception("%s: it could not be logged or stored", self.driver.response["id"])
+        await self._settled(self.driver)
 
     async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
         """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""
