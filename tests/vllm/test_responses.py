@@ -1,5 +1,6 @@
 """What surrounds a stream on a real server: refusals, disconnects, the background, stored responses, dialects."""
 
+import contextlib
 import secrets
 import time
 
@@ -97,7 +98,7 @@ def test_a_client_that_goes_away_aborts_the_request(server):
 
 def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
     def begin(response_id):
-        with pytest.raises(httpx.ReadTimeout):
+        with contextlib.suppress(httpx.ReadTimeout):  # without it, this client was held up itself, and it is tried again
             httpx.post(f"{server.url}/v1/responses", json=asked(ENDLESS, request_id=response_id), timeout=1)
 
     assert is_aborted(server, begin)
@@ -143,12 +144,16 @@ def test_a_response_in_the_background_is_first_queued_and_then_there(server):
 
 
 def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server):
-    begun = post(server, asked(ENDLESS, background=True)).json()
-    url = f"{server.url}/v1/responses/{begun['id']}"
-    with httpx.stream("GET", url, params={"stream": "true"}) as reader:
-        # Nothing is read before: a machine that passes bytes on late would let the response come to its own end.
-        cancelled = httpx.post(f"{url}/cancel").json()
-        read = b"".join(reader.iter_bytes())
+    for _ in range(10):
+        begun = post(server, asked(ENDLESS, background=True)).json()
+        url = f"{server.url}/v1/responses/{begun['id']}"
+        with httpx.stream("GET", url, params={"stream": "true"}) as reader:
+            # Nothing is read before: a machine that passes bytes on late would let the response come to its own end.
+            answer = httpx.post(f"{url}/cancel", timeout=60)
+            read = b"".join(reader.iter_bytes())
+        if answer.status_code == 200:
+            break  # otherwise it had ended before, and it is tried again
+    cancelled = answer.json()
     assert cancelled["status"] == "cancelled"
     assert judged(read)[-1]["response"]["status"] == "cancelled"
     assert httpx.get(url).json() == cancelled
