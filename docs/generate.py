@@ -20,8 +20,8 @@ from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.parsers import framing, parser_for
-from interlock.serving.diagrams import GRAPHS
-from interlock.serving.recording import read
+from interlock.serving.cli.diagrams import GRAPHS
+from interlock.serving.recordings.recording import read
 
 S = TypeVar("S")
 

@@ -17,8 +17,8 @@ from interlock.events.sse import Event, EventWriter
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.serving.recording import read
-from interlock.serving.replay import replay_events
+from interlock.serving.recordings.recording import read
+from interlock.serving.recordings.replay import replay_events
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

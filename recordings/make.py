@@ -19,7 +19,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recording import RecordedTurn, Recording, ToolResult, write
+from interlock.serving.recordings.recording import RecordedTurn, Recording, ToolResult, write
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -320,8 +320,8 @@ README = """\
 # Recordings
 
 What an engine yielded for one request, as JSON lines: `interlock replay recordings/answer.jsonl` writes the stream
-that a client would have seen. `interlock.serving.recording` describes the format. `make.py` writes these files and this
-table; each is replayed by the tests, in chunks of 1, 2, 7 and 1000 tokens.
+that a client would have seen. `interlock.serving.recordings.recording` describes the format. `make.py` writes these files and
+this table; each is replayed by the tests, in chunks of 1, 2, 7 and 1000 tokens.
 
 | recording | format | what it shows |
 |---|---|---|

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.serving.diagrams import GRAPHS
+from interlock.serving.cli.diagrams import GRAPHS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.serving.app import create_app
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.server import ServerThread
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

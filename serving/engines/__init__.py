@@ -1,5 +1,9 @@
 """Engines: where model output comes from, behind one protocol.
 
-`engine.py` is the protocol; `embedded.py` a stand-in model that runs anywhere, and `script.py` one that replays turns. What
-they yield is raw model output, which takes the same path through parser and driver whoever wrote it.
+    engine     the protocol
+    embedded/  a stand-in model that runs anywhere
+    script     an engine that replays turns
+    prompt     what both read of a conversation
+
+What they yield is raw model output: it takes the same path through parser and driver whoever wrote it.
 """

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
-from interlock.serving.request import CreateResponse
+from interlock.serving.requests.create import CreateResponse
 
 __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 

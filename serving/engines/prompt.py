@@ -25,9 +25,9 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     load_harmony_encoding,
 )
 
-from interlock.serving.checks import elements, is_array, members
-from interlock.serving.conversation import Item
 from interlock.serving.engines.engine import Turn
+from interlock.serving.requests.checks import elements, is_array, members
+from interlock.serving.requests.conversation import Item
 
 __all__ = ["encoding", "is_answered", "is_from_user", "output_text", "prompt_tokens", "text_of", "tool_name"]
 

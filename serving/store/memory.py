@@ -9,7 +9,7 @@ from typing import Final
 from attrs import define, field
 
 from interlock.events.json import dumps
-from interlock.serving.conversation import Item
+from interlock.serving.requests.conversation import Item
 from interlock.serving.store.store import StoredResponse
 
 __all__ = ["MemoryStore"]

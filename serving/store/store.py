@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from attrs import field, frozen
 
-from interlock.serving.conversation import Item
+from interlock.serving.requests.conversation import Item
 
 __all__ = ["ResponseStore", "StoredResponse"]
 

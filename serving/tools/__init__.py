@@ -10,7 +10,7 @@
     transport.py      the HTTP under a session: where it may go, how much it may bring
     reach.py          hosts and addresses that may be reached
 
-What each of them is for the server is said in `interlock.serving.tooling`.
+What each of them is for the server is said in `interlock.serving.tools.protocol`.
 """
 
 from interlock.serving.tools.configuration import CALL_SECONDS, HOSTED_TOOLS, HostedTool, ToolServers

@@ -16,8 +16,8 @@ from mcp_types import CallToolResult, TextContent
 
 from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.checks import members
 from interlock.serving.errors import ToolError
+from interlock.serving.requests.checks import members
 from interlock.serving.tools.citation import pages_of
 
 __all__ = ["HostedTool", "Wanted", "hosted_tool", "result_text", "shown_result", "wanted"]

@@ -11,8 +11,8 @@ from typing import Final
 
 from attrs import field, frozen
 
-from interlock.serving.conversation import Item
-from interlock.serving.request import CreateResponse
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse
 from interlock.serving.tools.calling import HostedTool
 from interlock.serving.tools.hosting import ResponseTools
 from interlock.serving.tools.reach import Reach

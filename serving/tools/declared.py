@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from mcp_types import Tool
 
-from interlock.serving.checks import elements, is_array, is_object, members
 from interlock.serving.errors import ToolError
+from interlock.serving.requests.checks import elements, is_array, is_object, members
 from interlock.serving.tools.reach import Reach
 from interlock.serving.tools.session import Endpoint
 

@@ -17,10 +17,10 @@ from attrs import define, field
 from interlock.events.items import NOT_UNDERSTOOD
 from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.checks import elements, members
-from interlock.serving.conversation import Item
 from interlock.serving.errors import ToolError
-from interlock.serving.request import CreateResponse
+from interlock.serving.requests.checks import elements, members
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse
 from interlock.serving.tools.approval import Approvals
 from interlock.serving.tools.calling import HostedTool, Wanted, hosted_tool, result_text, shown_result, wanted
 from interlock.serving.tools.citation import Citations, pages_of
@@ -76,7 +76,7 @@ class Race:
 
 @define(eq=False)
 class ResponseTools:
-    """The tools of one response; see `interlock.serving.turns.Tools` for what each method is for.
+    """The tools of one response; see `interlock.serving.runs.turns.Tools` for what each method is for.
 
     Args:
         hosted: The URL of the MCP server behind each hosted tool.

@@ -12,12 +12,12 @@ from attrs import frozen
 
 from interlock.fsm.deltas import Delta
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.conversation import Item
 from interlock.serving.engines.script import rounds
-from interlock.serving.recording import RecordedTurn, ToolResult
-from interlock.serving.replay import tool_deltas
-from interlock.serving.request import CreateResponse
-from interlock.serving.tooling import NoTools, Tools
+from interlock.serving.recordings.recording import RecordedTurn, ToolResult
+from interlock.serving.recordings.replay import tool_deltas
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse
+from interlock.serving.tools.protocol import NoTools, Tools
 
 __all__ = ["RecordedTools"]
 

@@ -10,7 +10,8 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     reading    from an engine's output to deltas
     rounds     the hooks in vLLM's loop over rounds of generation: tools are told of when they start and end
     run        one response while it is being made
-    background responses that are made while nobody waits
+    middleware what vLLM's own middleware expects of an answer that takes long
+    sessions   the sessions with tool servers that one response has
     archive    where finished responses are kept, in vLLM's store and as they are shown
 
 Nothing here imports vLLM before a server has loaded the plugin.

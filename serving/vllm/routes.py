@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.serving.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.background import NOT_STREAMED
-from interlock.serving.intake import JSON, error_response
-from interlock.serving.vllm.answers import LongAnswer
+from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.intake import JSON, error_response
+from interlock.serving.runs.background import NOT_STREAMED
+from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.seams import Endpoint, Router
 from interlock.serving.vllm.serving import ASKED, Asked, Hooks

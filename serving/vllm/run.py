@@ -1,7 +1,7 @@
 """One response of vLLM while it is being made: vLLM's loop yields outputs, a reader reads them, a driver makes the events.
 
 It knows the order of things and neither HTTP nor how events are written, so that a stream and an answer in one piece come from
-the same run (rule R19). How a run is waited for, interrupted and ended is `interlock.serving.run`.
+the same run (rule R19). How a run is waited for, interrupted and ended is `interlock.serving.runs.run`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attrs import define
 
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.run import Run
+from interlock.serving.runs.run import Run
 from interlock.serving.vllm.reading import Reader, finish_reason
 from interlock.serving.vllm.rounds import Rounds
 from interlock.serving.vllm.sessions import ToolSessions

@@ -19,9 +19,9 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.background import Record, Records
 from interlock.serving.identity import now, random_id
-from interlock.serving.open_runs import OpenRuns
+from interlock.serving.runs.background import Record, Records
+from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.archive import Archive

@@ -8,9 +8,9 @@ from live.engines import StagedEngine, step
 
 from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
-from interlock.serving.request import read_request
+from interlock.serving.requests.create import read_request
+from interlock.serving.runs.turns import begin_response
 from interlock.serving.tools import Reach, ToolServers
-from interlock.serving.turns import begin_response
 
 ANSWER = "<|channel|>final<|message|>Done."
 

@@ -8,7 +8,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.tooling import NoTools
+from interlock.serving.tools.protocol import NoTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
-from interlock.serving.server import listen, url_of
+from interlock.serving.http.server import listen, url_of
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from interlock.fsm.deltas import Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.emissions import done
 from interlock.fsm.ids import SequentialIds
-from interlock.serving.turns import Unwritten
+from interlock.serving.runs.turns import Unwritten
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}

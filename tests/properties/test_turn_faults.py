@@ -18,8 +18,8 @@ from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.errors import EngineError
-from interlock.serving.request import read_request
-from interlock.serving.turns import begin_response
+from interlock.serving.requests.create import read_request
+from interlock.serving.runs.turns import begin_response
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
 BROKEN = [EngineError("It broke."), RuntimeError("a secret")]

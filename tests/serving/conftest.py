@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from interlock.serving.app import create_app
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.server import ServerThread
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from interlock.serving.commands import app
+from interlock.serving.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 

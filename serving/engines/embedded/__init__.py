@@ -1,0 +1,12 @@
+"""The embedded engine: a deterministic stand-in model that runs anywhere, so that clients can be written and tested.
+
+engine      the engine
+model       what the model says, made of the request's own words
+choosing    which tools it calls
+schema      JSON that validates against a schema (with merging, scalars, pattern and validation)
+writing     the model's words as harmony tokens
+"""
+
+from interlock.serving.engines.embedded.engine import MODEL, EmbeddedEngine
+
+__all__ = ["MODEL", "EmbeddedEngine"]

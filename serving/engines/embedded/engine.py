@@ -1,0 +1,93 @@
+"""The embedded engine: a deterministic stand-in model that runs anywhere, so that clients can be written and tested.
+
+It writes real harmony tokens, in pieces of varying size and at a settable rate, which then take the same path as a real
+model's. What it says is in `interlock.serving.engines.embedded.model`; this module knows pieces, rates and budgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Final, Literal
+
+from attrs import field, frozen
+from attrs.validators import ge
+
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.embedded.model import speak
+from interlock.serving.engines.embedded.writing import logprobs, pick, spell
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.prompt import prompt_tokens
+
+__all__ = ["MODEL", "EmbeddedEngine"]
+
+MODEL: Final = "interlock-embedded"
+"""The name of the stand-in model."""
+
+LARGEST: Final = 6
+"""Tokens that a piece has at most; as with speculative decoding, pieces cross the borders of messages and characters."""
+
+
+@frozen
+class EmbeddedEngine:
+    """An engine without a model.
+
+    Args:
+        models: The names that it answers to.
+        rate: Tokens per second and turn; 0 for as fast as they can be written.
+    """
+
+    models: Sequence[str] = (MODEL,)
+    rate: float = field(default=0.0, validator=ge(0))
+
+    @property
+    def format(self) -> Literal["harmony"]:
+        """What the output is written in."""
+        return "harmony"
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Say what `speak` says; a budget cuts it with the finish reason `length`.
+
+        Args:
+            turn: What is asked.
+        """
+        prompt = len(prompt_tokens(turn))
+        tokens = spell(speak(turn))
+        whole = turn.budget is None or len(tokens) <= turn.budget
+        tokens = tokens[: turn.budget]
+        seed = _seed(turn)
+        began = asyncio.get_running_loop().time()
+        for start, end in _pieces(len(tokens), seed):
+            await self._wait(began, end)
+            reason: FinishReason | None = None if end < len(tokens) else "stop" if whole else "length"
+            yield EngineOutput(_chunk(turn, tokens[start:end], start, seed), reason, prompt)
+
+    async def _wait(self, began: float, count: int) -> None:
+        """Let others run, and wait until so many tokens are due."""
+        due = began + count / self.rate if self.rate else began
+        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+
+
+def _chunk(turn: Turn, tokens: list[int], start: int, seed: int) -> Chunk:
+    if not turn.request.wants_logprobs:
+        return Chunk(tokens)
+    count = turn.request.top_logprobs
+    return Chunk(tokens, logprobs=[logprobs(token, start + at, count, seed) for at, token in enumerate(tokens)])
+
+
+def _pieces(count: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Cut a count of tokens into pieces: where each begins and ends."""
+    start = 0
+    while start < count:
+        end = min(count, start + 1 + pick(seed, start, LARGEST))
+        yield start, end
+        start = end
+
+
+def _seed(turn: Turn) -> int:
+    """A number that is the same for the same conversation, tools and instructions, streamed or not."""
+    asked = [turn.items, turn.request.instructions, turn.request.tools, turn.index]
+    return zlib.crc32(json.dumps(asked, sort_keys=True, default=str).encode())

@@ -1,0 +1,262 @@
+"""The server's routes: what is asked over HTTP, and who answers it.
+
+It knows paths, statuses and the order in which a request is judged. How a response is made is in
+`interlock.serving.runs.turns`, how it is sent in `interlock.serving.http.answers`, and what a body may say in
+`interlock.serving.requests.create`. Every error is answered with an OpenAI error body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from attrs import field, frozen
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.json import dumps
+from interlock.events.sse import SseWriter, Writer
+from interlock.serving.engines.engine import Engine
+from interlock.serving.errors import ApiError
+from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.intake import JSON, KeyGate, error_response, read_body
+from interlock.serving.http.listing import page_of
+from interlock.serving.identity import now
+from interlock.serving.requests.checks import invalid
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse, parse_request
+from interlock.serving.runs.background import NOT_STREAMED, Record, Records
+from interlock.serving.runs.open_runs import GRACE, OpenRuns
+from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
+from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
+from interlock.serving.tools.protocol import ToolRunner
+
+__all__ = ["create_app"]
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES: Final = 64 * 2**20
+OUR_FAULT: Final = "The server had an error while processing your request."
+OPEN_PATHS: Final = frozenset({"/health"})
+
+
+def create_app(
+    engine: Engine,
+    *,
+    api_key: str | None = None,
+    cors_origins: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    dialect: Dialect = OPENAI,
+    store: ResponseStore | None = None,
+    tools: ToolRunner | None = None,
+) -> Starlette:
+    """Make the server as an ASGI application.
+
+    Its state holds `open_runs`, the responses that are being made; `interlock.serving.http.server` ends them at a shutdown.
+
+    Args:
+        engine: Where the output of models comes from.
+        api_key: What a client has to give as `Authorization: Bearer …`; None lets everybody in.
+        cors_origins: The origins whose pages may use the server from a browser; `*` for all.
+        max_body_bytes: How large the body of a request may be.
+        dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
+        store: Where responses are held; by default in memory, bounded.
+        tools: Gives responses their hosted tools; without it, hosted calls fail.
+    """
+    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools)
+    middleware: list[Middleware] = []
+    if cors_origins:
+        middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
+    if api_key is not None:
+        middleware.append(Middleware(KeyGate, key=api_key, open_paths=OPEN_PATHS))
+    app = Starlette(
+        routes=api.routes(),
+        middleware=middleware,
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, ClientDisconnect, Exception), _answer_error),
+        lifespan=api.lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.open_runs = api.open_runs
+    return app
+
+
+@frozen(eq=False)
+class Api:
+    """The answers to each route; see `create_app` for the arguments."""
+
+    engine: Engine
+    max_body_bytes: int
+    dialect: Dialect
+    store: ResponseStore
+    tools: ToolRunner | None
+    open_runs: OpenRuns = field(factory=OpenRuns)
+    records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
+    started_at: int = field(factory=now)
+
+    def routes(self) -> list[Route]:
+        """Give the routes."""
+        return [
+            Route("/v1/responses", self.create, methods=["POST"]),
+            Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
+            Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
+            Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
+            Route("/v1/models", self.list_models, methods=["GET"]),
+            Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
+            Route("/health", self.health, methods=["GET"]),
+        ]
+
+    @asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+        """Live as long as the server, and end what is still open when it ends."""
+        try:
+            yield
+        finally:
+            self.open_runs.end()
+            await self.records.wait(GRACE)
+
+    async def create(self, request: Request) -> ASGIApp:
+        """Make a response."""
+        asked = parse_request(await read_body(request, self.max_body_bytes))
+        if asked.model not in self.engine.models:
+            raise _no_such_model(asked.model)
+        items = await self._conversation(asked)
+        dialect = self._dialect(request)
+        if not (asked.stream or asked.background):
+            return WholeAnswer(Exchange(self._begin(asked, items, Unwritten()), self.open_runs), dialect)
+        run = self._begin(asked, items, SseWriter(dialect))
+        if not asked.background:
+            return StreamedAnswer(Exchange(run, self.open_runs))
+        record = self._record(run)
+        return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
+
+    def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
+        store = self.store if asked.store else None
+        return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store)
+
+    def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
+        """Make a response in the background, where nobody has to wait for it."""
+        record = Record(run)
+        self.records.add(run.stored.id, record)
+        record.begin(self.open_runs)
+        return record
+
+    def _dialect(self, request: Request) -> Dialect:
+        return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
+
+    async def _conversation(self, asked: CreateResponse) -> tuple[Item, ...]:
+        """Give what the request goes on from, with its own input."""
+        previous = asked.previous_response_id
+        before = await self.store.get(previous) if previous is not None else None
+        if previous is not None and before is None:
+            message = f"Previous response with id '{previous[:100]}' not found."
+            raise invalid("previous_response_id", message, "previous_response_not_found")
+        referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
+        stored = await self.store.find(referred)
+        return asked.conversation(before.conversation if before is not None else (), stored)
+
+    async def retrieve(self, request: Request) -> ASGIApp:
+        """Give a response that was stored or is made in the background, or stream one of the background."""
+        stored = await self._stored(request)
+        if request.query_params.get("stream") != "true":
+            return _json(self._dialect(request).spoken(stored.response))
+        record = self.records.get(stored.id)
+        return error_response(NOT_STREAMED) if record is None else KeptAnswer(record, _first_wanted(request))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a response that is made in the background; one that has ended stays what it is."""
+        stored = await self._stored(request)
+        if stored.response["background"] is not True:
+            raise invalid(None, "Only a response that is made in the background can be cancelled.")
+        record = self.records.get(stored.id)
+        if record is not None:
+            await record.cancel()
+            stored = record.run.stored
+        return _json(self._dialect(request).spoken(stored.response))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a response; one that is still made in the background is cancelled first."""
+        stored = await self._stored(request)
+        record = self.records.get(stored.id)
+        if record is not None:
+            await record.cancel()
+            self.records.drop(stored.id)
+        await self.store.delete(stored.id)
+        return _json({"id": stored.id, "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> Response:
+        """List what a stored response answered."""
+        stored = await self._stored(request)
+        return _json(page_of(stored.items, request.query_params))
+
+    async def list_models(self, _request: Request) -> Response:
+        """List the models."""
+        return _json({"object": "list", "data": [self._model(name) for name in self.engine.models]})
+
+    async def retrieve_model(self, request: Request) -> Response:
+        """Describe a model."""
+        name = request.path_params["id"]
+        if name not in self.engine.models:
+            raise _no_such_model(name)
+        return _json(self._model(name))
+
+    async def health(self, _request: Request) -> Response:
+        """Say that the server is there."""
+        return _json({"status": "ok"})
+
+    async def _stored(self, request: Request) -> StoredResponse:
+        """Give a response as it is now."""
+        response_id = request.path_params["id"]
+        record = self.records.get(response_id)
+        stored = await self.store.get(response_id) if record is None else record.run.stored
+        if stored is None:
+            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
+        return stored
+
+    def _model(self, name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
+
+
+def _json(value: object) -> Response:
+    return Response(dumps(value), media_type=JSON)
+
+
+def _first_wanted(request: Request) -> int:
+    """Give the number of the first event that a reader wants."""
+    after = request.query_params.get("starting_after")
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdigit()):
+        raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
+    return int(after[:9]) + 1
+
+
+def _no_such_model(name: str) -> ApiError:
+    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
+    return ApiError(404, message, param="model", code="model_not_found")
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an error body, whatever went wrong."""
+    match error:
+        case ApiError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            return error_response(error, {"connection": "close"})  # what is left of the body is not waited for
+        case ApiError():
+            return error_response(error)
+        case HTTPException(status_code=status):
+            what = f"{request.method} {request.url.path}"
+            message = f"Invalid URL ({what})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
+            return error_response(ApiError(status, message), dict(error.headers or {}))
+        case ClientDisconnect():
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
+        case _:
+            return error_response(ApiError(500, OUR_FAULT, "server_error"))

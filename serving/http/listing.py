@@ -1,0 +1,63 @@
+"""The input items of a stored response, page by page, as `GET /v1/responses/{id}/input_items` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from interlock.serving.requests.checks import invalid
+from interlock.serving.requests.conversation import Item
+
+__all__ = ["page_of"]
+
+LIMIT: Final = 20
+MOST: Final = 100
+
+
+def page_of(items: Sequence[Item], query: Mapping[str, str]) -> dict[str, object]:
+    """Give a page of items.
+
+    Args:
+        items: All items, oldest first; each has an id.
+        query: `limit` (1 to 100, 20 if not given), `order` (`desc`, the default, or `asc`), `after` (the id of the item
+            before the page), as strings.
+
+    Raises:
+        ApiError: 400; it names the parameter that is wrong.
+    """
+    order = query.get("order", "desc")
+    if order not in {"asc", "desc"}:
+        raise invalid("order", f"Invalid value: '{order[:MOST]}'. Supported values are: 'asc', 'desc'.")
+    limit = query.get("limit", str(LIMIT))
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST):
+        raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MOST}.")
+    ordered = [_whole(item) for item in (items if order == "asc" else reversed(items))]
+    rest = ordered[_start(ordered, query.get("after")) :]
+    page = rest[: int(limit)]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(rest) > len(page),
+    }
+
+
+def _start(items: Sequence[Item], after: str | None) -> int:
+    if after is None:
+        return 0
+    for index, item in enumerate(items, 1):
+        if item["id"] == after:
+            return index
+    raise invalid("after", "There is no item with the id that 'after' gives.")
+
+
+def _whole(item: Item) -> Item:
+    """Give a message whose content may be a string with parts, as the API lists it."""
+    content = item.get("content")
+    if item["type"] != "message" or not isinstance(content, str):
+        return item
+    part: Item = {"type": "input_text", "text": content}
+    if item["role"] == "assistant":
+        part = {"type": "output_text", "text": content, "annotations": ()}
+    return {"status": "completed", **item, "content": (part,)}

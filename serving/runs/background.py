@@ -1,0 +1,147 @@
+"""Responses that are made in the background: their events are kept, so that any number of readers can read them, from anywhere.
+
+Every reader ends, because a record ends with its run, however that ends. The number of records is bounded; the oldest that has
+ended gives way. It knows neither HTTP nor what a run makes its events of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from attrs import define, field
+
+from interlock.fsm.deltas import Cancel
+from interlock.serving.errors import ApiError
+from interlock.serving.runs.open_runs import OpenRuns
+from interlock.serving.runs.run import Run
+
+__all__ = ["NOT_STREAMED", "Record", "Records"]
+
+R = TypeVar("R", bound=Run[bytes])
+"""What makes the responses of a server."""
+
+LIMIT: Final = 1024
+"""Records that are kept."""
+
+NOT_STREAMED: Final = ApiError(
+    400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
+)
+"""What is said of a response without a record."""
+
+
+@define(eq=False)
+class Record(Generic[R]):
+    """The events of one response in the background.
+
+    Args:
+        run: What makes it.
+    """
+
+    run: R
+    _frames: list[bytes] = field(factory=list[bytes], init=False)
+    _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _over: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    """The task that makes the response, if it is the record's own; the event loop alone would not hold it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no more events come."""
+        return self._over.is_set()
+
+    @property
+    def queued(self) -> dict[str, object]:
+        """The response object as it is shown to who began it, before its first event."""
+        return {**self.run.driver.response, "status": "queued"}
+
+    def begin(self, open_runs: OpenRuns) -> None:
+        """Make the response in a task of its own.
+
+        Args:
+            open_runs: Ends it at a shutdown.
+        """
+        self._task = asyncio.create_task(self.make(open_runs))
+
+    async def make(self, open_runs: OpenRuns) -> None:
+        """Make the response.
+
+        Args:
+            open_runs: Ends it at a shutdown.
+        """
+        try:
+            with open_runs.holding(self.run):
+                async for frames in self.run.events():
+                    self._frames.extend(frames)
+                    self._wake()
+        finally:
+            self._over.set()
+            self._wake()
+
+    async def cancel(self) -> None:
+        """Cancel the response, and wait until it has ended; one that has ended stays what it is."""
+        self.run.interrupt(Cancel())
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until no more events come."""
+        await self._over.wait()
+
+    async def frames(self, start: int = 0) -> AsyncGenerator[list[bytes], None]:
+        """Give the events as they come, those that are there already at once.
+
+        Args:
+            start: The sequence number of the first; there is none before 0.
+        """
+        start = max(start, 0)
+        while True:
+            grown = self._grown
+            if new := self._frames[start:]:
+                start += len(new)
+                yield new
+            elif self.over:
+                return
+            else:
+                await grown.wait()
+
+    def _wake(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+
+@define(eq=False)
+class Records(Generic[R]):
+    """The records of one server.
+
+    Args:
+        limit: How many are kept.
+    """
+
+    _limit: int = LIMIT
+    _kept: dict[str, Record[R]] = field(factory=dict[str, Record[R]], init=False)
+
+    def add(self, response_id: str, record: Record[R]) -> None:
+        """Keep a record; if there are too many, the oldest that are over go."""
+        self._kept[response_id] = record
+        excess = len(self._kept) - self._limit
+        over = (name for name, kept in self._kept.items() if kept.over)
+        for name in [*islice(over, max(0, excess))]:
+            del self._kept[name]
+
+    def get(self, response_id: str) -> Record[R] | None:
+        """Give a record, if it is kept."""
+        return self._kept.get(response_id)
+
+    def drop(self, response_id: str) -> None:
+        """Keep a record no longer."""
+        self._kept.pop(response_id, None)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all responses have ended, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for record in [*self._kept.values()]:
+                    await record.wait()

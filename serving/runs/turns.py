@@ -1,0 +1,209 @@
+"""The turns of one response: an engine is asked, a parser reads its answer, tools run, and a driver makes the events.
+
+It knows neither HTTP nor how events are written: the driver that it is given decides that, and so a stream and an answer in
+one piece come from the same run (rule R19). How a run is waited for, interrupted and ended is `interlock.serving.runs.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final, TypeVar, cast
+
+from attrs import define, field, frozen
+
+from interlock.events.json import clean
+from interlock.events.resource import response_settings
+from interlock.events.spec import EventSpec
+from interlock.events.sse import Keep, Writer
+from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Finish, Start, Usage
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.ids import Clock, Ids
+from interlock.parsers import parser_for
+from interlock.parsers.chunk import Parser
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
+from interlock.serving.errors import EngineError
+from interlock.serving.identity import now, random_id
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse
+from interlock.serving.runs.run import Run
+from interlock.serving.store import ResponseStore, StoredResponse
+from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
+
+__all__ = ["ResponseRun", "Unwritten", "begin_response"]
+
+T = TypeVar("T")
+
+CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
+"""What the client answers, by another request."""
+
+ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
+"""What the ids of input items begin with; those of calls and their results follow the API as `fc`."""
+
+
+@frozen
+class Unwritten:
+    """Writes nothing: for a response of which only the end is wanted."""
+
+    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> None:
+        """Write nothing."""
+
+    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], None]:
+        """Prepare to write nothing, and to keep what was said."""
+        del spec, values
+
+        def write_nothing(text: str, sequence_number: int) -> None:
+            del sequence_number
+            keep(clean(text).encode())
+
+        return write_nothing
+
+
+@define(eq=False)
+class ResponseRun(Run[T]):
+    """One response of an engine.
+
+    Args:
+        driver: Makes the events.
+        request: What is asked for.
+        items: The conversation that the model goes on from, the request's input included.
+        engine: Whom to ask.
+        parser: Reads what the engine's model writes.
+        tools: Gives the response its hosted tools.
+        store: Holds the response when it has ended; None if that is not wanted.
+    """
+
+    request: CreateResponse
+    items: Sequence[Item]
+    engine: Engine
+    parser: Parser
+    tools: ToolRunner
+    store: ResponseStore | None
+    _usage: Usage = field(factory=Usage, init=False)
+    """What the engine has said that the turn costs which is going on."""
+    _stored_items: tuple[Item, ...] = field(init=False)
+    """The conversation for a store, where every item has an id."""
+
+    def __attrs_post_init__(self) -> None:
+        """Give the items their ids."""
+        self._stored_items = tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in self.items)
+
+    async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
+        """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
+        yield [Enqueue(), Start()] if self.request.background else [Start()]
+        budget, index = self.request.max_output_tokens, 0
+        async with self.tools.begin(self.request, self.items) as tools:
+            async with aclosing(self._before_turns(tools)) as prepared:
+                async for told in prepared:
+                    yield told
+            while True:
+                before = self._output()
+                items = (*self.items, *tools.recalled(before))
+                turn, reason = Turn(self.request, items, budget, index=index), None
+                async with aclosing(self.engine.generate(turn)) as outputs:
+                    async for output in outputs:
+                        yield tools.heard(self.parser.feed(output.chunk))
+                        self._usage, reason = _counted(self._usage, output), output.finish_reason
+                if reason is None:
+                    raise EngineError("The engine stopped without saying why.")
+                end, self._usage = self.parser.end(reason, self._usage), Usage()
+                yield tools.heard(end)
+                calls, rejected = self.driver.ready, [*filter(_has_failed, self._output()[len(before) :])]
+                async with aclosing(self._run(tools, calls, rejected)) as ran:
+                    async for told in ran:
+                        yield told
+                if (self.driver.ready == calls and not rejected) or self._asks_the_client():
+                    yield [Finish()]
+                index += 1
+                budget = None if budget is None else budget - _spent(end)
+                if budget is not None and budget <= 0:
+                    yield [EndTurn("length")]
+
+    async def _before_turns(self, tools: Tools) -> AsyncGenerator[Sequence[Delta], None]:
+        async with aclosing(tools.prepare(self._output)) as prepared:
+            async for told in prepared:
+                yield told
+        async with aclosing(self._run(tools, self.driver.ready)) as ran:
+            async for told in ran:
+                yield told
+
+    async def _run(
+        self, tools: Tools, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()
+    ) -> AsyncGenerator[Sequence[Delta], None]:
+        async with aclosing(tools.run(calls, rejected)) as ran:
+            async for delta in ran:
+                yield [delta]
+
+    def _output(self) -> Sequence[Item]:
+        """The items that the response has so far."""
+        return cast("Sequence[Item]", self.driver.response["output"])
+
+    def _asks_the_client(self) -> bool:
+        """Whether the response ends for the client to answer a call."""
+        return any(item["type"] in CLIENT_CALLS for item in self._output())
+
+    @property
+    def stored(self) -> StoredResponse:
+        """The response as it is now, for a store."""
+        return StoredResponse(self.driver.response, self._stored_items)
+
+    async def _settle(self) -> None:
+        """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
+        cancelled = self.driver.response["status"] == "cancelled"
+        if self.store is not None and (self.request.background or not cancelled):
+            await self.store.put(self.stored)
+
+    def _break_off(self) -> Sequence[Delta]:
+        return self.parser.end("abort", self._usage)
+
+    def _is_for_clients(self, error: Exception) -> bool:
+        return isinstance(error, EngineError)
+
+
+def begin_response(
+    request: CreateResponse,
+    items: Sequence[Item],
+    engine: Engine,
+    writer: Writer[T],
+    *,
+    tools: ToolRunner | None = None,
+    store: ResponseStore | None = None,
+    ids: Ids = random_id,
+    clock: Clock = now,
+) -> ResponseRun[T]:
+    """Put together what makes a response.
+
+    Args:
+        request: What is asked for.
+        items: The conversation that the model goes on from, the request's input included.
+        engine: Whom to ask.
+        writer: The form in which events are given.
+        tools: Gives the response its hosted tools, if there are any.
+        store: Holds the response when it has ended, if that is wanted.
+        ids: Makes ids.
+        clock: Tells the time.
+
+    Returns:
+        The run, whose `events` are to be iterated.
+    """
+    driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock)
+    return ResponseRun(driver, request, items, engine, parser_for(engine.format, request.raw), tools or NoTools(), store)
+
+
+def _item_id(item: Item) -> str:
+    return random_id(ID_PREFIXES.get(str(item["type"]), "fc"))
+
+
+def _counted(usage: Usage, output: EngineOutput) -> Usage:
+    """Take what a step says of its turn's prompt; 0 says nothing."""
+    return Usage(output.input_tokens or usage.input_tokens, output.cached_tokens or usage.cached_tokens)
+
+
+def _has_failed(item: Item) -> bool:
+    """Whether an item of a turn that has just ended was rejected, for no tool has run yet."""
+    return item.get("status") == "failed"
+
+
+def _spent(end: Sequence[Delta]) -> int:
+    """Give the tokens that a turn generated, by the deltas of its end."""
+    return sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))

@@ -1,0 +1,168 @@
+"""The command prints what a program can read, says what is wrong with its input, and ends with the right status."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+from typer.testing import CliRunner
+
+import interlock
+from interlock.serving.cli.commands import app
+from interlock.serving.recordings.recording import read
+from interlock.serving.recordings.replay import replay_frames, replay_response
+
+RECORDINGS = Path(__file__).parents[3] / "recordings"
+CORPUS = Path(__file__).parents[2] / "corpus"
+TEXT = RECORDINGS / "text.jsonl"
+
+
+def run(*arguments: object, given: bytes | None = None):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=given)
+
+
+def test_the_version_is_printed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"interlock {interlock.__version__}\n")
+
+
+def test_without_a_command_the_help_lists_the_commands() -> None:
+    result = run()
+    assert all(command in result.output for command in ("serve", "replay", "check"))
+
+
+def test_replay_writes_the_stream_and_nothing_else() -> None:
+    result = run("replay", TEXT)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout_bytes == b"".join(replay_frames(read(TEXT)))
+
+
+def test_replay_reads_standard_input() -> None:
+    assert run("replay", "-", given=TEXT.read_bytes()).stdout_bytes == run("replay", TEXT).stdout_bytes
+
+
+def test_replay_cuts_the_recording_into_chunks() -> None:
+    frames = {size: run("replay", TEXT, "--chunk", size).stdout.count("output_text.delta") for size in (1, 1000)}
+    assert frames[1000] == 2  # in `event:` and in the body of one frame
+    assert frames[1] > 50
+
+
+def test_replay_without_streaming_writes_the_response() -> None:
+    result = run("replay", TEXT, "--no-stream")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, json.loads(json.dumps(replay_response(read(TEXT)))))
+
+
+def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_text('{"interlock_recording": 1, "format": "text"}\n{"text": "a"}\n{"text":\n')
+    result = run("replay", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"interlock: {path}:3: not JSON: ")
+
+
+def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
+    result = run("replay", "-", given=b"{}\n")
+    message = "interlock: standard input:1: no recording: its first line has no interlock_recording\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+
+
+@pytest.mark.parametrize("command", ["replay", "check"])
+def test_a_file_that_cannot_be_read_is_named(command, tmp_path) -> None:
+    result = run(command, tmp_path)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {tmp_path}: Is a directory\n")
+
+
+def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
+    assert run("replay", TEXT, "--chunk", 0).exit_code == 2
+
+
+def test_replay_speaks_the_other_dialect() -> None:
+    result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
+    assert "event: response.reasoning.delta\n" in result.stdout
+    assert run("check", "-", "--dialect", "open_responses", given=result.stdout_bytes).exit_code == 0
+
+
+def test_check_says_that_a_legal_stream_is_legal() -> None:
+    result = run("check", "-", given=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
+    assert (result.exit_code, result.stdout) == (0, "legal: 9 events, 1 item, completed\n")
+
+
+def test_check_lists_what_is_wrong_with_a_stream() -> None:
+    result = run("check", CORPUS / "broken" / "R9-delta-lost.sse")
+    assert result.exit_code == 1
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "event rule item state came finding",
+        "6 R9 msg_0 output_text output_text.done text differs from the deltas at character 5",
+        "",
+        "illegal: 1 finding in 10 events, 1 item, completed: R9",
+    ]
+
+
+def test_check_lists_what_is_missing_at_the_end() -> None:
+    data = (CORPUS / "legal" / "nothing.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
+    result = run("check", "-", given=data)
+    assert (result.exit_code, result.stdout.splitlines()[1].split()[:2]) == (1, ["end", "R3"])
+
+
+def test_check_of_what_is_no_stream_says_so() -> None:
+    result = run("check", "-", given=b"\x00\xff")
+    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: no server-sent events\n")
+
+
+@contextmanager
+def served(*options: object) -> Iterator[str]:
+    """Run the server as a process of its own, and give the URL that it prints."""
+    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+        try:
+            yield process.stderr.readline().split()[-1]
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert (process.wait(), process.stderr.read()) == (0, "")
+
+
+def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
+    with served("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
+        assert [model.id for model in client.models.list()] == ["m"]
+
+
+def test_serve_replays_a_script() -> None:
+    with served("--script", TEXT) as url, OpenAI(base_url=url, api_key="-") as client:
+        assert (
+            client.responses.create(model="interlock-script", input="?").output_text
+            == (replay_response(read(TEXT))["output"][0]["content"][0]["text"])
+        )
+
+
+def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.touch()
+    result = run("serve", "--script", path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"interlock: {path}:1: no recording: its first line has no interlock_recording\n",
+    )
+
+
+def test_serve_on_a_port_that_is_taken_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--port", port)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"interlock: 127.0.0.1:{port}: Address already in use")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-m", "interlock", "replay", str(RECORDINGS / "logprobs.jsonl")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
+    os.close(writing)
+    assert done.stderr == b""

@@ -1,0 +1,52 @@
+"""The command draws every lifecycle and the framing of harmony, each from the table that runs."""
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.events.items import ITEMS
+from interlock.fsm.diagram import RENDERERS
+from interlock.parsers.framing import HARMONY
+from interlock.serving.cli.commands import app
+from interlock.serving.cli.diagrams import GRAPHS
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["diagram", *arguments])
+
+
+def test_every_kind_of_item_the_response_and_the_framing_can_be_drawn() -> None:
+    assert set(GRAPHS) == {"response", "harmony", *ITEMS}
+
+
+def test_the_framing_is_drawn_row_by_row() -> None:
+    drawn = {
+        (edge.source, trigger, edge.dest, label.events)
+        for edge in GRAPHS["harmony"].edges
+        for label in edge.labels
+        for trigger in label.triggers
+    }
+    assert drawn == {
+        (edge.source, edge.trigger.value, edge.dest, tuple(effect.value for effect in edge.effects)) for edge in HARMONY.edges
+    }
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_diagram_is_written_in_the_format_asked_for(form) -> None:
+    result = run("mcp_call", "--format", form)
+    assert (result.exit_code, result.stdout) == (0, RENDERERS[form](GRAPHS["mcp_call"]))
+
+
+def test_mermaid_is_the_format_of_those_who_ask_for_none() -> None:
+    assert run("response").stdout == RENDERERS["mermaid"](GRAPHS["response"])
+
+
+def test_without_a_kind_all_that_can_be_drawn_are_listed() -> None:
+    lines = run().stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == list(GRAPHS)
+    assert lines[0] == "response: 7 states, 10 lines"
+
+
+def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
+    result = run("shell_call")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"interlock: no diagram of 'shell_call'; there are: {', '.join(GRAPHS)}\n"

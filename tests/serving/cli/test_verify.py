@@ -1,0 +1,80 @@
+"""The command shows what the proof found, and its status says whether the proof holds."""
+
+import json
+from functools import partial
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.fsm import deltas
+from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
+from interlock.serving.cli import verify
+from interlock.serving.cli.commands import app
+
+EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
+REFUTED = Proof(1, 2, 3, 4, 5, EDGES, Counterexample((deltas.Close(), "text"), ("R9: event 4: it is not the same",)))
+UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def run(*arguments, found=None):
+        known = partial(prove, kinds=("function_call",)) if found is None else lambda **_: found
+        monkeypatch.setattr(verify, "prove", known)
+        return CliRunner().invoke(app, ["verify", *arguments])
+
+    return run
+
+
+def test_a_proof_that_holds_gives_its_figures(run):
+    result = run()
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0].split() == ["lifecycle", "edges", "fired", "never", "fired"]
+    assert [line.split() for line in lines[1:3]] == [["response", "10", "10"], ["function_call", "4", "4"]]
+    assert lines[-1] == "every stream is legal, and every edge fired"
+
+
+def test_more_open_items_can_be_asked_for(run):
+    few, more = (json.loads(run("--json", "--open", number).stdout) for number in ("1", "2"))
+    assert few["holds"]
+    assert more["holds"]
+    assert few["states"] <= more["states"]
+
+
+def test_a_counterexample_is_shown_with_its_path(run):
+    result = run(found=REFUTED)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-4:] == [
+        "a counterexample:",
+        "    Close()",
+        "    'text'",
+        "R9: event 4: it is not the same",
+    ]
+
+
+def test_a_program_gets_the_counterexample_too(run):
+    result = run("--json", found=REFUTED)
+    figures = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert figures.pop("seconds") >= 0
+    assert figures == {
+        "holds": False,
+        "states": 1,
+        "inputs": 2,
+        "transitions": 3,
+        "streams": 4,
+        "events": 5,
+        "coverage": {
+            "response": {"edges": 10, "unfired": []},
+            "message": {"edges": 21, "unfired": ["pending/pad"]},
+        },
+        "counterexample": {"path": ["Close()", "'text'"], "faults": ["R9: event 4: it is not the same"]},
+    }
+
+
+def test_an_edge_that_never_fired_is_named(run):
+    result = run(found=UNFIRED)
+    assert result.exit_code == 1
+    assert "pending/pad" in result.stdout
+    assert result.stdout.splitlines()[-1] == "some edges never fired"

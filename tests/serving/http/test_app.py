@@ -1,0 +1,329 @@
+"""What the server answers over HTTP: the framing of streams, the errors, and every route."""
+
+import asyncio
+import json
+import socket
+from contextlib import suppress
+
+import httpx
+import pytest
+from live.engines import ANSWER, Gate, StagedEngine, step, steps
+from live.wire import bodies, without_chance
+
+from interlock.serving.engines.embedded import MODEL
+from interlock.serving.http import app
+from interlock.serving.store import MemoryStore
+
+ASKED = {"model": MODEL, "input": "Hi there"}
+STAGED = {"model": "staged", "input": "Hi"}
+
+
+def post(url, body, **options):
+    return httpx.post(f"{url}/v1/responses", json=body, **options)
+
+
+def error_of(answer):
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json()["error"]
+    assert [*error] == ["message", "type", "param", "code"]
+    return answer.status_code, error["param"], error["code"]
+
+
+def test_a_stream_has_the_headers_of_one_and_is_legal(url) -> None:
+    answer = post(url, {**ASKED, "stream": True})
+    headers = {name: answer.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering")}
+    assert headers == {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
+    assert bodies(answer.content)[-1]["type"] == "response.completed"
+    assert answer.content.endswith(b"\n\ndata: [DONE]\n\n")
+
+
+def test_the_answer_in_one_piece_is_the_response_of_the_streams_end(url) -> None:
+    streamed = bodies(post(url, {**ASKED, "stream": True}).content)[-1]["response"]
+    answer = post(url, ASKED)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert without_chance(answer.json()) == without_chance(streamed)
+
+
+def test_a_request_can_ask_for_the_other_dialect(url) -> None:
+    headers = {"OpenResponses-Version": "2026-04-24"}
+    events = bodies(post(url, {**ASKED, "stream": True}, headers=headers).content, "open_responses")
+    assert "response.reasoning.delta" in {event["type"] for event in events}
+    assert without_chance(post(url, ASKED, headers=headers).json()) == without_chance(events[-1]["response"])
+
+
+def run_application(application, body, on_send=lambda _count: None, messages=None):
+    """Run one request through the application itself, to see each message that it sends."""
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "query_string": b"", "headers": headers}
+    pending = messages or [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+    sent = []
+
+    async def receive():
+        return pending.pop(0) if pending else await asyncio.Event().wait()
+
+    async def send(message):
+        on_send(len(sent))
+        await asyncio.sleep(0)
+        sent.append(message)
+
+    asyncio.run(application(scope, receive, send))
+    return sent
+
+
+def test_a_write_is_a_step_of_the_engine_in_whole_frames() -> None:
+    engine = StagedEngine([step(ANSWER), step("!"), step(" More."), step("", "stop")])
+    start, *writes = run_application(app.create_app(engine), {**STAGED, "stream": True})
+    assert start["status"] == 200
+    frames = [write["body"].count(b"\n\n") for write in writes]
+    assert frames == [2, 3, 1, 1, 3, 2]  # the beginning, four steps of which one says nothing, the end of the turn, the end
+    assert all(write["body"].endswith(b"\n\n") for write in writes)
+    assert [write["more_body"] for write in writes] == [True] * 5 + [False]
+    assert len(bodies(b"".join(write["body"] for write in writes))) == sum(frames) - 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_while_it_sends_its_request_gets_no_response(stream) -> None:
+    engine = StagedEngine(steps(ANSWER))
+    begun = json.dumps({**STAGED, "stream": stream}).encode()[:9]
+    messages = [{"type": "http.request", "body": begun, "more_body": True}, {"type": "http.disconnect"}]
+    run_application(app.create_app(engine), {}, messages=messages)
+    assert engine.turns == []
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        pytest.param(b"", None, "invalid_json", id="nothing"),
+        pytest.param(b"{", None, "invalid_json", id="half an object"),
+        pytest.param(b"\xff\xfe\x00", None, "invalid_json", id="no UTF-8"),
+        pytest.param(b"[]", None, "invalid_json", id="no object"),
+        pytest.param(b'{"model": "m", "input": NaN}', None, "invalid_json", id="no JSON value"),
+        pytest.param(b'{"a":' * 200 + b"1" + b"}" * 200, None, "invalid_json", id="too deep"),
+        pytest.param({"input": "Hi"}, "model", "missing_required_parameter", id="no model"),
+        pytest.param({"model": 7, "input": "Hi"}, "model", "invalid_type", id="model no string"),
+        pytest.param({"model": MODEL}, "input", "missing_required_parameter", id="no input"),
+        pytest.param({**ASKED, "input": 7}, "input", "invalid_type", id="input a number"),
+        pytest.param({**ASKED, "input": [7]}, "input[0]", "invalid_type", id="item a number"),
+        pytest.param(
+            {**ASKED, "input": [{"role": "user", "content": [{"type": "nonsense"}]}]},
+            "input[0].content[0].type",
+            "invalid_value",
+            id="unknown part",
+        ),
+        pytest.param({**ASKED, "stream": "yes"}, "stream", "invalid_type", id="stream no boolean"),
+        pytest.param({**ASKED, "max_output_tokens": -1}, "max_output_tokens", "below_min_value", id="negative limit"),
+        pytest.param({**ASKED, "temperature": 3}, "temperature", "above_max_value", id="too hot"),
+        pytest.param({**ASKED, "tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter", id="no name"),
+        pytest.param({**ASKED, "tool_choice": "required"}, "tool_choice", "invalid_value", id="choice without tools"),
+        pytest.param(
+            {**ASKED, "input": [{"type": "function_call_output", "call_id": "call_1", "output": "4"}]},
+            "input[0].call_id",
+            "invalid_value",
+            id="output without a call",
+        ),
+        pytest.param(
+            {**ASKED, "previous_response_id": "resp_no"}, "previous_response_id", "previous_response_not_found", id="no previous"
+        ),
+    ],
+)
+def test_a_wrong_body_is_refused_and_the_parameter_named(url, body, param, code) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = httpx.post(f"{url}/v1/responses", content=content, headers={"content-type": "application/json"})
+    assert error_of(answer) == (400, param, code)
+
+
+def test_a_model_that_is_not_served_is_not_found(url) -> None:
+    assert error_of(post(url, {**ASKED, "model": "gpt-0"})) == (404, "model", "model_not_found")
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+def test_a_body_that_is_not_said_to_be_json_is_refused(url, content_type) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(ASKED).encode(), headers=headers)
+    assert error_of(answer) == (415, None, "unsupported_content_type")
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
+    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(ASKED), headers={"content-type": content_type})
+    assert answer.status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(served, monkeypatch) -> None:
+    monkeypatch.setattr("interlock.serving.http.intake.DISCARDED", 2**20)
+    with served(StagedEngine(steps(ANSWER)), max_body_bytes=2**20) as url:
+        assert error_of(post(url, {**STAGED, "input": "x" * 2**20})) == (413, None, "request_too_large")
+        assert post(url, {**STAGED, "input": "x" * (2**20 - 100)}).status_code == 200
+
+        def endless():
+            while True:
+                yield b" " * 2**16
+
+        with suppress(httpx.TransportError):  # its connection is closed, and it may or may not get to read why
+            answer = httpx.post(f"{url}/v1/responses", content=endless(), headers={"content-type": "application/json"})
+            assert error_of(answer)[0] == 413
+        assert post(url, STAGED).status_code == 200
+
+
+def test_a_body_of_a_megabyte_is_taken(url) -> None:
+    content = [{"type": "input_text", "text": "words " * 200_000}]
+    assert post(url, {**ASKED, "input": [{"role": "user", "content": content}]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v1/nothing", 404),
+        ("POST", "/v1/responses/", 404),
+        ("GET", "/v1/responses", 405),
+        ("PUT", "/v1/responses", 405),
+        ("POST", "/v1/models", 405),
+        ("GET", "/v1/responses/resp_no", 404),
+        ("DELETE", "/v1/responses/resp_no", 404),
+        ("GET", "/v1/responses/resp_no/input_items", 404),
+    ],
+)
+def test_what_is_not_there_has_an_error_body_too(url, method, path, status) -> None:
+    answer = httpx.request(method, url + path)
+    assert error_of(answer) == (status, None, None)
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+def test_the_models_are_listed_and_described(served) -> None:
+    with served(StagedEngine()) as url:
+        listed = httpx.get(f"{url}/v1/models").json()
+        assert (listed["object"], [model["id"] for model in listed["data"]]) == ("list", ["staged", "org/staged-2"])
+        assert httpx.get(f"{url}/v1/models/org/staged-2").json() == listed["data"][1]
+        assert error_of(httpx.get(f"{url}/v1/models/other")) == (404, "model", "model_not_found")
+
+
+def test_the_health_needs_no_key_and_the_rest_does(served) -> None:
+    with served(StagedEngine(steps(ANSWER)), api_key="sesame") as url:
+        assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sesame"}, {"authorization": "sesame"}):
+            answer = post(url, STAGED, headers=headers)
+            assert error_of(answer) == (401, None, "invalid_api_key")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert httpx.get(f"{url}/v1/nothing").status_code == 401
+        assert post(url, STAGED, headers={"authorization": "bearer sesame"}).status_code == 200
+
+
+def test_a_key_of_any_characters_is_compared(served) -> None:
+    with served(StagedEngine(steps(ANSWER)), api_key="sésame") as url:
+        assert error_of(post(url, STAGED, headers={"authorization": b"Bearer \xff"}))[0] == 401
+        assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
+
+
+def test_no_page_may_use_the_server_unless_its_origin_is_allowed(served, url) -> None:
+    origin = {"origin": "https://page.test"}
+    asking = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    allowed = "access-control-allow-origin"
+    assert allowed not in post(url, ASKED, headers=origin).headers
+    assert error_of(httpx.options(f"{url}/v1/responses", headers=asking))[0] == 405
+    with served(StagedEngine(steps(ANSWER)), cors_origins=["https://page.test"], api_key="sesame") as guarded:
+        assert httpx.options(f"{guarded}/v1/responses", headers=asking).headers[allowed] == "https://page.test"
+        assert allowed not in httpx.get(f"{guarded}/health", headers={"origin": "https://other.test"}).headers
+        refused = post(guarded, STAGED, headers=origin)
+        assert (refused.status_code, refused.headers[allowed]) == (401, "https://page.test")
+
+
+def test_a_bug_of_ours_before_the_stream_has_an_error_body(served, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(app, "begin_response", lambda *_, **__: 1 / 0)
+    with served(StagedEngine()) as url:
+        assert error_of(post(url, STAGED)) == (500, None, None)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> None:
+    with served(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
+        events = bodies(post(url, {**STAGED, "stream": True}).content)
+        whole = post(url, STAGED)
+    assert events[-1]["type"] == "response.failed"
+    assert "secret" not in json.dumps(events)
+    assert whole.status_code == 200
+    assert without_chance(whole.json()) == without_chance(events[-1]["response"])
+
+
+def test_a_store_that_raises_takes_nothing_from_the_stream(caplog) -> None:
+    class Broken(MemoryStore):
+        async def put(self, _stored):
+            raise OSError("the disk is full")
+
+    engine = StagedEngine(steps(ANSWER))
+    _, *writes = run_application(app.create_app(engine, store=Broken()), {**STAGED, "stream": True})
+    assert bodies(b"".join(write["body"] for write in writes))[-1]["type"] == "response.completed"
+    assert "the disk is full" in caplog.text
+
+
+def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+    asked = {
+        "model": MODEL,
+        "instructions": "You write code.",
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "reasoning", "summary": [], "content": None, "encrypted_content": None},
+            {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "call_1"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Thank you"}]},
+        ],
+        "tools": [
+            {"type": "function", "name": "shell", "strict": False, "parameters": {"type": "object", "properties": {}}},
+            {"type": "custom", "name": "patch", "description": "Change files.", "format": grammar},
+            {"type": "web_search", "external_web_access": False},
+            {"type": "namespace", "name": "files", "tools": []},
+            {"type": "of_the_future", "anything": [1]},
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "key",
+        "text": {"verbosity": "low"},
+        "client_metadata": {"installation": "1"},
+        "service_tier": "auto",
+    }
+    assert bodies(post(url, asked).content)[-1]["type"] == "response.completed"
+
+
+def test_the_first_events_are_there_before_the_engine_says_anything(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)])
+    with served(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as answer:
+        pieces = answer.iter_bytes()
+        first = next(pieces)
+        assert first.count(b"\n\n") == 2
+        gate.reached.wait()
+        gate.open()
+        assert len(bodies(first + b"".join(pieces))) > 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_stops_the_generation(served, stream) -> None:
+    gate = Gate()
+    engine = StagedEngine([step(ANSWER), gate])
+    content = json.dumps({**STAGED, "stream": stream})
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
+    with served(engine) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"{head}\r\n\r\n{content}".encode())
+            assert gate.reached.wait(10)
+        assert engine.closed.wait(10)
+
+
+def test_a_slow_reader_holds_the_engine_back() -> None:
+    engine = StagedEngine([step(ANSWER), *[step(" more")] * 9, step("", "stop")])
+    ahead = []
+
+    def on_send(writes):
+        ahead.append(engine.yielded - writes)
+
+    *_, last = run_application(app.create_app(engine), {**STAGED, "stream": True}, on_send)
+    assert last["more_body"] is False
+    assert max(ahead) <= 0  # no step is asked for before the one before it was taken

@@ -1,0 +1,84 @@
+"""A server starts, says where it is, and ends without cutting a stream."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+from live.engines import ANSWER, Gate, StagedEngine, step
+from live.wire import bodies
+
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread, listen, url_of
+
+STREAM = {"model": "staged", "input": "Hi", "stream": True}
+
+
+def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
+    gate = Gate()
+    engine = StagedEngine([step(ANSWER), gate])
+    server = ServerThread(create_app(engine))
+    with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
+        assert gate.reached.wait(10)
+        server.stop()
+        events = bodies(answer.read())
+    response = events[-1]["response"]
+    assert (events[-1]["type"], response["error"]["message"]) == ("response.failed", "The server is shutting down.")
+    assert response["output"][0]["status"] == "incomplete"
+    assert engine.closed.is_set()
+
+
+def test_a_response_that_begins_during_a_shutdown_fails_at_once() -> None:
+    engine = StagedEngine([step(ANSWER, "stop")])
+    app = create_app(engine)
+    app.state.open_runs.end()
+    with ServerThread(app) as url:
+        events = bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
+    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
+    assert engine.turns == []
+
+
+def test_nothing_is_left_of_a_response_that_has_ended() -> None:
+    app = create_app(StagedEngine([step(ANSWER, "stop")]))
+    with ServerThread(app) as url:
+        bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
+    assert len(app.state.open_runs) == 0
+
+
+@pytest.mark.parametrize(("host", "pattern"), [("127.0.0.1", r"http://127\.0\.0\.1:\d+"), ("localhost", r"http://127.*")])
+def test_a_socket_has_a_url(host, pattern) -> None:
+    with listen(host, 0) as listening:
+        assert re.fullmatch(pattern, url_of(listening))
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="the machine has no IPv6")
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    with listen("::1", 0) as listening:
+        assert re.fullmatch(r"http://\[::1\]:\d+", url_of(listening))
+
+
+def test_a_port_that_is_taken_is_not_taken_again() -> None:
+    with listen("127.0.0.1", 0) as listening, pytest.raises(OSError, match="in use"):
+        listen("127.0.0.1", listening.getsockname()[1])
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_a_signal_and_ends_open_streams(sent) -> None:
+    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", "--rate", "20"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own
+        line = process.stderr.readline()
+        url, model = re.search(r"http://\S+(?=/v1)", line)[0], re.search(r"interlock-\w+", line)[0]
+        with httpx.stream("POST", f"{url}/v1/responses", json={**STREAM, "model": model}) as answer:
+            pieces = answer.iter_bytes()
+            first = next(pieces)
+            process.send_signal(sent)
+            events = bodies(first + b"".join(pieces))
+        rest = process.stderr.read()
+    assert events[-1]["type"] == "response.failed"
+    assert process.returncode in {0, -sent}
+    assert "Traceback" not in rest

@@ -1,0 +1,131 @@
+"""Recordings are read, refused with the line that is wrong, and written back."""
+
+import json
+
+import pytest
+
+from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.recordings.recording import RecordedTurn, Recording, RecordingError, ToolResult, read, write
+
+HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
+
+
+def recording(*lines: object) -> list[str]:
+    return [HEADER, *(json.dumps(line) for line in lines)]
+
+
+def test_a_recording_is_a_request_and_turns_of_outputs_with_the_results_of_their_tools() -> None:
+    lines = recording(
+        {"token_ids": [1, 2], "usage": {"input_tokens": 7, "cached_tokens": 4}},
+        {"token_ids": [3], "finish_reason": "stop"},
+        {"tool_result": {"output": "4", "error": None}},
+        {"tool_result": {"error": "no network"}},
+        {"token_ids": [5]},
+    )
+    assert read(lines) == Recording(
+        format="harmony",
+        request={"model": "m"},
+        turns=(
+            RecordedTurn(
+                outputs=(
+                    EngineOutput(Chunk(token_ids=(1, 2)), input_tokens=7, cached_tokens=4),
+                    EngineOutput(Chunk(token_ids=(3,)), finish_reason="stop"),
+                ),
+                results=(ToolResult("4"), ToolResult(error="no network")),
+            ),
+            RecordedTurn(outputs=(EngineOutput(Chunk(token_ids=(5,))),)),
+        ),
+    )
+
+
+def test_a_finish_reason_ends_a_turn_without_any_tool() -> None:
+    turns = read(recording({"token_ids": [1], "finish_reason": "stop"}, {"token_ids": [2]})).turns
+    assert [len(turn.outputs) for turn in turns] == [1, 1]
+
+
+def test_a_result_of_a_tool_ends_a_turn_without_a_finish_reason() -> None:
+    turns = read(recording({"token_ids": [1]}, {"tool_result": {"output": "x"}}, {"token_ids": [2]})).turns
+    assert [turn.finish_reason for turn in turns] == ["stop", "stop"]
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "abort", "error", "content_filter"])
+def test_a_turn_knows_why_it_ended(reason) -> None:
+    assert read(recording({"token_ids": [1], "finish_reason": reason})).turns[0].finish_reason == reason
+
+
+def test_a_recording_without_chunks_has_no_turns_and_an_empty_turn_stopped_by_itself() -> None:
+    assert read([HEADER]).turns == ()
+    assert RecordedTurn().finish_reason == "stop"
+
+
+def test_text_log_probabilities_and_deltas_are_kept_as_they_are() -> None:
+    logprobs = [{"token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": []}]
+    delta = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, "function": {"name": "f"}}]}
+    (turn,) = read(recording({"text": "a", "logprobs": logprobs}, {"delta": delta})).turns
+    assert [output.chunk for output in turn.outputs] == [
+        Chunk(text="a", logprobs=tuple(logprobs)),
+        Chunk(delta=delta),
+    ]
+
+
+def test_empty_lines_and_windows_line_ends_are_passed_over(tmp_path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\r\n" + HEADER.encode() + b'\r\n\r\n{"token_ids": [1]}\r\n')
+    assert read(path) == read(recording({"token_ids": [1]}))
+
+
+def test_what_was_written_is_read_back_the_same() -> None:
+    logprobs = [{"token": "\ud800", "bytes": None, "logprob": -1.0, "top_logprobs": []}]
+    lines = recording(
+        {"token_ids": [1], "usage": {"input_tokens": 3}},
+        {"text": "ü\ud800", "logprobs": logprobs, "finish_reason": "stop", "usage": {"cached_tokens": 1}},
+        {"tool_result": {"output": "✓"}},
+        {"delta": {"reasoning": "r"}, "finish_reason": "length"},
+        {},
+    )
+    once = read(lines)
+    assert read(write(once)) == once
+    assert [*write(read(write(once)))] == [*write(once)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "message"),
+    [
+        ([], 1, "no recording: its first line has no interlock_recording"),
+        (["", '{"token_ids": []}'], 2, "no recording: its first line has no interlock_recording"),
+        (['{"interlock_recording": 2}'], 1, "the version of the format is not 1"),
+        (['{"interlock_recording": 1}'], 1, "format has to be one of harmony, text, vllm"),
+        (['{"interlock_recording": 1, "format": []}'], 1, "format has to be one of harmony, text, vllm"),
+        (['{"interlock_recording": 1, "format": "text", "request": []}'], 1, "request has to be an object"),
+        (['{"interlock_recording": 1, "format": "text", "turns": []}'], 1, "unknown field: turns"),
+        (["[1]"], 1, "not a JSON object"),
+        ([b"\xff\xfe\x00"], 1, "not JSON: "),
+        (["[" * 100_000], 1, "not JSON: "),
+        ([HEADER, "{", "}"], 2, "not JSON: "),
+        (recording({"tokens": [1]}), 2, "unknown field: tokens"),
+        (recording({"token_ids": 1}), 2, "token_ids has to be a list"),
+        (recording({"token_ids": [1, "2"]}), 2, "token_ids has '2', which is no token id"),
+        (recording({"token_ids": [True]}), 2, "token_ids has True, which is no token id"),
+        (recording({"text": 1}), 2, "text has to be a string"),
+        (recording({"logprobs": [1]}), 2, "logprobs has to be a list of objects"),
+        (recording({"token_ids": [1, 2], "logprobs": [{}]}), 2, "logprobs of 1 tokens beside 2 token_ids"),
+        (recording({"finish_reason": "done"}), 2, "finish_reason has to be one of stop, length, "),
+        (recording({"usage": {"input_tokens": True}}), 2, "input_tokens has to be an integer"),
+        (recording({"usage": {"cached_tokens": -1}}), 2, "cached_tokens is negative"),
+        (recording({"usage": {"output_tokens": 1}}), 2, "unknown field: output_tokens"),
+        (recording({"delta": {"refusal": "x"}}), 2, "unknown field: refusal"),
+        (recording({"delta": {"content": 1}}), 2, "content has to be a string"),
+        (recording({"delta": {"tool_calls": [{"index": "0"}]}}), 2, "index has to be an integer"),
+        (recording({"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}), 2, "arguments has to be a string"),
+        (recording({"tool_result": {"output": "x"}}), 2, "a tool_result without a turn before it"),
+        (recording({}, {"tool_result": {"output": 1}}), 3, "output has to be a string"),
+        (recording({}, {"tool_result": {"result": "x"}}), 3, "unknown field: result"),
+        (recording({}, {"tool_result": {}, "text": "x"}), 3, "unknown field: text"),
+    ],
+)
+def test_a_malformed_recording_is_refused_with_the_line_that_is_wrong(lines, line, message) -> None:
+    with pytest.raises(RecordingError) as caught:
+        read(lines)
+    assert (caught.value.line, caught.value.message[: len(message)]) == (line, message)
+    assert str(caught.value).startswith(f"line {line}: {message}")

@@ -1,0 +1,48 @@
+"""A replay runs the turns and their tools in order, and is the same every time."""
+
+import json
+
+from interlock.serving.recordings.recording import Recording, read
+from interlock.serving.recordings.replay import EPOCH, replay_events, replay_frames, replay_response
+
+
+def recording(*lines: object, form: str = "text", **request: object) -> Recording:
+    header = {"interlock_recording": 1, "format": form, "request": request}
+    return read(json.dumps(line) for line in (header, *lines))
+
+
+def names(replayed: Recording) -> list[str]:
+    return [event.name for event in replay_events(replayed)]
+
+
+def test_a_replay_is_the_same_to_the_byte_every_time() -> None:
+    replayed = recording({"text": "Hello"}, model="m")
+    first, second = ([*replay_frames(replayed)] for _ in range(2))
+    assert first == second
+    assert first[-1] == b"data: [DONE]\n\n"
+
+
+def test_ids_are_counted_and_it_is_always_the_same_time() -> None:
+    response = replay_response(recording({"text": "Hello"}, model="m"))
+    assert (response["id"], response["created_at"], response["model"]) == ("resp_1", EPOCH, "m")
+
+
+def test_a_recording_without_turns_is_an_empty_response() -> None:
+    assert names(recording()) == ["response.created", "response.in_progress", "response.completed"]
+
+
+def test_the_tokens_of_the_prompt_are_counted_once_for_each_turn() -> None:
+    usage = {"input_tokens": 10, "cached_tokens": 4}
+    response = replay_response(recording({"text": "a", "usage": usage}, {"text": "b", "usage": usage}))
+    assert response["usage"]["input_tokens"] == 10
+    assert response["usage"]["input_tokens_details"]["cached_tokens"] == 4
+
+
+def test_a_result_without_a_call_that_waits_for_it_is_passed_over() -> None:
+    lines = [{"text": "Hello"}, {"tool_result": {"output": "x"}}, {"text": " again"}]
+    assert replay_response(recording(*lines))["status"] == "completed"
+
+
+def test_what_follows_the_end_of_a_response_is_passed_over() -> None:
+    cut = [{"text": "Hello", "finish_reason": "length"}]
+    assert replay_response(recording(*cut, {"text": " again"})) == replay_response(recording(*cut))

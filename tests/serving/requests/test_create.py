@@ -1,0 +1,373 @@
+"""Bodies of POST /v1/responses: what real clients send is taken, what is wrong is refused with the parameter's name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.responses import Response
+
+from interlock.events.resource import response_settings
+from interlock.serving.errors import ApiError
+from interlock.serving.requests.create import parse_request, read_request
+from interlock.serving.requests.fields import FIELDS
+
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+USER = {"type": "message", "role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+UNTYPED = {"role": "user", "content": "hi"}
+
+
+def read(**members):
+    return read_request({"model": "m", "input": "hi", **members})
+
+
+def refusal(**members):
+    with pytest.raises(ApiError) as caught:
+        read(**members).conversation()
+    assert caught.value.status == 400
+    return caught.value.param, caught.value.code
+
+
+def test_a_bare_request_has_the_defaults_of_the_api():
+    request = parse_request(b'{"model": "m", "input": "hi"}')
+    assert request.input == (USER,)
+    assert (request.model, request.stream, request.store, request.tool_choice) == ("m", False, True, "auto")
+    assert (request.max_output_tokens, request.text_format, request.reasoning_effort) == (None, {"type": "text"}, None)
+    assert request.raw == {"model": "m", "input": "hi"}
+    assert not request.wants_logprobs
+
+
+def test_what_is_given_is_picked():
+    request = read(
+        stream=True,
+        background=True,
+        instructions="i",
+        previous_response_id="resp_1",
+        max_output_tokens=5,
+        max_tool_calls=2,
+        parallel_tool_calls=False,
+        tools=[FUNCTION],
+        tool_choice={"type": "function", "name": "f"},
+        include=["message.output_text.logprobs"],
+        top_logprobs=3,
+        text={"format": {"type": "json_object"}},
+        reasoning={"effort": "low", "summary": None},
+    )
+    assert (request.stream, request.background, request.instructions) == (True, True, "i")
+    assert read(store=False).store is False
+    assert (request.previous_response_id, request.max_output_tokens, request.max_tool_calls) == ("resp_1", 5, 2)
+    assert (request.parallel_tool_calls, request.tools, request.top_logprobs) == (False, (FUNCTION,), 3)
+    assert (request.tool_choice, request.text_format) == ({"type": "function", "name": "f"}, {"type": "json_object"})
+    assert (request.reasoning_effort, request.wants_logprobs) == ("low", True)
+
+
+def test_null_is_as_good_as_nothing():
+    request = read(stream=None, tools=None, text=None, reasoning=None, metadata=None, conversation=None, prompt=None)
+    assert (request.stream, request.tools, request.text_format) == (False, (), {"type": "text"})
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
+def test_messages_of_every_role_come_with_and_without_type_and_id(role):
+    item = {"role": role, "content": [{"type": "input_text", "text": "a"}]}
+    typed = {**item, "type": "message", "id": "msg_1", "status": "completed", "phase": None}
+    assert read(input=[item, typed]).input == ({**item, "type": "message"}, typed)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_text", "text": ""},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto", "file_id": None},
+        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_file", "file_data": "AA", "filename": "a.pdf"},
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+        {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation"}], "logprobs": None},
+        {"type": "refusal", "refusal": "no"},
+    ],
+)
+def test_parts_of_every_kind_are_taken(part):
+    assert read(input=[{"role": "user", "content": [part]}]).input[0]["content"] == [part]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}], "content": None},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
+        {**CALL, "id": None, "status": "completed"},
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "f", "input": ""},
+        {"type": "item_reference", "id": "msg_1"},
+        {"type": "mcp_call", "id": "mcp_1", "name": "x", "arguments": "{}", "server_label": "s", "output": None},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": None, "container_id": "c", "outputs": None},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"},
+        {"type": "from_the_future", "anything": [1]},
+    ],
+)
+def test_items_of_every_kind_are_taken_as_they_are(item):
+    assert read(input=[item]).conversation() == (item,)
+
+
+def test_an_approval_belongs_to_a_question():
+    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    assert read(input=[asked, answer]).conversation() == (asked, answer)
+    assert read(input=[answer]).conversation([asked]) == (asked, answer)
+    with pytest.raises(ApiError) as refused:
+        read(input=[answer]).conversation()
+    assert (refused.value.status, refused.value.param) == (400, "input[0].approval_request_id")
+
+
+@pytest.mark.parametrize("kind", ["reference without a type", "reference with a null type"])
+def test_an_item_with_an_id_alone_is_a_reference(kind):
+    item = {"id": "msg_1"} if "without" in kind else {"id": "msg_1", "type": None}
+    assert read(input=[item]).input == ({"id": "msg_1", "type": "item_reference"},)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        FUNCTION,
+        {"type": "function", "name": "f", "parameters": None, "strict": None, "description": None},
+        {"type": "custom", "name": "f", "format": {"type": "text"}},
+        {"type": "namespace", "name": "n", "description": "d", "tools": [FUNCTION]},
+        {"type": "mcp", "server_label": "s", "server_url": "https://h", "require_approval": "never"},
+        {"type": "file_search", "vector_store_ids": ["vs_1"]},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
+        {"type": "code_interpreter"},
+        {"type": "web_search"},
+        {"type": "image_generation"},
+        {"type": "local_shell"},
+        {"type": "from_the_future", "name": 7},
+    ],
+)
+def test_tools_of_every_kind_are_taken_as_they_are(tool):
+    assert read(tools=[tool]).tools == (tool,)
+
+
+def test_the_settings_that_clients_send_along_are_taken():
+    read(
+        metadata={"k": "v"},
+        prompt_cache_key="k",
+        client_metadata={"a": "b"},
+        truncation="auto",
+        service_tier="flex",
+        user="u",
+        safety_identifier="s",
+        temperature=0,
+        top_p=1.0,
+        stream_options={"include_obfuscation": False},
+        text={"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+        vllm_xargs={"x": 1},
+    )
+
+
+def test_a_body_of_a_megabyte_is_taken():
+    request = parse_request(json.dumps({"model": "m", "input": "x" * 1_000_000}).encode())
+    assert len(str(request.input[0]["content"])) == 1_000_000
+
+
+def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters():
+    body = rb'{"model": "m", "input": [{"role": "user", "content": "a\ud83d b\ud83d\ude00", "n": 1}]}'
+    assert parse_request(body).input[0]["content"] == "a\ufffd b\U0001f600"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b'{"model": "m", "input": NaN}',
+        b'{"model": "m", "input": -Infinity}',
+        b'{"model": "\xff"}',
+        b"[" * 100_000,
+        b'{"model": "m", "input": ' + b"[" * 101 + b"]" * 101 + b"}",
+        b'{"model": "m", "input": ' + b"9" * 5000 + b', "a": "\\ud800"}',
+        b'{"a": "\\ud800", "input": ' + b"[" * 101 + b"]" * 101 + b"}",
+    ],
+)
+def test_what_is_no_json_object_is_refused(body):
+    with pytest.raises(ApiError) as caught:
+        parse_request(body)
+    assert (caught.value.status, caught.value.param, caught.value.code) == (400, None, "invalid_json")
+
+
+def test_an_error_has_the_body_of_openai():
+    with pytest.raises(ApiError, match="'temperature'") as caught:
+        read(temperature="hot")
+    assert caught.value.body() == {
+        "error": {
+            "message": "Invalid type for 'temperature': expected a number, but got a string.",
+            "type": "invalid_request_error",
+            "param": "temperature",
+            "code": "invalid_type",
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("members", "param", "code"),
+    [
+        ({"model": None}, "model", "missing_required_parameter"),
+        ({"model": 7}, "model", "invalid_type"),
+        ({"model": ""}, "model", "string_below_min_length"),
+        ({"input": None}, "input", "missing_required_parameter"),
+        ({"input": []}, "input", "missing_required_parameter"),
+        ({"input": {}}, "input", "invalid_type"),
+        ({"input": ["hi"]}, "input[0]", "invalid_type"),
+        ({"input": [{}]}, "input[0].type", "missing_required_parameter"),
+        ({"input": [USER, {"role": "tool", "content": "a"}]}, "input[1].role", "invalid_value"),
+        ({"input": [{"role": "user"}]}, "input[0].content", "missing_required_parameter"),
+        ({"input": [{"role": "user", "content": None}]}, "input[0].content", "invalid_type"),
+        (
+            {"input": [USER, USER, {"role": "user", "content": [{"type": "nonsense"}]}]},
+            "input[2].content[0].type",
+            "invalid_value",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
+            "input[0].content[0].text",
+            "missing_required_parameter",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": {"url": "x"}}]}]},
+            "input[0].content[0].image_url",
+            "invalid_type",
+        ),
+        ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments", "invalid_type"),
+        ({"input": [{"type": "function_call"}]}, "input[0].call_id", "missing_required_parameter"),
+        ({"input": [USER, RESULT]}, "input[1].call_id", "invalid_value"),
+        ({"input": [{**RESULT, "output": {}}, CALL]}, "input[0].output", "invalid_type"),
+        ({"input": [{"type": "custom_tool_call_output", "call_id": "x", "output": ""}]}, "input[0].call_id", "invalid_value"),
+        ({"instructions": ["a"]}, "instructions", "invalid_type"),
+        ({"stream": "yes"}, "stream", "invalid_type"),
+        ({"stream": 1}, "stream", "invalid_type"),
+        ({"max_output_tokens": 0}, "max_output_tokens", "below_min_value"),
+        ({"max_output_tokens": -1}, "max_output_tokens", "below_min_value"),
+        ({"max_output_tokens": True}, "max_output_tokens", "invalid_type"),
+        ({"max_output_tokens": 1.5}, "max_output_tokens", "invalid_type"),
+        ({"max_tool_calls": -1}, "max_tool_calls", "below_min_value"),
+        ({"temperature": 2.1}, "temperature", "above_max_value"),
+        ({"temperature": -0.1}, "temperature", "below_min_value"),
+        ({"temperature": float("nan")}, "temperature", "invalid_type"),
+        ({"temperature": True}, "temperature", "invalid_type"),
+        ({"top_p": 1.1}, "top_p", "above_max_value"),
+        ({"top_logprobs": 21}, "top_logprobs", "above_max_value"),
+        ({"top_logprobs": -1}, "top_logprobs", "below_min_value"),
+        ({"metadata": {"k": 1}}, "metadata.k", "invalid_type"),
+        ({"metadata": {"k" * 65: "v"}}, "metadata", "string_above_max_length"),
+        ({"metadata": {"k": "v" * 513}}, "metadata.k", "string_above_max_length"),
+        ({"metadata": {str(n): "v" for n in range(17)}}, "metadata", "object_above_max_properties"),
+        ({"metadata": []}, "metadata", "invalid_type"),
+        ({"truncation": "some"}, "truncation", "invalid_value"),
+        ({"truncation": 1}, "truncation", "invalid_type"),
+        ({"service_tier": "best"}, "service_tier", "invalid_value"),
+        ({"include": "all"}, "include", "invalid_type"),
+        ({"reasoning": {"effort": "heroic"}}, "reasoning.effort", "invalid_value"),
+        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
+        ({"tools": {}}, "tools", "invalid_type"),
+        ({"tools": [{}]}, "tools[0].type", "missing_required_parameter"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
+        ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", "invalid_value"),
+        ({"tools": [{"type": "function", "name": "a" * 65}]}, "tools[0].name", "string_above_max_length"),
+        ({"tools": [FUNCTION, FUNCTION]}, "tools[1].name", "duplicate_tool_name"),
+        ({"tools": [{**FUNCTION, "parameters": []}]}, "tools[0].parameters", "invalid_type"),
+        (
+            {"tools": [{**FUNCTION, "strict": True, "parameters": {"type": "thing"}}]},
+            "tools[0].parameters",
+            "invalid_json_schema",
+        ),
+        ({"tools": [{"type": "mcp"}]}, "tools[0].server_label", "missing_required_parameter"),
+        (
+            {"tools": [{"type": "namespace", "name": "n", "tools": [FUNCTION, FUNCTION]}]},
+            "tools[0].tools[1].name",
+            "duplicate_tool_name",
+        ),
+        ({"background": True, "store": False}, "background", "invalid_value"),
+        ({"tool_choice": "perhaps"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": 7}, "tool_choice", "invalid_type"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.name", "missing_required_parameter"),
+        ({"tool_choice": {"type": "function", "name": "g"}, "tools": [FUNCTION]}, "tool_choice.name", "invalid_value"),
+        ({"tool_choice": {"type": "custom", "name": "f"}, "tools": [FUNCTION]}, "tool_choice.name", "invalid_value"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}},
+            "tool_choice.tools[0].name",
+            "invalid_value",
+        ),
+        ({"text": {"format": {"type": "yaml"}}}, "text.format.type", "invalid_value"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema", "missing_required_parameter"),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": 5}}}},
+            "text.format.schema",
+            "invalid_json_schema",
+        ),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"$schema": []}}}},
+            "text.format.schema",
+            "invalid_json_schema",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(members, param, code):
+    assert refusal(**members) == (param, code)
+
+
+def test_a_function_of_a_namespace_may_be_chosen():
+    tools = [{"type": "namespace", "name": "n", "tools": [FUNCTION]}]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "mcp"}]}
+    assert read(tools=tools, tool_choice=choice).tool_choice == choice
+
+
+def test_a_tool_output_may_answer_a_call_of_the_previous_response():
+    request = read(input=[RESULT], previous_response_id="resp_1")
+    assert request.conversation([USER, CALL]) == (USER, CALL, RESULT)
+
+
+def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
+    stored = {"fc_1": {**CALL, "id": "fc_1"}}
+    request = read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT])
+    assert request.conversation(stored=stored) == (stored["fc_1"], RESULT)
+    assert request.conversation([stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
+
+
+def test_a_tool_output_may_answer_a_call_behind_an_open_reference():
+    reference = {"type": "item_reference", "id": "fc_1"}
+    assert read(input=[reference, RESULT]).conversation() == (reference, RESULT)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 30),
+    st.floats(),
+    st.sampled_from(["", "auto", "none", "required", "function", "user", "message", "json_schema", "f"]),
+)
+KEYS = st.sampled_from(
+    ["type", "role", "content", "name", "tools", "mode", "format", "schema", "effort", "call_id", "output", "text", "id"]
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)), max_leaves=8
+)
+DRIVEN = {"id": "resp_1", "object": "response", "created_at": 1, "status": "in_progress", "output": []}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES, max_size=4))
+def test_any_object_is_taken_or_refused_and_what_is_taken_is_echoed(members):
+    try:
+        request = read(**members)
+    except ApiError as error:
+        outcome = (error.status, bool(error.param))
+    else:
+        Response.model_validate(DRIVEN | response_settings(request.raw))
+        outcome = (400, True)
+    assert outcome == (400, True)

@@ -1,0 +1,433 @@
+"""Whatever an MCP server does, the stream is legal, the failed item says why, and nothing is left behind."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from live.agents import ask, calling, mcp, servers
+from live.engines import StagedEngine, step
+from live.mcp_servers import Workshop, answer, plain, result, running
+
+from interlock.fsm.deltas import Fault
+from interlock.serving.requests.create import read_request
+from interlock.serving.runs.turns import Unwritten, begin_response
+from interlock.serving.tools import session as sessions
+from interlock.serving.tools.session import Endpoint, Session
+
+ECHO = calling("mcp.shop.echo", '{"text": "a"}')
+GOES_ON = ("completed", "message")
+
+
+def listing_fault(told):
+    """Why the tools could not be listed; the response went on without them."""
+    assert (told.response["status"], told.output[-1]["type"]) == GOES_ON
+    (listed,) = told.of("mcp_list_tools")
+    assert listed["tools"] == []
+    return listed["error"]
+
+
+def call_fault(told):
+    """Why the call failed; the response went on, and the model was told."""
+    assert (told.response["status"], told.output[-1]["type"]) == GOES_ON
+    (call,) = told.of("mcp_call")
+    assert call["status"] == "failed"
+    message = call["error"]["content"][0]["text"]
+    assert told.engine.turns[1].items[-1]["output"] == f"Error: {message}"
+    return message
+
+
+def test_a_server_that_is_not_there() -> None:
+    assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/mcp")])) == "The server cannot be reached."
+    assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/sse")])) == "The server cannot be reached."
+
+
+def test_a_host_that_is_not_allowed_is_not_asked() -> None:
+    seen = []
+    with running(plain(gate=seen.append)) as base:
+        told = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=()))
+        private = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=("*",)))
+    assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(told)
+    assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(private)
+    assert seen == []
+
+
+def test_a_name_is_resolved_once_and_the_connection_goes_where_it_was_judged() -> None:
+    seen = []
+    with running(plain(gate=lambda scope: seen.append(dict(scope["headers"])[b"host"]))) as base:
+        port = base.rpartition(":")[2]
+        told = ask(ECHO, tools=[mcp(f"http://localhost:{port}/mcp")], by=servers(allowed=("localhost",)))
+    assert told.of("mcp_call")[0]["output"] == "said"
+    assert set(seen) == {f"localhost:{port}".encode()}
+
+
+def test_a_redirect_to_elsewhere_is_not_followed() -> None:
+    seen = []
+
+    async def redirect(scope, _receive, send):
+        if scope["type"] == "http":
+            await answer(send, 307, b"", location=f"{target}/mcp")
+
+    with running(plain(gate=seen.append)) as target, running(redirect) as base:
+        told = ask(tools=[mcp(f"{base}/mcp")])
+    assert listing_fault(told).startswith("Redirect to http://127.0.0.1:")
+    assert seen == []
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(401, "The server refuses the authorization (HTTP 401)."), (403, "The server refuses access (HTTP 403).")],
+)
+def test_a_server_that_refuses_authorization(path, status, message) -> None:
+    with running(plain(gate=lambda _: status)) as base:
+        assert listing_fault(ask(tools=[mcp(f"{base}/{path}", authorization="wrong")])) == message
+
+
+def test_a_server_that_refuses_authorization_in_the_middle() -> None:
+    async def refuse(_asked, send):
+        await answer(send, 401, b"{}")
+
+    with running(plain(refuse)) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert call_fault(told) == "The server refuses the authorization (HTTP 401)."
+
+
+def test_a_session_that_broke_is_followed_by_another() -> None:
+    asked = []
+
+    async def refuse_once(request, send):
+        asked.append(request)
+        said = result(request, {"content": [{"type": "text", "text": "again"}]})
+        await answer(send, 401 if len(asked) == 1 else 200, said)
+
+    with running(plain(refuse_once)) as base:
+        told = ask(ECHO, ECHO, tools=[mcp(f"{base}/mcp")])
+    assert [(item["status"], item.get("output")) for item in told.of("mcp_call")] == [("failed", None), ("completed", "again")]
+
+
+def test_of_the_addresses_of_a_name_those_that_cannot_be_reached_are_passed_over(monkeypatch) -> None:
+    def look_up(_host, port, *_arguments, **_more):
+        addresses = [("::1", port, 0, 0), ("127.0.0.2", port), ("127.0.0.1", port)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with running(plain()) as base:
+        told = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
+    assert told.of("mcp_call")[0]["output"] == "said"
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b"<html>", "text/html"),
+        (200, b"{}", "application/json"),
+        (200, b"no JSON", "application/json"),
+        (200, b"data: no JSON\n\n", "text/event-stream"),
+        (200, b"\xff\xfe\x00", "application/octet-stream"),
+        (404, b"nothing here", "text/plain"),
+        (500, b"", "text/plain"),
+    ],
+)
+def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "OPENING_SECONDS", 0.5)
+
+    async def other(scope, _receive, send):
+        if scope["type"] == "http":
+            await answer(send, status, body, kind)
+
+    with running(other) as base:
+        assert listing_fault(ask(tools=[mcp(f"{base}/{path}")]))
+
+
+def test_the_url_of_a_server_is_not_repeated() -> None:
+    with running(plain(gate=lambda _: 404)) as base:
+        secret = base.replace("http://", "http://user:secret@")
+        told = ask(tools=[mcp(f"{secret}/sse?key=secret")])
+    assert listing_fault(told) == "The server answers HTTP 404."
+    assert "secret" not in json.dumps([event.get("item") for event in told.events])
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "message"),
+    [
+        (None, {"X-Key": "secret\n"}, "The headers for the server cannot be sent."),
+        (None, {"X Key": "secret"}, "The headers for the server cannot be sent."),
+        ("http://h:x/mcp", {}, "The server cannot be talked to: Invalid port: 'x'"),
+        ("http://127.0.0.1:1\\@a.example/", {}, "The host 'a.example' is not allowed on this server."),
+        ("http://2130706433/mcp", {}, "The host '2130706433' is not allowed on this server."),
+    ],
+)
+def test_odd_urls_and_headers_lead_nowhere(url, headers, message) -> None:
+    with running(plain()) as base:
+        assert listing_fault(ask(tools=[mcp(url or f"{base}/mcp", headers=headers)])) == message
+
+
+def test_an_answer_that_is_packed_is_not_unpacked() -> None:
+    async def pack(_asked, send):
+        await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
+
+    with running(plain(pack)) as base:
+        message = "The server packs its answers, although it was asked not to."
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message
+
+
+def test_a_server_that_lists_no_tools() -> None:
+    with running(plain(tools=())) as base:
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert told.output[0]["tools"] == []
+    assert "error" not in told.output[0]
+    assert call_fault(told) == "The MCP server 'shop' has no tool 'echo' that may be called."
+
+
+def test_a_server_whose_tools_could_not_be_listed_is_not_called() -> None:
+    told = ask(ECHO, tools=[mcp("http://127.0.0.1:1/mcp")])
+    assert call_fault(told) == "The MCP server 'shop' has not listed its tools."
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+def test_an_answer_of_10_mb(path) -> None:
+    server = Workshop().server()
+    application = server.sse_app() if path == "sse" else server.streamable_http_app()
+    with running(application) as base:
+        told = ask(calling("mcp.shop.big", "{}"), tools=[mcp(f"{base}/{path}")])
+    assert call_fault(told).endswith("The answer is larger than 1000000 bytes.")
+    assert len(json.dumps(told.events)) < 100_000
+
+
+def test_an_answer_of_10_mb_in_events() -> None:
+    async def stream(_asked, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for _ in range(1_000):
+            await send({"type": "http.response.body", "body": b"data: " + b"x" * 10_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b"\n\n"})
+
+    with running(plain(stream)) as base:
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer is larger than 1000000 bytes."
+
+
+def test_small_events_may_be_many() -> None:
+    async def stream(asked, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for _ in range(200):
+            await send({"type": "http.response.body", "body": b": " + b"x" * 10_000 + b"\n\n", "more_body": True})
+        said = result(asked, {"content": [{"type": "text", "text": "at last"}]})
+        await send({"type": "http.response.body", "body": b"data: " + said + b"\n\n"})
+
+    with running(plain(stream)) as base:
+        assert ask(ECHO, tools=[mcp(f"{base}/mcp")]).of("mcp_call")[0]["output"] == "at last"
+
+
+def test_a_tool_that_answers_an_error() -> None:
+    with running(Workshop().server().streamable_http_app()) as base:
+        told = ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
+    assert call_fault(told) == "Error executing tool broken: The machine is out of paper."
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"content": [], "isError": True}, "The tool failed and did not say why."),
+        ({"content": 7}, None),
+    ],
+)
+def test_a_tool_that_answers_nonsense(said, message) -> None:
+    async def speak(asked, send):
+        await answer(send, 200, result(asked, said))
+
+    with running(plain(speak)) as base:
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message if message else True
+
+
+def test_a_protocol_error_says_what_the_server_said() -> None:
+    async def refuse(asked, send):
+        error = {"code": -32602, "message": "Echo wants a text.\nAnd more."}
+        await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+
+    with running(plain(refuse)) as base:
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "Echo wants a text."
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+def test_a_tool_that_hangs_is_cancelled_after_its_time(path) -> None:
+    shop = Workshop()
+    application = shop.server().sse_app() if path == "sse" else shop.server().streamable_http_app()
+    with running(application) as base:
+        told = ask(calling("mcp.shop.hang", "{}"), tools=[mcp(f"{base}/{path}")], by=servers(0.2))
+        assert shop.cancelled.wait(5)
+    assert call_fault(told) == "The server did not answer within 0.2 seconds."
+
+
+def test_a_server_that_does_not_answer_at_all(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "OPENING_SECONDS", 0.2)
+
+    async def silent(scope, receive, _send):
+        if scope["type"] == "http":
+            await receive()
+            await receive()  # until the client goes
+            await receive()
+
+    with running(silent) as base:
+        assert listing_fault(ask(tools=[mcp(f"{base}/mcp")])) == "The server did not answer within 0.2 seconds."
+
+
+MORTAL = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from live.mcp_servers import plain, running
+async def die(asked, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})
+    os._exit(1)
+with running(plain(die)) as base:
+    print(base, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
+    command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[2])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
+        base = server.stdout.readline().strip()
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+        server.stdin.close()
+        assert server.wait() == 1
+    assert call_fault(told).startswith("The server cannot be talked to")
+
+
+def test_a_fault_of_ours_is_for_the_log(monkeypatch, caplog) -> None:
+    def fail(*_arguments):
+        raise RuntimeError("a secret")
+
+    with running(plain()) as base:
+        monkeypatch.setattr(Session, "call", fail)
+        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+        monkeypatch.setattr(Session, "list_tools", fail)
+        unlisted = ask(tools=[mcp(f"{base}/mcp")])
+    assert call_fault(told) == listing_fault(unlisted) == "The server had an error while it ran the tool."
+    assert len(caplog.records) == 2
+
+
+def hanging(base, by):
+    """A response whose tool hangs."""
+    engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
+    request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(f"{base}/mcp")]})
+    return begin_response(request, request.conversation(), engine, Unwritten(), tools=by)
+
+
+@pytest.mark.parametrize("how", ["interrupted", "cancelled", "left"])
+def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
+    shop = Workshop()
+
+    async def end(base):
+        before, by = asyncio.all_tasks(), servers()
+        run = hanging(base, by)
+        events = run.events()
+
+        async def collect():
+            async for _ in events:
+                if how == "left" and run.driver.response["output"][-1].get("arguments"):
+                    return
+
+        collecting = asyncio.create_task(collect())
+        if how != "left":
+            await asyncio.to_thread(shop.started.wait)
+        if how == "interrupted":
+            run.interrupt(Fault("server_error", "The server is shutting down."))
+        elif how == "cancelled":
+            collecting.cancel()
+        await asyncio.wait([collecting])
+        await events.aclose()
+        assert (asyncio.all_tasks(), by.open) == (before, set())
+        return run.driver.response
+
+    with running(shop.server().streamable_http_app()) as base:
+        response = asyncio.run(end(base))
+        if how != "left":
+            assert shop.cancelled.wait(5)
+    if how == "interrupted":
+        assert [item.get("status") for item in response["output"]] == [None, "failed"]
+        assert response["status"] == "failed"
+
+
+def test_a_client_that_goes_during_a_call_cancels_it(served) -> None:
+    shop, by = Workshop(), servers()
+    engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
+    with running(shop.server().streamable_http_app()) as base, served(engine, tools=by) as url:
+        body = {"model": "staged", "input": "Hi", "stream": True, "tools": [mcp(f"{base}/mcp")]}
+        with httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
+            lines = stream.iter_lines()
+            while next(lines) != "event: response.mcp_call_arguments.done":
+                pass
+            assert shop.started.wait(5)
+        assert shop.cancelled.wait(5)
+    assert not by.open
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_session_ends_although_its_server_does_not_let_go(stubborn, monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "CLOSING_SECONDS", 0.2)
+    left = threading.Event()
+
+    async def held(scope, receive, send):
+        if scope["type"] == "http" and scope["method"] == "DELETE":
+            left.set()
+            await receive()
+            while stubborn and (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        if scope["type"] == "http":
+            await plain_one(scope, receive, named(send))
+
+    def named(send):
+        async def sending(message):
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"mcp-session-id", b"1"))
+            await send(message)
+
+        return sending
+
+    plain_one = plain()
+
+    async def close(base):
+        session = Session(Endpoint(f"{base}/mcp"), 1.0)
+        tools = await session.list_tools()
+        await session.close()
+        return [tool.name for tool in tools], len(asyncio.all_tasks())
+
+    with running(held) as base:
+        assert asyncio.run(close(base)) == (["echo"], 1)
+        assert left.wait(5)
+
+
+def test_a_list_has_so_many_pages_and_not_more(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "PAGES", 3)
+    asked = []
+
+    async def paged(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        message = await receive()
+        body = json.loads(message.get("body") or b"null")
+        if (body or {}).get("method") != "tools/list":
+
+            async def again():
+                return message
+
+            await whole(scope, again, send)
+            return
+        asked.append(body["params"].get("cursor") if "params" in body else None)
+        tool = {"name": f"t{len(asked)}", "inputSchema": {"type": "object"}}
+        await answer(send, 200, result(body, {"tools": [tool], "nextCursor": str(len(asked))}))
+
+    whole = plain()
+    with running(paged) as base:
+        told = ask(tools=[mcp(f"{base}/mcp")])
+    assert [tool["name"] for tool in told.output[0]["tools"]] == ["t1", "t2", "t3"]
+    assert asked == [None, "1", "2"]

@@ -1,0 +1,74 @@
+"""A thousand responses with tools leave nothing behind: no session, no task, no connection."""
+
+import asyncio
+import gc
+from contextlib import aclosing
+
+from live.agents import ANSWER, calling, mcp, servers
+from live.engines import StagedEngine, step
+from live.mcp_servers import answer, plain, result, running
+
+from interlock.serving.requests.create import read_request
+from interlock.serving.runs.turns import Unwritten, begin_response
+from interlock.serving.tools.session import Session
+
+REQUESTS = 1_000
+AT_ONCE = 25
+ECHO = calling("mcp.shop.echo", '{"text": "a"}')
+EVERY_FIFTH = ("whole", "whole", "left", "failing", "cancelled")
+"""What becomes of the responses, by turns."""
+
+
+async def respond(base, by, index):
+    """Make a response, or begin to; gives how its items ended."""
+    fate = EVERY_FIFTH[index % len(EVERY_FIFTH)]
+    engine = StagedEngine([step(ECHO, "stop")], [step(ANSWER, "stop")])
+    url = "http://127.0.0.1:1/mcp" if fate == "failing" else f"{base}/mcp"
+    request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(url)]})
+    run = begin_response(request, request.conversation(), engine, Unwritten(), tools=by)
+
+    async def go():
+        async with aclosing(run.events()) as events:
+            async for _ in events:
+                if fate == "left" and len(run.driver.response["output"]) > 1:
+                    return
+
+    going = asyncio.create_task(go())
+    if fate == "cancelled":
+        await asyncio.sleep(0.001 * (index % 20))
+        going.cancel()
+    await asyncio.wait([going])
+    return run.driver.response["output"]
+
+
+def sessions():
+    """How many there are in this process."""
+    gc.collect()
+    return sum(isinstance(each, Session) for each in gc.get_objects())
+
+
+def test_a_thousand_responses_leave_nothing_behind() -> None:
+    calls = []
+
+    async def speak(asked, send):
+        calls.append(asked)
+        await answer(send, 200, result(asked, {"content": [{"type": "text", "text": "said"}]}))
+
+    async def count(base):
+        by, before = servers(), asyncio.all_tasks()
+        ends = set()
+        for start in range(0, REQUESTS, AT_ONCE):
+            many = await asyncio.gather(*(respond(base, by, start + index) for index in range(AT_ONCE)))
+            ends |= {tuple((item["type"], item.get("status")) for item in output) for output in many}
+        if late := asyncio.all_tasks() - before:
+            await asyncio.wait(late, timeout=30)  # on a busy machine the last sessions may still be closing
+        assert (by.open, asyncio.all_tasks()) == (set(), before)
+        return ends
+
+    others = sessions()
+    with running(plain(speak)) as base:
+        ends = asyncio.run(count(base))
+    assert sessions() == others
+    assert (("mcp_list_tools", None), ("mcp_call", "completed"), ("message", "completed")) in ends
+    assert (("mcp_list_tools", None), ("mcp_call", "failed"), ("message", "completed")) in ends
+    assert len(calls) >= REQUESTS * 2 / 5

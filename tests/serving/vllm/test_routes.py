@@ -1,0 +1,387 @@
+"""The plugin's routes stand in front of vLLM's, and answer as vLLM's would where they have nothing of their own to say."""
+
+import asyncio
+import contextlib
+import functools
+import json
+from types import SimpleNamespace
+
+import fake_vllm as fake
+import httpx
+import pytest
+from fake_vllm import Serving, outputs
+from starlette.requests import ClientDisconnect
+
+from interlock.fsm.deltas import Fault
+from interlock.fsm.oracle import check
+from interlock.serving.runs.background import Records
+from interlock.serving.vllm import plugin as plugin_module
+from interlock.serving.vllm import sessions
+from interlock.serving.vllm.plugin import InterlockPlugin
+
+ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
+BODY = {"model": "m", "input": "Hi"}
+
+pytestmark = pytest.mark.usefixtures("vllm")
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    return fake.install(monkeypatch)
+
+
+@contextlib.asynccontextmanager
+async def client_of(serving, engine=None):
+    """A client of vLLM's application with the plugin on it."""
+    plugin, app = InterlockPlugin(), fake.application()
+    plugin.attach_router(app)
+    app.state.openai_serving_responses = serving
+    await plugin.init_state(engine, app.state, None)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
+        client.app = app
+        yield client
+
+
+def ask(serving, path="/v1/responses", method="POST", headers=None, **body):
+    async def asking():
+        async with client_of(serving) as client:
+            return await client.request(method, path, json={**BODY, **body}, headers=headers)
+
+    return asyncio.run(asking())
+
+
+def events(content):
+    frames = content.decode().removesuffix("data: [DONE]\n\n").split("\n\n")
+    return [json.loads(frame.split("\ndata: ", 1)[1]) for frame in frames if frame]
+
+
+def test_a_stream_is_legal_and_says_what_it_is():
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), stream=True)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert answer.content.endswith(b"data: [DONE]\n\n")
+    assert check(events(answer.content)) == []
+
+
+def test_an_answer_in_one_piece_is_the_same_response():
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
+
+
+def test_open_responses_are_spoken_to_those_who_ask():
+    thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+    headers = {"OpenResponses-Version": "2026-04-24"}
+    answer = ask(Serving(fake.HarmonyContext, outputs(thought + ANSWER)), stream=True, headers=headers)
+    assert check(events(answer.content), dialect="open_responses") == []
+
+
+def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():
+    output = fake.Output([fake.Completion("Hello.", (1,), finish_reason="stop")], finished=True)
+    serving = Serving.parsed(fake.SimpleContext, [output])
+    assert ask(serving).json()["output"][0]["content"][0]["text"] == "Hello."
+    assert serving.context.request.stream is True
+
+
+def test_what_vllm_refuses_is_refused_in_its_words():
+    answer = ask(Serving(), input="refuse")
+    assert (answer.status_code, answer.json()) == (400, {"error": {"message": "It is refused.", "code": 400}})
+    assert ask(Serving(), input=["no text"]).status_code == 422
+
+
+def test_an_unheard_of_answer_of_vllm_is_an_error_of_the_server():
+    with pytest.raises(TypeError, match="began a response as str"):
+        ask(Serving(), input="odd")
+
+
+def test_without_a_model_that_generates_vllm_answers():
+    assert ask(None).json() == {"from": "vllm"}
+    assert ask(None, "/v1/responses/resp_1", "GET").status_code == 404
+    assert ask(None, "/v1/responses/resp_1/cancel").status_code == 400
+
+
+def test_a_stored_response_is_shown():
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            made = (await client.post("/v1/responses", json=BODY)).json()
+            url = f"/v1/responses/{made['id']}"
+            shown, streamed = await client.get(url), await client.get(url, params={"stream": "true"})
+            cancelled, unknown = await client.post(f"{url}/cancel"), await client.get("/v1/responses/resp_2")
+            return made, shown.json(), streamed, cancelled.status_code, unknown.status_code
+
+    made, shown, streamed, cancelled, unknown = asyncio.run(asking())
+    assert (shown, cancelled, unknown) == (made, 400, 404)
+    assert (streamed.status_code, streamed.json()["error"]["param"]) == (400, "stream")
+
+
+def test_a_response_in_the_background_has_many_readers():
+    async def asking():
+        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+        async with client_of(serving) as client:
+            first = await client.post("/v1/responses", json={**BODY, "background": True, "stream": True})
+            url = "/v1/responses/resp_1"
+            again = await client.get(url, params={"stream": "true"})
+            tail = await client.get(url, params={"stream": "true", "starting_after": 3})
+            over = await client.post(f"{url}/cancel")
+            return first.content, again.content, tail.content, (await client.get(url)).json(), over.status_code
+
+    first, again, tail, shown, over = asyncio.run(asking())
+    assert check(events(first)) == []
+    assert [event["type"] for event in events(first)[:2]] == ["response.created", "response.queued"]
+    assert (again, events(tail), shown, over) == (first, events(first)[4:], events(first)[-1]["response"], 400)
+
+
+def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
+    async def asking():
+        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
+        async with client_of(serving) as client:
+            begun = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
+            reader = asyncio.create_task(client.get("/v1/responses/resp_1", params={"stream": "true"}))
+            while not (running := (await client.get("/v1/responses/resp_1")).json())["output"]:  # noqa: ASYNC110 - a client can but ask again
+                await asyncio.sleep(0)
+            cancelled = (await client.post("/v1/responses/resp_1/cancel")).json()
+            return begun["status"], running["status"], cancelled["status"], (await reader).content, serving.aborted
+
+    begun, running, cancelled, read, aborted = asyncio.run(asking())
+    assert (begun, running, cancelled, aborted) == ("queued", "in_progress", "cancelled", True)
+    assert check(events(read)) == []
+
+
+def asgi(app, body, gone, path="/v1/responses", method="POST", query=b""):
+    """Ask, and go away at some number of sends; gives what was sent until then."""
+    sent = []
+    left = asyncio.Event()
+
+    async def run():
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query,
+            "headers": [(b"content-type", b"application/json")],
+        }
+        asked = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+        async def receive():
+            if asked:
+                return asked.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+            if len(sent) == gone:
+                left.set()
+            await asyncio.sleep(0)
+
+        with contextlib.suppress(ClientDisconnect):
+            await app(scope, receive, send)
+        return sent
+
+    return run()
+
+
+def test_a_client_that_goes_away_aborts_the_request():
+    async def asking():
+        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
+        async with client_of(serving) as client:
+            await asgi(client.app, {**BODY, "stream": True}, gone=3)
+        return serving.aborted
+
+    assert asyncio.run(asking())
+
+
+def test_a_reader_of_the_background_that_goes_away_ends_nothing():
+    async def asking():
+        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], going_on := asyncio.Event(), *outputs(ANSWER)[4:]])
+        async with client_of(serving) as client:
+            await asgi(client.app, {**BODY, "stream": True, "background": True}, gone=2)
+            going_on.set()
+            return (await client.get("/v1/responses/resp_1", params={"stream": "true"})).content
+
+    assert events(asyncio.run(asking()))[-1]["type"] == "response.completed"
+
+
+def test_a_shutdown_of_the_engine_first_ends_the_responses():
+    class Engine:
+        def shutdown(self, timeout):
+            return timeout
+
+    async def asking():
+        engine = Engine()
+        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
+        async with client_of(serving, engine) as client:
+            reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
+            await serving.begun.wait()
+            assert await asyncio.to_thread(engine.shutdown, timeout=3) == 3
+            return engine, (await reading).content
+
+    engine, content = asyncio.run(asking())
+    assert check(events(content)) == []
+    assert events(content)[-1]["response"]["error"]["message"] == "The server is shutting down."
+    assert engine.shutdown(timeout=4) == 4  # the loop is closed by now
+
+
+def test_what_runs_after_an_answer_runs_however_it_ends(vllm):
+    async def asking():
+        done = []
+
+        async def after():
+            done.append(True)
+
+        def load_aware_call(func):
+            @functools.wraps(func)
+            async def aware(**arguments):
+                answer = await func(**arguments)
+                answer.background = after
+                return answer
+
+            return aware
+
+        vllm["vllm.entrypoints.openai.responses.api_router"].load_aware_call = load_aware_call
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            await client.post("/v1/responses", json=BODY)
+        return done
+
+    assert asyncio.run(asking()) == [True]
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("0.25.1", "it knows vLLM 0.26 to 0.33"), ("0.34.0", "it knows vLLM 0.26 to 0.33"), ("dev", "it knows vLLM 0.26 to 0.33")],
+)
+def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, said):
+    fake.install(monkeypatch, version)
+    serving = Serving()
+    assert ask(serving).json() == {"from": "vllm"}
+    assert [record.message for record in caplog.records if record.name == plugin_module.logger.name] == [
+        f"Interlock leaves vLLM {version}'s own /v1/responses in place: {said}."
+    ]
+    assert "responses_stream_generator" not in vars(serving)
+
+
+def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
+    modules = fake.install(monkeypatch)
+    modules["vllm.parser.abstract_parser"].Parser = None
+    monkeypatch.setattr(Serving, "cancel_responses", None)
+    del modules["vllm.entrypoints.openai.responses.context"].SimpleContext
+    monkeypatch.setattr(fake.HarmonyContext, "append_output", lambda _: None)
+    ask(Serving())
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    missing = (
+        "OpenAIServingResponses.cancel_responses, HarmonyContext.append_output, "
+        "vllm.entrypoints.openai.responses.context SimpleContext, Parser.parse_delta"
+    )
+    assert line.endswith(f"in place: this build lacks {missing}.")
+
+
+@pytest.mark.parametrize(("version", "hidden"), [("0.26.0", True), ("0.26.1+cpu", True), ("0.27.0", False), ("0.33.0", False)])
+def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch, version, hidden):
+    async def asking():
+        fake.install(monkeypatch, version)
+        async with client_of(Serving()) as client:
+            return client.app.state.interlock.hide_end
+
+    assert asyncio.run(asking()) is hidden
+
+
+@pytest.mark.parametrize("broken", ["add_routes", "Archive"])
+def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
+    def refuse(*_):
+        raise RuntimeError("it is built otherwise")
+
+    monkeypatch.setattr(plugin_module, broken, refuse)
+    assert ask(Serving()).json() == {"from": "vllm"}
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    assert line.endswith("own /v1/responses in place: RuntimeError('it is built otherwise').")
+
+
+@pytest.mark.parametrize(("given", "timeout"), [(None, 120.0), ("7.5", 7.5), ("soon", 120.0)])
+def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
+    if given is not None:
+        monkeypatch.setenv(plugin_module.TOOL_TIMEOUT, given)
+
+    async def asking():
+        async with client_of(Serving()) as client:
+            return client.app.state.interlock.tool_timeout
+
+    assert asyncio.run(asking()) == timeout
+
+
+@pytest.mark.parametrize(("processes", "store", "said"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
+def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, said):
+    serving = Serving()
+    serving.enable_store = store
+    state = SimpleNamespace(openai_serving_responses=serving)
+    asyncio.run(InterlockPlugin().init_state(None, state, SimpleNamespace(api_server_count=processes)))
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "With 2 API processes, a stored response can be retrieved only from the one that made it."
+    ] * said
+
+
+def test_the_records_are_bounded_and_one_that_runs_is_kept():
+    class Kept:
+        def __init__(self, over):
+            self.over = over
+
+    records = Records(limit=2)
+    running, over = Kept(over=False), Kept(over=True)
+    for name, record in (("a", running), ("b", over), ("c", running), ("d", running)):
+        records.add(name, record)
+    assert [records.get(name) for name in "abcd"] == [running, None, running, running]
+
+
+def test_sessions_that_do_not_close_are_left(monkeypatch):
+    monkeypatch.setattr(sessions, "GRACE", 0.01)
+    closing = []
+
+    async def hang(*_):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closing.append(True)
+
+    async def enter(stack):
+        stack.push_async_exit(hang)
+
+    async def using():
+        held = sessions.ToolSessions(enter, 5.0)
+        await held.close()  # never opened
+        await held.open()
+        await held.close()
+
+    asyncio.run(using())
+    assert closing == [True]
+
+
+def test_a_session_that_does_not_close_is_cancelled(monkeypatch):
+    monkeypatch.setattr(sessions, "GRACE", 0.01)
+    closing = []
+
+    @contextlib.asynccontextmanager
+    async def session():
+        yield
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closing.append(True)
+
+    async def enter(stack):
+        await stack.enter_async_context(session())
+
+    async def using():
+        held = sessions.ToolSessions(enter, 5.0)
+        await held.open()
+        await held.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(using())
+    assert closing == [True]
+
+
+def test_a_run_that_begins_at_a_shutdown_ends_at_once():
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            client.app.state.interlock.open_runs.end(Fault("server_error", "It shuts down."))
+            return (await client.post("/v1/responses", json=BODY)).json()
+
+    assert asyncio.run(asking())["status"] == "failed"
