@@ -6,6 +6,7 @@ and sees whole streams; tests hold the two against each other.
 
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding
-from interlock.fsm.acceptor.judging import Judge, Reported, Verdict, judge
+from interlock.fsm.acceptor.judging import Judge, Judged, Reported, Verdict, judge
+from interlock.fsm.acceptor.trace import Fired, Step
 
-__all__ = ["Acceptor", "Finding", "Judge", "Reported", "Verdict", "judge"]
+__all__ = ["Acceptor", "Finding", "Fired", "Judge", "Judged", "Reported", "Step", "Verdict", "judge"]

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
-from interlock.events.spec import ADDED, ERROR, EVENTS, TERMINAL, EventSpec, Scope
-from interlock.fsm.acceptor.automaton import Automaton
+from interlock.events.spec import ADDED, DONE, ERROR, EVENTS, TERMINAL, EventSpec, Scope
+from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.finding import About, Fault, Finding
@@ -26,6 +26,7 @@ from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
 from interlock.fsm.acceptor.shapes import in_event
 from interlock.fsm.acceptor.texts import Text
+from interlock.fsm.acceptor.trace import Step
 from interlock.fsm.acceptor.track import AUTOMATA, Track
 from interlock.fsm.acceptor.values import a_text, an_object
 from interlock.fsm.lifecycles import RESPONSE
@@ -44,12 +45,14 @@ class _Groove:
         like: What they are equal to then.
         text: The text that they write.
         indices: Their fields that are whole numbers, which a boolean would be equal to.
+        moved: What each of them does to the lifecycle; see `Acceptor.step`.
     """
 
     blank: Mapping[str, object]
     like: Mapping[str, object]
     text: Text
     indices: tuple[str, ...]
+    moved: tuple[Track | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
         """Whether the indices of an event that is equal are whole numbers."""
@@ -88,6 +91,8 @@ class Acceptor:
         self._error = False
         self._pen: Track | None = None
         self._groove: _Groove | None = None
+        self._moved: tuple[Track | None, Node, str, Node] | None = None
+        """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
         self.events = 0
         """How many events were fed."""
 
@@ -100,6 +105,20 @@ class Acceptor:
     def ended(self) -> bool:
         """Whether the terminal event came."""
         return not self._response.legal
+
+    @property
+    def step(self) -> Step | None:
+        """What the last event did to a lifecycle; None if it was about none."""
+        if self._moved is None:
+            return None
+        item, before, event, after = self._moved
+        if item is None:
+            return _RESPONSE.explain(before, event, after)
+        if item.automaton is None:
+            return Step("", item.index)
+        step = evolve(item.automaton.explain(before, event, after), index=item.index)
+        # The status of an item that is done tells how it ended.
+        return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE.name else step
 
     def feed(self, body: Mapping[str, object]) -> list[Finding]:
         """Take an event.
@@ -116,6 +135,7 @@ class Acceptor:
             if type(delta) is str and type(number) is int and number == self._numbers.expected and groove.fits(body):
                 groove.text.add(delta)
                 self._numbers.expected = number + 1
+                self._moved = groove.moved
                 self.events += 1
                 return []
         self._groove = None
@@ -124,6 +144,7 @@ class Acceptor:
     def skip(self) -> None:
         """Pass over an event that could not be read; whatever it was, it is no fault of the next one."""
         self.events += 1
+        self._moved = None
         self._groove = None
         self._numbers.skip()
         self._forget()
@@ -147,7 +168,7 @@ class Acceptor:
         return [self._found(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object]) -> list[Finding]:
-        said = body
+        said, self._moved = body, None
         foreign = ""
         if self._dialect == OPEN_RESPONSES.name:
             said, foreign = from_open_responses(body), _foreign(body)
@@ -218,6 +239,7 @@ class Acceptor:
         if following is None:
             faults.append(Fault("R1", "does not come here: the stream opens once, and first", self._response.legal))
             following = _RESPONSE.either(self._response, _RESPONSE.after(spec.name))
+        self._moved = (None, self._response, spec.name, following)
         self._response = following
         if not readable:
             return faults
@@ -247,7 +269,9 @@ class Acceptor:
         place.about = item.about
         ended = item.ended
         faults += self._items.addressed(item, spec, body)
+        before = item.node
         fault = item.move(spec.name)
+        self._moved = (item, before, spec.name, item.node)
         if fault:
             faults.append(fault)
         if ended or (fault and spec is ADDED):
@@ -279,7 +303,8 @@ class Acceptor:
             return None
         blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
         indices = tuple(name for name in spec.scope.value if name.endswith("_index"))
-        return _Groove(blank, {**body, **blank}, text, indices) if len(blank) > 1 else None
+        moved = (item, item.node, spec.name, item.node)
+        return _Groove(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
 
 
 def _foreign(body: Mapping[str, object]) -> str:

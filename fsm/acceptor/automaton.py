@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from attrs import define, field, frozen
 
 from interlock.events.spec import EVENTS, Place
+from interlock.fsm.acceptor.trace import Fired, Step, silent_ways
 from interlock.fsm.lifecycle import Emission, Lifecycle
 
 S = TypeVar("S")
@@ -74,10 +75,13 @@ class Automaton(Generic[S]):
     """
 
     def __init__(self, lifecycle: Lifecycle[S]) -> None:
+        self._name = lifecycle.item
         self._rows = {
             name: [(dest.name, _names(emissions)) for dest, emissions in state.rows.values()]
             for name, state in lifecycle.states.items()
         }
+        self._triggers = {name: tuple(state.rows) for name, state in lifecycle.states.items()}
+        self._steps_taken: dict[tuple[Node, str, Node], Step] = {}
         self._nodes: dict[frozenset[_Position], Node] = {}
         self._anywhere = self._moves(self._positions())
         self.start = self._node([_settled(lifecycle.initial)])
@@ -132,6 +136,51 @@ class Automaton(Generic[S]):
     def anywhere_in(self, state: str) -> Node:
         """Give the node in which only a state is known."""
         return self._node([_settled(state)])
+
+    def explain(self, before: Node, event: str, after: Node) -> Step:
+        """Return what an event did, without the item's index; the same for the same question, so it is made once.
+
+        Args:
+            before: Where the lifecycle stood.
+            event: The wire name of what came.
+            after: Where it stands now.
+        """
+        key = (before, event, after)
+        known = self._steps_taken.get(key)
+        if known is None:
+            surely = [position for position in self._in_order(after.positions) if self._is_sure(position, after.positions)]
+            at = tuple(dict.fromkeys(position.source for position in surely))
+            perhaps = tuple(name for name in self._rows if name in after.states and name not in at)
+            known = self._steps_taken[key] = Step(self._name, None, tuple(self._fired(before, event)), at, perhaps)
+        return known
+
+    def _is_sure(self, position: _Position, positions: frozenset[_Position]) -> bool:
+        """Whether a position is not reached from the others without an event."""
+        return not any(position in self._closure([other]) for other in positions if other != position)
+
+    def _fired(self, node: Node, event: str) -> Iterator[Fired]:
+        """Give the edges that may emit an event at a node."""
+        silent = {
+            name: [
+                (trigger, dest)
+                for trigger, (dest, due) in zip(self._triggers[name], row, strict=True)
+                if all(map(_is_delta, due))
+            ]
+            for name, row in self._rows.items()
+        }
+        surely = (one.dest for one in self._in_order(node.positions) if not one.due and self._is_sure(one, node.positions))
+        ways = silent_ways(silent, surely)
+        for position in self._in_order(node.positions):
+            for trigger, (dest, emitted) in zip(self._triggers[position.source], self._rows[position.source], strict=True):
+                due = position.due or emitted
+                if position.due and (dest != position.dest or emitted[len(emitted) - len(due) :] != due):
+                    continue
+                at = next((number for number, name in enumerate(due) if name == event), len(due))
+                if at < len(due) and all(map(_is_delta, due[:at])):
+                    rest = due[at + 1 :]
+                    settled, begins = all(map(_is_delta, rest)), not position.due
+                    way = ways.get(position.source, ()) if begins else ()
+                    yield Fired(position.source, trigger, dest, begins, rest, settled, way)
 
     def _node(self, positions: Iterable[_Position]) -> Node:
         closed = self._closure(positions)

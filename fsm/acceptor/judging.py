@@ -19,6 +19,7 @@ from interlock.events.spec import TERMINAL
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding
+from interlock.fsm.acceptor.trace import Step
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
@@ -72,16 +73,36 @@ class Verdict:
         return bool(self.events) or self.marked
 
 
+@frozen
+class Judged:
+    """One message of a stream, and what the judge made of it.
+
+    Args:
+        message: As it was decoded.
+        body: The JSON object that it carries; None for the end marker and for what cannot be read.
+        findings: What is wrong with it.
+        step: What it did to a lifecycle; None if it is about none.
+    """
+
+    message: SseMessage
+    body: Mapping[str, object] | None
+    findings: Sequence[Finding]
+    step: Step | None
+
+
 @define
 class _Tally:
     """The findings so far."""
 
     reported: dict[_Key, Reported] = field(factory=dict["_Key", Reported], init=False)
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
+    latest: list[Finding] = field(factory=list[Finding], init=False)
+    """Those of the message at hand."""
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Count findings, and list those that are new."""
         for found in findings:
+            self.latest.append(found)
             self.rules[found.rule] = self.rules.get(found.rule, 0) + 1
             key = (found.rule, found.item, found.message)
             known = self.reported.get(key)
@@ -125,6 +146,16 @@ class Judge:
         for message in self._decoder.feed(piece):
             self._take(message)
 
+    def follow(self, piece: bytes) -> Iterator[Judged]:
+        """Take some bytes, and tell of each message that they complete.
+
+        Args:
+            piece: The next bytes of the stream, split anywhere.
+        """
+        for message in self._decoder.feed(piece):
+            body = self._take(message)
+            yield Judged(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
+
     def end(self) -> Verdict:
         """Take the end of the stream."""
         for message in self._decoder.end():
@@ -144,19 +175,22 @@ class Judge:
             rules=dict(sorted(self._tally.rules.items(), key=lambda rule: int(rule[0][1:]))),
         )
 
-    def _take(self, message: SseMessage) -> None:
+    def _take(self, message: SseMessage) -> Mapping[str, object] | None:
+        """Judge a message, and return the body of its event if it has one."""
+        if self._tally.latest:
+            self._tally.latest = []
         for wrong in _misframed(message):
             self._fault("R5", wrong, message.event)
         if self._marked:
             self._fault("R3", "comes after the end marker [DONE]", message.event)
         if message.data == DONE:
             self._marked = True
-            return
+            return None
         body = _body(message)
         if body is None:
             self._fault("R5", _unreadable(message), message.event)
             self._acceptor.skip()
-            return
+            return None
         name = body.get("type")
         if message.event != name:
             said = f"the event is {message.event!r}" if "event" in message.fields else "there is no event line"
@@ -168,6 +202,7 @@ class Judge:
             response = body.get("response")
             if isinstance(response, dict):
                 self._status = str(cast("dict[str, object]", response).get("status"))
+        return body
 
     def _fault(self, rule: str, wrong: str, came: str = "") -> None:
         number = self._acceptor.events

@@ -1,0 +1,101 @@
+"""What events did to lifecycles, as the acceptor tells it."""
+
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from interlock.fsm.acceptor import Judge
+from interlock.fsm.acceptor.trace import Fired, Step, hindsight
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+LEGAL = sorted((CORPUS / "legal").glob("*.sse"))
+
+
+def followed(path):
+    return list(Judge().follow(path.read_bytes()))
+
+
+def machines(path):
+    """Give the steps of each lifecycle in a stream, in hindsight."""
+    steps = sorted((one.step for one in followed(path) if one.step), key=lambda step: -1 if step.index is None else step.index)
+    return [(index, hindsight(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
+
+
+def edges(step):
+    return [(edge.source, edge.trigger, edge.dest) for edge in step.fired]
+
+
+def test_a_legal_message_walks_from_absent_to_completed() -> None:
+    (_, response), (_, message) = machines(CORPUS / "legal" / "message.sse")
+    assert [(edges(step), step.at) for step in response] == [
+        ([("absent", "start", "in_progress")], ("absent",)),
+        ([("absent", "start", "in_progress")], ("in_progress",)),
+        ([("in_progress", "complete", "completed")], ("completed",)),
+    ]
+    assert [edges(step) for step in message] == [
+        [("pending", "append", "output_text")],
+        [("pending", "append", "output_text")],
+        [("pending", "append", "output_text")],
+        [("output_text", "append", "output_text")],
+        [("output_text", "append", "output_text")],
+        [("output_text", "close", "completed")],
+        [("output_text", "close", "completed")],
+        [("output_text", "close", "completed")],
+    ]
+    assert message[0].fired[0].silent == (("absent", "open", "pending"),)
+
+
+def test_the_status_of_a_done_item_tells_how_it_ended() -> None:
+    (_, cut) = machines(CORPUS / "legal" / "message-cut.sse")[-1]
+    assert [edges(step) for step in cut[-3:]] == [[("output_text", "cut", "incomplete")]] * 3
+    assert cut[-1].at == ("incomplete",)
+
+
+def test_a_running_tool_is_seen_where_it_runs() -> None:
+    (_, call) = machines(CORPUS / "legal" / "mcp-call.sse")[-1]
+    assert [step.at for step in call] == [
+        ("absent",),
+        ("in_progress",),
+        ("in_progress",),
+        ("in_progress",),
+        ("calling",),
+        ("calling",),
+        ("completed",),
+    ]
+    assert call[1].perhaps == ("ready",)
+    assert call[4].fired == (Fired("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
+
+
+@pytest.mark.parametrize("path", LEGAL, ids=lambda path: path.stem)
+def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(path) -> None:
+    for index, steps in machines(path):
+        lifecycle = RESPONSE if index is None else LIFECYCLES[steps[0].machine]
+        declared = {(edge.source, edge.trigger, edge.dest) for edge in lifecycle.edges}
+        for step in steps:
+            assert step.machine == lifecycle.item
+            assert step.fired
+            assert {*edges(step), *(way for edge in step.fired for way in edge.silent)} <= declared
+
+
+def test_an_event_out_of_place_fires_nothing() -> None:
+    fired = [one.step.fired for one in followed(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
+    assert fired == [()]
+
+
+def test_what_is_about_no_lifecycle_has_no_step() -> None:
+    told = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
+    assert [(one.message.event, one.body, one.step) for one in told] == [
+        ("error", {"type": "error"}, None),
+        ("x", None, None),
+        ("message", None, None),
+    ]
+
+
+def test_hindsight_keeps_what_nothing_after_it_contradicts() -> None:
+    one, other = Fired("a", "x", "b"), Fired("a", "y", "c")
+    later = Fired("b", "z", "d")
+    steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
+    assert hindsight(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
+    assert hindsight([Step("m", 0, (one,)), Step("m", 0, (Fired("q", "z", "d"),))])[0].fired == (one,)
