@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import Judge
+from interlock.fsm.acceptor import Acceptor, Judge
 from interlock.fsm.acceptor.trace import Fired, Step, hindsight
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
@@ -99,3 +99,10 @@ def test_hindsight_keeps_what_nothing_after_it_contradicts() -> None:
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
     assert hindsight(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
     assert hindsight([Step("m", 0, (one,)), Step("m", 0, (Fired("q", "z", "d"),))])[0].fired == (one,)
+
+
+def test_an_item_without_a_lifecycle_has_no_machine() -> None:
+    acceptor = Acceptor(first_sequence_number=None)
+    item = {"id": "x_0", "type": "something_new"}
+    acceptor.feed({"type": "response.output_item.added", "sequence_number": 7, "output_index": 3, "item": item})
+    assert acceptor.step == Step("", 3)
