@@ -31,6 +31,7 @@ ENVIRONMENT: Final = {
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
+    "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles what ranks log probabilities, `--enforce-eager` or not, for half a minute
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
 }

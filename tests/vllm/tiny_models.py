@@ -154,7 +154,8 @@ def build_smollm2(folder: Path) -> None:
             count = heads if "attn_q" in tensor.name else kv_heads
             rows = weights.shape[0] // count
             weights = weights.reshape(count, rows // 2, 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
-        tensors[_llama_name(tensor.name)] = torch.from_numpy(np.ascontiguousarray(weights)).to(torch.bfloat16)
+        # A tensor that is not quantised comes as a view of the file, which is read-only and which torch does not take.
+        tensors[_llama_name(tensor.name)] = torch.from_numpy(np.array(weights, order="C")).to(torch.bfloat16)
     folder.mkdir(parents=True)
     config.architectures, config.tie_word_embeddings = ["LlamaForCausalLM"], "lm_head.weight" not in tensors
     config.save_pretrained(folder)
