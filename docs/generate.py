@@ -136,8 +136,8 @@ def _index() -> Iterator[str]:
     yield "|---|---|---|---|"
     yield _entry("response", RESPONSE)
     yield from (_entry(kind, lifecycle) for kind, lifecycle in LIFECYCLES.items())
-    edges = sum(len(row) for row in framing.HARMONY.rows.values())
-    yield f"| [harmony framing](lifecycles/harmony.md) | {len(framing.HARMONY.rows)} | {edges} | it has no end |"
+    harmony = framing.HARMONY
+    yield f"| [harmony framing](lifecycles/harmony.md) | {len(harmony.states)} | {len(harmony.edges)} | it has no end |"
 
 
 def _entry(name: str, lifecycle: Lifecycle[S]) -> str:
@@ -152,7 +152,7 @@ def _good_way(lifecycle: Lifecycle[S]) -> tuple[str, ...]:
         if way[-1] == "completed":
             return way
         ways += [(*way, edge.dest) for edge in lifecycle.edges if edge.source == way[-1] and edge.dest not in way]
-    raise ValueError(f"{lifecycle.item} cannot be completed")
+    raise ValueError(f"{lifecycle.name} cannot be completed")
 
 
 def main() -> None:

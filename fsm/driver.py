@@ -21,6 +21,7 @@ from interlock.events.sse import Writer
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.response import Response
 
@@ -228,7 +229,7 @@ class ResponseDriver(Generic[T]):
         if trigger == "append" and item.mixes:
             self._end_part()  # a part has log probabilities for all of its text, or for none
         self._fire(item, "pad" if "pad" in item.state.rows and text.isspace() else trigger)
-        emission = item.state.stream
+        emission = stream_of(item.state)
         if emission is not None and not logprobs:
             static: dict[str, object] = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
             values = {**item.address(emission.spec.scope), **static}

@@ -8,22 +8,22 @@ class InterlockError(Exception):
 
 
 class DeclarationError(InterlockError):
-    """A lifecycle is declared wrongly: raised when its module is imported, so that it never runs."""
+    """A table is declared wrongly: raised when its module is imported, so that it never runs."""
 
 
 class IllegalTransition(InterlockError):  # noqa: N818 - the name of the thing, as in the literature
     """A trigger was fired in a state that has no edge for it: a defect of the caller. Nothing has changed.
 
     Args:
-        lifecycle: The name of the lifecycle.
+        table: The name of the table, such as `message`.
         state: The state it was in.
         trigger: What was fired.
         legal: The triggers that the state has.
     """
 
-    def __init__(self, lifecycle: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:
-        super().__init__(f"{lifecycle}: {trigger!r} is illegal in state {state!r}, which has {', '.join(legal) or 'no edge'}")
-        self.lifecycle = lifecycle
+    def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:
+        super().__init__(f"{table}: {trigger!r} is illegal in state {state!r}, which has {', '.join(legal) or 'no edge'}")
+        self.table = table
         self.state = state
         self.trigger = trigger
         self.legal = legal

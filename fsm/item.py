@@ -13,7 +13,7 @@ from attrs import define, field
 
 from interlock.events.items import ItemSpec, PartSpec, snapshot
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import Subject
+from interlock.fsm.lifecycle import Subject, stream_of
 
 _LIST_OF: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
 """The list that a part belongs to, by the scope of its events."""
@@ -95,7 +95,7 @@ class Item(Subject["Item"]):
     @property
     def mixes(self) -> bool:
         """Whether the text that streams has log probabilities and what is unsent has none, or the other way round (rule R15)."""
-        stream = self.state.stream
+        stream = stream_of(self.state)
         shown = stream is not None and "logprobs" in stream.spec.fields
         return shown and bool(self.logprobs) is not bool(self.unsent_logprobs)
 

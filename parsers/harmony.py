@@ -19,8 +19,9 @@ from typing import assert_never
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
+from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.framing import HARMONY, Effect, FramingState, Trigger
+from interlock.parsers.framing import HARMONY, Effect, Trigger
 from interlock.parsers.header import Header
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
 from interlock.parsers.vocabulary import Characters, Entry, Piece, Vocabulary, vocabulary
@@ -43,7 +44,7 @@ class HarmonyParser:
 
     _routing: Routing
     _vocabulary: Vocabulary = field(factory=vocabulary)
-    _state: FramingState = HARMONY.initial
+    _state: State[Trigger, Effect] = HARMONY.states[HARMONY.initial]
     _plain: Mapping[int, str] = _NOTHING
     _header: Header = field(factory=Header)
     _characters: Characters = field(factory=Characters)
@@ -109,26 +110,26 @@ class HarmonyParser:
                 self._words(Piece(meaning, [] if entry is None else [entry]))
             elif self._characters.feed(meaning.encode() if isinstance(meaning, str) else meaning, entry):
                 self._words(self._characters.take())
-        streams = self._state == "content" and isinstance(self._writer, Streamed) and not self._characters.pending
+        streams = Trigger.TEXT in self._state.rows and isinstance(self._writer, Streamed) and not self._characters.pending
         self._plain = self._vocabulary.whole if streams else _NOTHING
 
     def _control(self, trigger: Trigger) -> None:
         """Take a control token, or the end of the turn."""
         if self._characters.pending:
             self._words(self._characters.take())
-        if self._state == "header" and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
+        if self._state.name == "header" and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
             self._fire(Trigger.PROSE, Piece(tokens=0))
         self._fire(trigger, Piece(tokens=0))
 
     def _words(self, piece: Piece) -> None:
         """Take text: of the content, or of a header as long as it can be one."""
-        if self._state == "content":
+        if Trigger.TEXT in self._state.rows:
             self._fire(Trigger.TEXT, piece)
         else:
             self._fire(Trigger.WORD if self._header.takes(piece.text) else Trigger.PROSE, piece)
 
     def _fire(self, trigger: Trigger, piece: Piece) -> None:
-        self._state, effects = HARMONY.rows[self._state][trigger]
+        self._state, effects = self._state.rows[trigger]
         for effect in effects:
             self._take_effect(effect, trigger, piece)
 

@@ -75,7 +75,7 @@ class Automaton(Generic[S]):
     """
 
     def __init__(self, lifecycle: Lifecycle[S]) -> None:
-        self._name = lifecycle.item
+        self._name = lifecycle.name
         self._rows = {
             name: [(dest.name, _names(emissions)) for dest, emissions in state.rows.values()]
             for name, state in lifecycle.states.items()
@@ -260,7 +260,7 @@ def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
     """Give what the edges of a trigger emit, but for the end of the bracket."""
     for edge in lifecycle.edges:
         if edge.trigger == trigger:
-            yield from (emission.name for emission in edge.emits if emission.spec.after is not Place.AFTER)
+            yield from (emission.name for emission in edge.effects if emission.spec.after is not Place.AFTER)
 
 
 def _is_delta(event: str) -> bool:

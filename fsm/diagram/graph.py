@@ -12,9 +12,10 @@ from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Table
 
-S = TypeVar("S")
+T = TypeVar("T")
+E = TypeVar("E")
 
 
 class Role(Enum):
@@ -144,18 +145,18 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
         yield line
 
 
-def draw(lifecycle: Lifecycle[S]) -> Graph:
-    """Give the graph of a lifecycle, from its compiled table.
+def draw(table: Table[T, E]) -> Graph:
+    """Return the graph of a table.
 
     Args:
-        lifecycle: Any.
+        table: Any; `str` of its triggers and effects is what the lines are labelled with.
     """
     rows: list[Row] = [
-        (state.name, trigger, dest.name, tuple(emission.name for emission in emissions))
-        for state in lifecycle.states.values()
-        for trigger, (dest, emissions) in state.rows.items()
+        (state.name, str(trigger), dest.name, tuple(map(str, effects)))
+        for state in table.states.values()
+        for trigger, (dest, effects) in state.rows.items()
     ]
-    return graph_of(lifecycle.item, lifecycle.initial, rows, lifecycle.final)
+    return graph_of(table.name, table.initial, rows, table.final)
 
 
 def graph_of(name: str, initial: str, rows: Iterable[Row], final: Collection[str] = ()) -> Graph:

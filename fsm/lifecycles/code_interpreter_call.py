@@ -13,10 +13,11 @@ from interlock.fsm.emissions import (
     code_interpreting,
     done,
 )
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 CODE_INTERPRETER_CALL = Lifecycle(
-    item="code_interpreter_call",
+    name="code_interpreter_call",
     initial="absent",
     final={"completed", "incomplete", "failed"},
     edges=[

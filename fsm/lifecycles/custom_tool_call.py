@@ -1,10 +1,11 @@
 """The lifecycle of a custom tool call, which the client runs: it ends with its input, which is free text."""
 
 from interlock.fsm.emissions import added, done, input_delta, input_done
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 CUSTOM_TOOL_CALL = Lifecycle(
-    item="custom_tool_call",
+    name="custom_tool_call",
     initial="absent",
     final={"completed", "incomplete"},
     edges=[

@@ -1,10 +1,11 @@
 """The lifecycle of a search in files, whose queries are known when the item opens."""
 
 from interlock.fsm.emissions import added, done, file_completed, file_in_progress, file_searching
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 FILE_SEARCH_CALL = Lifecycle(
-    item="file_search_call",
+    name="file_search_call",
     initial="absent",
     final={"completed", "incomplete", "failed"},
     edges=[

@@ -1,10 +1,11 @@
 """The lifecycle of a function call, which the client runs: it ends with its arguments."""
 
 from interlock.fsm.emissions import added, arguments_delta, arguments_done, done
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 FUNCTION_CALL = Lifecycle(
-    item="function_call",
+    name="function_call",
     initial="absent",
     final={"completed", "incomplete"},
     edges=[

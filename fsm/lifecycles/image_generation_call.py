@@ -11,10 +11,11 @@ from interlock.fsm.emissions import (
     image_in_progress,
     partial_image,
 )
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 IMAGE_GENERATION_CALL = Lifecycle(
-    item="image_generation_call",
+    name="image_generation_call",
     initial="absent",
     final={"completed", "failed"},
     edges=[

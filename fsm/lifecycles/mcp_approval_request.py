@@ -4,10 +4,11 @@ All of the call is known when the question is asked, and the answer comes by ano
 """
 
 from interlock.fsm.emissions import added, done
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 MCP_APPROVAL_REQUEST = Lifecycle(
-    item="mcp_approval_request",
+    name="mcp_approval_request",
     initial="absent",
     final={"completed"},
     edges=[

@@ -13,10 +13,11 @@ from interlock.fsm.emissions import (
     mcp_failed,
     mcp_in_progress,
 )
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 MCP_CALL = Lifecycle(
-    item="mcp_call",
+    name="mcp_call",
     initial="absent",
     final={"completed", "incomplete", "failed"},
     edges=[

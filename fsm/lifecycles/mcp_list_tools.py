@@ -1,10 +1,11 @@
 """The lifecycle of asking an MCP server for its tools; nobody writes it, so it can only succeed, fail or be cut."""
 
 from interlock.fsm.emissions import added, done, list_completed, list_failed, list_in_progress
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 MCP_LIST_TOOLS = Lifecycle(
-    item="mcp_list_tools",
+    name="mcp_list_tools",
     initial="absent",
     final={"completed", "failed"},
     edges=[

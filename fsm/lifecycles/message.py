@@ -16,10 +16,11 @@ from interlock.fsm.emissions import (
     text_done,
     text_part_added,
 )
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 MESSAGE = Lifecycle(
-    item="message",
+    name="message",
     initial="absent",
     final={"dropped", "completed", "incomplete"},
     edges=[

@@ -15,10 +15,11 @@ from interlock.fsm.emissions import (
     summary_part_added,
     summary_part_done,
 )
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 REASONING = Lifecycle(
-    item="reasoning",
+    name="reasoning",
     initial="absent",
     final={"dropped", "completed", "incomplete"},
     edges=[

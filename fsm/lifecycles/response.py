@@ -5,8 +5,9 @@ queued is first said to be in progress, because every stream says so once.
 """
 
 from interlock.events import spec
-from interlock.fsm.lifecycle import Edge, Emission, Lifecycle
+from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.response import Response
+from interlock.fsm.table import Edge
 
 
 def _begun(response: Response) -> dict[str, object]:
@@ -29,7 +30,7 @@ incomplete = Emission(spec.INCOMPLETE, _ended, Response.end)
 failed = Emission(spec.FAILED, _ended, Response.end)
 
 RESPONSE = Lifecycle(
-    item="response",
+    name="response",
     initial="absent",
     final={"completed", "incomplete", "failed", "cancelled"},
     edges=[

@@ -4,10 +4,11 @@ What is asked for is known when the item opens (its `action`). A search that fai
 """
 
 from interlock.fsm.emissions import added, done, web_completed, web_in_progress, web_searching
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 WEB_SEARCH_CALL = Lifecycle(
-    item="web_search_call",
+    name="web_search_call",
     initial="absent",
     final={"completed", "incomplete", "failed"},
     edges=[

@@ -96,5 +96,5 @@ def prove(
 
 
 def _coverage(lifecycle: Lifecycle[S], fired: AbstractSet[Fired]) -> Coverage:
-    unfired = [f"{e.source}/{e.trigger}" for e in lifecycle.edges if (lifecycle.item, e.source, e.trigger) not in fired]
+    unfired = [f"{e.source}/{e.trigger}" for e in lifecycle.edges if (lifecycle.name, e.source, e.trigger) not in fired]
     return Coverage(len(lifecycle.edges), tuple(unfired))

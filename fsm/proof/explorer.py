@@ -21,6 +21,7 @@ from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.account import Account, Stance
 from interlock.fsm.proof.effects import Body
@@ -96,7 +97,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         self._fired = fired
 
     def _fire(self, subject: Item | Response, trigger: str) -> None:
-        self._fired.add((subject.state.lifecycle, subject.state.name, trigger))
+        self._fired.add((subject.state.table, subject.state.name, trigger))
         super()._fire(subject, trigger)
 
     def state(self, account: Account) -> State:
@@ -132,7 +133,7 @@ class WatchedDriver(ResponseDriver[bytes]):
 
 def _abstract(item: Item) -> OpenItem:
     shown = item.spec.kind == "message"  # for other kinds, log probabilities make no difference
-    measured = shown and item.state.stream is not None and bool(item.logprobs)
+    measured = shown and stream_of(item.state) is not None and bool(item.logprobs)
     return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), measured, shown and bool(item.unsent_logprobs))
 
 

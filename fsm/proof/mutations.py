@@ -16,10 +16,11 @@ from attrs import frozen
 from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Edge, Emission, Lifecycle, state_names
+from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof import prove
 from interlock.fsm.response import Response
+from interlock.fsm.table import Edge
 
 S = TypeVar("S")
 
@@ -42,7 +43,7 @@ class Mutation(Generic[S]):
 
     lifecycle: Lifecycle[S]
     change: str
-    edges: Sequence[Edge[S]]
+    edges: Sequence[Edge[str, Emission[S]]]
 
     def declare(self) -> Lifecycle[S]:
         """Declare it.
@@ -50,7 +51,7 @@ class Mutation(Generic[S]):
         Raises:
             DeclarationError: It is refused.
         """
-        return attrs.evolve(self.lifecycle, edges=self.edges)
+        return Lifecycle(self.lifecycle.name, self.lifecycle.initial, self.edges, self.lifecycle.final)
 
 
 def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
@@ -69,11 +70,11 @@ def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
             yield Mutation(lifecycle, told, (*lifecycle.edges[:place], *edges, *lifecycle.edges[place + 1 :]))
 
 
-def _changed(lifecycle: Lifecycle[S], edge: Edge[S]) -> Iterator[tuple[str, Sequence[Edge[S]]]]:
+def _changed(lifecycle: Lifecycle[S], edge: Edge[str, Emission[S]]) -> Iterator[tuple[str, Sequence[Edge[str, Emission[S]]]]]:
     yield "drop", ()
-    for change, emits in _emissions(edge.emits):
-        yield change, [attrs.evolve(edge, emits=emits)]
-    for dest in state_names(lifecycle):
+    for change, emits in _emissions(edge.effects):
+        yield change, [attrs.evolve(edge, effects=emits)]
+    for dest in lifecycle.states:
         if dest != edge.dest:
             yield f"go to {dest}", [attrs.evolve(edge, dest=dest)]
     for trigger in lifecycle.triggers:

@@ -293,13 +293,13 @@ def test_digests_see_values_and_not_how_they_are_written():
     assert digest(deep) == digest([deep])  # too deep to be told apart
 
 
-@pytest.mark.parametrize("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.item)
+@pytest.mark.parametrize("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
 def test_an_automaton_takes_what_every_edge_emits(lifecycle):
     automaton = Automaton(lifecycle)
-    assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.emits}
+    assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:
         node = automaton.anywhere_in(edge.source)
-        for emission in edge.emits:
+        for emission in edge.effects:
             assert automaton.leads_to(node, emission.name)
             node = automaton.step(node, emission.name)
         assert edge.dest in node.states

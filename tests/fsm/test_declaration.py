@@ -4,7 +4,8 @@ import pytest
 
 from interlock.fsm.emissions import added, done, text_delta, text_done, text_part_added
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.lifecycle import Edge, Lifecycle
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
 
 OPEN = Edge("absent", "open", "begun", [added])
 CUT = Edge("begun", "cut", "ended", [done])
@@ -59,19 +60,19 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_it_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
-        Lifecycle(item="thing", initial="absent", final={"ended"}, edges=WRONG[message])
-    assert str(caught.value) == f"lifecycle 'thing': {message}"
+        Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG[message])
+    assert str(caught.value) == f"table 'thing': {message}"
 
 
 def test_a_final_state_that_no_edge_enters_is_refused():
     with pytest.raises(DeclarationError) as caught:
-        Lifecycle(item="thing", initial="absent", final={"ended", "never"}, edges=[OPEN, CUT])
-    assert str(caught.value) == "lifecycle 'thing': state 'never' cannot be reached"
+        Lifecycle(name="thing", initial="absent", final={"ended", "never"}, edges=[OPEN, CUT])
+    assert str(caught.value) == "table 'thing': state 'never' cannot be reached"
 
 
 def test_an_item_may_end_before_it_was_ever_seen():
     lifecycle = Lifecycle(
-        item="thing",
+        name="thing",
         initial="absent",
         final={"dropped"},
         edges=[Edge("absent", "open", "pending"), Edge("pending", "cut", "dropped")],
@@ -80,4 +81,4 @@ def test_an_item_may_end_before_it_was_ever_seen():
 
 
 def test_a_right_one_is_accepted():
-    assert [*Lifecycle(item="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == ["absent", "begun", "ended"]
+    assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == ["absent", "begun", "ended"]

@@ -81,7 +81,8 @@ def test_the_graph_of_a_function_call() -> None:
 @pytest.mark.parametrize("name", LIFECYCLE)
 def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
     declared = [
-        (edge.source, edge.trigger, edge.dest, tuple(emission.name for emission in edge.emits)) for edge in LIFECYCLE[name].edges
+        (edge.source, edge.trigger, edge.dest, tuple(emission.name for emission in edge.effects))
+        for edge in LIFECYCLE[name].edges
     ]
     assert rows(GRAPHS[name]) == sorted(declared)
 

@@ -8,7 +8,9 @@ from interlock.fsm.lifecycle import Emission
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 BOUND = {name: value for name, value in vars(emissions).items() if isinstance(value, Emission)}
-EMITTED = {emission.name for lifecycle in (RESPONSE, *LIFECYCLES.values()) for edge in lifecycle.edges for emission in edge.emits}
+EMITTED = {
+    emission.name for lifecycle in (RESPONSE, *LIFECYCLES.values()) for edge in lifecycle.edges for emission in edge.effects
+}
 
 
 @pytest.mark.parametrize("name", BOUND)
@@ -34,7 +36,7 @@ def test_every_event_of_the_items_that_there_are_is_emitted():
 
 
 def test_an_edge_is_labelled_by_wire_names():
-    assert [emission.name for emission in LIFECYCLES["message"].edges[2].emits] == [
+    assert [emission.name for emission in LIFECYCLES["message"].edges[2].effects] == [
         "response.output_item.added",
         "response.content_part.added",
         "response.output_text.delta",
@@ -42,4 +44,4 @@ def test_an_edge_is_labelled_by_wire_names():
 
 
 def test_the_response_emits_events_of_its_own_scope_alone():
-    assert {emission.spec.scope for edge in RESPONSE.edges for emission in edge.emits} == {Scope.RESPONSE}
+    assert {emission.spec.scope for edge in RESPONSE.edges for emission in edge.effects} == {Scope.RESPONSE}

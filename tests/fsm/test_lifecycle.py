@@ -1,17 +1,18 @@
-"""Lifecycles run as they are declared: the table, the machine and the edges say the same."""
+"""Lifecycles run as they are declared: the compiled rows and the edges say the same."""
 
 import pytest
 
 from interlock.events import spec
 from interlock.events.spec import Scope
 from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.lifecycle import Edge, Emission, Lifecycle, Subject, state_names
+from interlock.fsm.lifecycle import Emission, Lifecycle, Subject, stream_of
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE
+from interlock.fsm.table import Edge
 
 EVERY = {"response": RESPONSE, **LIFECYCLES}
 QUEUED = Emission(spec.CREATED, lambda door: {"seen": door.seen}, lambda door: door.see())
 DOOR = Lifecycle(
-    item="door",
+    name="door",
     initial="shut",
     final={"gone"},
     edges=[
@@ -32,15 +33,6 @@ class Door(Subject["Door"]):
         return {"door": scope is Scope.RESPONSE}
 
 
-class Model:
-    def __init__(self, state):
-        self.state = state
-        self.emitted = []
-
-    def emit(self, name):
-        self.emitted.append(name)
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_the_table_has_a_row_for_each_edge_and_no_other(name):
     lifecycle = EVERY[name]
@@ -49,26 +41,13 @@ def test_the_table_has_a_row_for_each_edge_and_no_other(name):
         for state in lifecycle.states.values()
         for trigger, (dest, emissions) in state.rows.items()
     }
-    assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.emits)) for edge in lifecycle.edges}
+    assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.effects)) for edge in lifecycle.edges}
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_machine_walks_each_edge_and_emits_what_it_says(name):
-    lifecycle = EVERY[name]
-    for edge in lifecycle.edges:
-        model = Model(edge.source)
-        lifecycle.machine.add_model(model, initial=edge.source)
-        lifecycle.machine.events[edge.trigger].trigger(model)
-        lifecycle.machine.remove_model(model)
-        assert (model.state, model.emitted) == (edge.dest, [emission.name for emission in edge.emits])
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_final_states_and_no_others_are_final_in_the_table_and_the_machine(name):
+def test_final_states_and_no_others_have_no_rows(name):
     lifecycle = EVERY[name]
     assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
-    assert {state.name for state in lifecycle.machine.states.values() if state.final} == lifecycle.final
-    assert tuple(lifecycle.machine.states) == tuple(lifecycle.states) == state_names(lifecycle)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -80,7 +59,7 @@ def test_every_illegal_trigger_is_refused_and_changes_nothing(name):
             with pytest.raises(IllegalTransition) as caught:
                 next(subject.take(trigger))
             assert subject.state is state
-            assert (caught.value.lifecycle, caught.value.state, caught.value.trigger) == (name, state.name, trigger)
+            assert (caught.value.table, caught.value.state, caught.value.trigger) == (name, state.name, trigger)
             assert caught.value.legal == tuple(state.rows)
 
 
@@ -102,22 +81,12 @@ def test_what_has_a_lifecycle_must_say_how_its_events_are_addressed():
         Subject(DOOR.states["shut"]).address(Scope.ITEM)
 
 
-def test_triggers_and_states_keep_the_order_of_the_declaration():
-    assert DOOR.triggers == ("open", "append", "cut")
-    assert state_names(DOOR) == ("shut", "ajar", "gone")
-
-
-def test_a_state_shows_its_triggers():
-    assert [repr(state) for state in DOOR.states.values()] == [
-        "<State shut: open>",
-        "<State ajar: append, cut>",
-        "<State gone: final>",
-    ]
-
-
 def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
     streams = {
-        (name, state.name): state.stream.name for name, each in EVERY.items() for state in each.states.values() if state.stream
+        (name, state.name): emission.name
+        for name, each in EVERY.items()
+        for state in each.states.values()
+        if (emission := stream_of(state)) is not None
     }
     assert streams == {
         ("reasoning", "reasoning_text"): "response.reasoning_text.delta",
@@ -131,4 +100,4 @@ def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
 
 def test_what_is_driven_is_what_is_declared():
     assert (DECLARED.response, DECLARED.items) == (RESPONSE, LIFECYCLES)
-    assert [lifecycle.item for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]
+    assert [lifecycle.name for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]

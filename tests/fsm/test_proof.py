@@ -20,7 +20,7 @@ def changed(kind, source, trigger, **change):
 
 def emitted(kind, source, trigger):
     (edge,) = [edge for edge in DECLARED.items[kind].edges if (edge.source, edge.trigger) == (source, trigger)]
-    return edge.emits
+    return edge.effects
 
 
 @pytest.mark.proof
@@ -57,7 +57,7 @@ def test_every_kind_is_opened():
 
 def test_a_planted_fault_is_found_by_the_oracle_on_the_shortest_path():
     _, done = emitted("function_call", "in_progress", "close")
-    proof = prove(changed("function_call", "in_progress", "close", emits=[done]), kinds=("function_call",))
+    proof = prove(changed("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
     assert proof.counterexample is not None
     call = deltas.Open("function_call", {"name": "look_up", "call_id": "call_of_the_model"})
     assert proof.counterexample.path == (call, deltas.Finish())

@@ -74,7 +74,7 @@ def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(pa
         lifecycle = RESPONSE if index is None else LIFECYCLES[steps[0].machine]
         declared = {(edge.source, edge.trigger, edge.dest) for edge in lifecycle.edges}
         for step in steps:
-            assert step.machine == lifecycle.item
+            assert step.machine == lifecycle.name
             assert step.fired
             assert {*edges(step), *(way for edge in step.fired for way in edge.silent)} <= declared
 

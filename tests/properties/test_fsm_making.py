@@ -21,6 +21,7 @@ from interlock.fsm.deltas import Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.emissions import done
 from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycle import stream_of
 from interlock.serving.runs.turns import Unwritten
 
 ROOT = Path(__file__).parents[2]
@@ -127,8 +128,9 @@ def test_what_is_stamped_is_an_edge_that_comes_back_to_its_state():
         SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7
     )._lifecycles.items.values():
         for state in lifecycle.states.values():
-            if state.stream is not None:
-                assert state.rows["append"] == (state, (state.stream,))
+            emission = stream_of(state)
+            if emission is not None:
+                assert state.rows["append"] == (state, (emission,))
 
 
 def test_a_specification_is_no_event():

@@ -1,0 +1,259 @@
+"""State machines as data: a table of edges, checked and compiled when it is made, and a machine that runs it.
+
+A table lists all that can happen. Each row is an `Edge`: in this state, on this trigger, go to that state and have these
+effects.
+
+    >>> from enum import StrEnum
+    >>> class Visitor(StrEnum):
+    ...     PAY = "pay"
+    ...     PUSH = "push"
+    >>> turnstile = Table(
+    ...     "turnstile",
+    ...     initial="locked",
+    ...     edges=[
+    ...         #    in          on            goes to     effects
+    ...         Edge("locked",   Visitor.PAY,  "unlocked", ["unlock"]),
+    ...         Edge("unlocked", Visitor.PUSH, "locked",   ["count", "lock"]),
+    ...     ],
+    ... )
+    >>> machine = Machine.at_start(turnstile)
+    >>> machine.fire(Visitor.PAY), machine.state
+    (('unlock',), <State unlocked: push>)
+
+- A *state* has a name, a plain string.
+- A *trigger* is what makes an edge fire: a string or a member of an enum (a `StrEnum` if the table is to be drawn).
+- An *effect* is anything: a member of an enum that the caller matches on, a function, an event. The table gives the effects of
+  an edge in order and never looks into them; whoever fires the edge carries them out.
+
+There are no guards. Where a condition would decide, whoever fires looks first and fires one of two triggers, so that
+both cases stand in the table.
+
+A wrong table cannot be made. `Table` raises `DeclarationError`, with a message that names the state, for a state that cannot be
+reached, left, or brought to an end, for two edges on one trigger, and for a missing or a surplus trigger where `total` lists
+those that a state must answer.
+
+The table that runs is compiled: each `State` holds a dict from trigger to the next `State` and the effects, so that firing
+an edge is one look into a dict.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Generic, TypeVar, cast
+
+from attrs import define, field, frozen
+
+from interlock.fsm.errors import DeclarationError, IllegalTransition
+
+T = TypeVar("T")
+"""The type of the triggers."""
+
+E = TypeVar("E")
+"""The type of the effects."""
+
+
+@frozen
+class Edge(Generic[T, E]):
+    """One transition.
+
+    Args:
+        source: The name of the state it leaves.
+        trigger: What makes it fire.
+        dest: The name of the state it enters, which may be the same.
+        effects: What it does, in order.
+    """
+
+    source: str
+    trigger: T
+    dest: str
+    effects: Sequence[E] = ()
+
+
+@define(eq=False, repr=False)
+class State(Generic[T, E]):
+    """A compiled state: its rows are all that can happen in it. States are compared by identity.
+
+    Args:
+        table: The name of its table.
+        name: Its name, as declared.
+        rows: For each trigger that is legal here, the state that follows and the effects.
+        ways: For each trigger that can still become legal, the shortest list of triggers to fire, of which it is the last.
+    """
+
+    table: str
+    name: str
+    rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
+    ways: dict[T, tuple[T, ...]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Start empty; rows are compiled once all states are known."""
+        self.rows = {}
+        self.ways = {}
+
+    def __repr__(self) -> str:
+        """Return the name and the triggers."""
+        return f"<State {self.name}: {_listed(self.rows) or 'final'}>"
+
+
+@frozen(eq=False)
+class Table(Generic[T, E]):
+    """A declared state machine.
+
+    Args:
+        name: What errors and diagrams call it.
+        initial: The name of the state that it starts in.
+        edges: The whole of it, in the order in which it is to be read.
+        final: The names of the states in which nothing more can happen; none for a machine that never ends.
+        total: The triggers that every state must answer, final ones excepted: each of them and no others. If the states have
+            different ones, a mapping from the name of the state to its triggers. By default nothing is required.
+
+    Attributes:
+        states: Its compiled states by name, in the order of the declaration.
+
+    Raises:
+        DeclarationError: The table is wrong; the message names the table and the state.
+    """
+
+    name: str
+    initial: str
+    edges: Sequence[Edge[T, E]]
+    final: AbstractSet[str] = frozenset()
+    total: Iterable[T] | Mapping[str, Iterable[T]] = ()
+    states: Mapping[str, State[T, E]] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Compile the edges and check them."""
+        object.__setattr__(self, "states", self._compile())
+        self._check_ends()
+        self._check_total()
+
+    @property
+    def triggers(self) -> tuple[T, ...]:
+        """Every trigger, in the order of the declaration."""
+        return tuple(dict.fromkeys(edge.trigger for edge in self.edges))
+
+    def refusal(self, message: str) -> DeclarationError:
+        """Return the error that refuses this table.
+
+        Args:
+            message: What is wrong with it.
+        """
+        return DeclarationError(f"table {self.name!r}: {message}")
+
+    def _compile(self) -> dict[str, State[T, E]]:
+        names = dict.fromkeys(name for edge in self.edges for name in (edge.source, edge.dest))
+        states = {name: State[T, E](self.name, name) for name in names}
+        for edge in self.edges:
+            rows = states[edge.source].rows
+            if edge.trigger in rows:
+                raise self.refusal(f"state {edge.source!r} has two edges for {str(edge.trigger)!r}")
+            rows[edge.trigger] = (states[edge.dest], tuple(edge.effects))
+        for state in states.values():
+            state.ways.update(_ways(state))
+        return states
+
+    def _check_ends(self) -> None:
+        follow = {name: {dest.name for dest, _ in state.rows.values()} for name, state in self.states.items()}
+        precede = {name: {source for source, dests in follow.items() if name in dests} for name in follow}
+        reached, ending = _reach([self.initial], follow), _reach(self.final, precede)
+        for name in (self.initial, *sorted(self.final), *follow):
+            if name not in follow or name not in reached:
+                raise self.refusal(f"state {name!r} cannot be reached")
+            if name in self.final and follow[name]:
+                raise self.refusal(f"state {name!r} is final but has edges")
+            if name not in self.final and not follow[name]:
+                raise self.refusal(f"state {name!r} is not final but has no edge")
+            if self.final and name not in ending:
+                raise self.refusal(f"state {name!r} has no way to a final state")
+
+    def _check_total(self) -> None:
+        required = self._required()
+        for name, triggers in required.items():
+            rows = self.states[name].rows
+            if missing := [trigger for trigger in triggers if trigger not in rows]:
+                raise self.refusal(f"state {name!r} has no edge for {_listed(missing)}")
+            if surplus := [trigger for trigger in rows if trigger not in triggers]:
+                raise self.refusal(f"state {name!r} has an edge for {_listed(surplus)}, which it must not answer")
+
+    def _required(self) -> Mapping[str, Sequence[T]]:
+        """Return the triggers that each state must answer, by the name of the state."""
+        lasting = [name for name, state in self.states.items() if state.rows]
+        total = self.total
+        if not isinstance(total, Mapping):
+            triggers = tuple(total)
+            return dict.fromkeys(lasting, triggers) if triggers else {}
+        required = {name: tuple(triggers) for name, triggers in cast("Mapping[str, Iterable[T]]", total).items()}
+        if required.keys() != {*lasting}:
+            raise self.refusal(f"triggers are required of {_listed(sorted(required))}, the states are {_listed(lasting)}")
+        return required
+
+
+@define(eq=False)
+class Machine(Generic[T, E]):
+    """One run of a table: it knows in which state it is, and nothing else.
+
+    Args:
+        state: The state it is in.
+    """
+
+    state: State[T, E]
+
+    @classmethod
+    def at_start(cls, table: Table[T, E]) -> Machine[T, E]:
+        """Return a machine in the initial state of a table.
+
+        Args:
+            table: What it runs.
+        """
+        return Machine(table.states[table.initial])
+
+    def fire(self, trigger: T) -> tuple[E, ...]:
+        """Take an edge: enter the state it leads to.
+
+        Args:
+            trigger: What makes it fire.
+
+        Returns:
+            The effects of the edge, in order, for the caller to carry out.
+
+        Raises:
+            IllegalTransition: The state has no edge for the trigger. Nothing has changed.
+        """
+        row = self.state.rows.get(trigger)
+        if row is None:
+            legal = tuple(map(str, self.state.rows))
+            raise IllegalTransition(self.state.table, self.state.name, str(trigger), legal)
+        self.state, effects = row
+        return effects
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(str, names))
+
+
+def _reach(start: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(start)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting.extend(following.get(name, ()))
+    return reached
+
+
+def _ways(start: State[T, E]) -> dict[T, tuple[T, ...]]:
+    """Return the shortest way to fire each trigger from a state; of two that are as short, the one declared first."""
+    ways: dict[T, tuple[T, ...]] = {}
+    seen = {start}
+    waiting: deque[tuple[State[T, E], tuple[T, ...]]] = deque([(start, ())])
+    while waiting:
+        state, way = waiting.popleft()
+        for trigger, (dest, _) in state.rows.items():
+            ways.setdefault(trigger, (*way, trigger))
+            if dest not in seen:
+                seen.add(dest)
+                waiting.append((dest, (*way, trigger)))
+    return ways

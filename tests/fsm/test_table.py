@@ -1,0 +1,113 @@
+"""A table runs as it is declared, and a wrong one is refused by a message that names the state."""
+
+import doctest
+from enum import StrEnum
+
+import pytest
+
+from interlock.fsm import table
+from interlock.fsm.errors import DeclarationError, IllegalTransition
+from interlock.fsm.table import Edge, Machine, Table
+
+
+class Push(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+LAMP = Table("lamp", "dark", [Edge("dark", Push.ON, "lit", ["shine"]), Edge("lit", Push.OFF, "dark")])
+TASK = Table(
+    "task",
+    initial="queued",
+    final={"ended", "lost"},
+    edges=[
+        Edge("queued", "start", "running", [1, 2]),
+        Edge("queued", "lose", "lost"),
+        Edge("running", "wait", "running", [3]),
+        Edge("running", "end", "ended"),
+    ],
+)
+GOOD = [Edge("a", "go", "b"), Edge("b", "end", "c")]
+
+
+def test_a_table_holds_its_states_and_triggers_in_the_order_of_the_declaration():
+    assert [*TASK.states] == ["queued", "running", "lost", "ended"]
+    assert TASK.triggers == ("start", "lose", "wait", "end")
+
+
+def test_a_state_is_linked_to_those_that_follow_and_shows_its_triggers():
+    states = TASK.states
+    assert states["queued"].rows == {"start": (states["running"], (1, 2)), "lose": (states["lost"], ())}
+    assert [repr(state) for state in states.values()] == [
+        "<State queued: start, lose>",
+        "<State running: wait, end>",
+        "<State lost: final>",
+        "<State ended: final>",
+    ]
+
+
+def test_a_state_knows_the_shortest_way_to_fire_each_trigger():
+    assert {name: state.ways for name, state in TASK.states.items()} == {
+        "queued": {"start": ("start",), "lose": ("lose",), "wait": ("start", "wait"), "end": ("start", "end")},
+        "running": {"wait": ("wait",), "end": ("end",)},
+        "lost": {},
+        "ended": {},
+    }
+
+
+def test_a_machine_enters_the_next_state_and_returns_the_effects():
+    machine = Machine.at_start(TASK)
+    fired = [(machine.fire(trigger), machine.state.name) for trigger in ("start", "wait", "wait", "end")]
+    assert fired == [((1, 2), "running"), ((3,), "running"), ((3,), "running"), ((), "ended")]
+
+
+def test_a_trigger_without_an_edge_is_refused_and_changes_nothing():
+    machine = Machine.at_start(LAMP)
+    with pytest.raises(IllegalTransition, match=r"^lamp: 'off' is illegal in state 'dark', which has on$"):
+        machine.fire(Push.OFF)
+    assert machine.state is LAMP.states["dark"]
+
+
+def test_a_final_state_refuses_everything():
+    with pytest.raises(IllegalTransition, match=r"^task: 'end' is illegal in state 'ended', which has no edge$") as caught:
+        Machine(TASK.states["ended"]).fire("end")
+    refused = caught.value
+    assert (refused.table, refused.state, refused.trigger, refused.legal) == ("task", "ended", "end", ())
+
+
+WRONG = {
+    "state 'a' has two edges for 'go'": {"edges": [*GOOD, Edge("a", "go", "c")]},
+    "state 'lost' cannot be reached": {"edges": [*GOOD, Edge("lost", "end", "c")]},
+    "state 'nowhere' cannot be reached": {"initial": "nowhere"},
+    "state 'never' cannot be reached": {"final": {"c", "never"}},
+    "state 'c' is final but has edges": {"edges": [*GOOD, Edge("c", "linger", "c")]},
+    "state 'd' is not final but has no edge": {"edges": [*GOOD, Edge("b", "stop", "d")]},
+    "state 'c' is not final but has no edge": {"final": frozenset()},
+    "state 'd' has no way to a final state": {"edges": [*GOOD, Edge("b", "stop", "d"), Edge("d", "wait", "d")]},
+    "state 'b' has no edge for go": {"total": ["end", "go"], "edges": [*GOOD, Edge("a", "end", "c")]},
+    "state 'a' has no edge for stop, halt": {"total": ["go", "end", "stop", "halt"], "edges": [*GOOD, Edge("a", "end", "c")]},
+    "state 'a' has an edge for go, which it must not answer": {"total": {"a": [], "b": ["end"]}},
+    "triggers are required of a, c, the states are a, b": {"total": {"a": ["go"], "c": []}},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_table_is_refused(message):
+    with pytest.raises(DeclarationError) as caught:
+        Table(**{"name": "thing", "initial": "a", "edges": GOOD, "final": {"c"}, **WRONG[message]})
+    assert str(caught.value) == f"table 'thing': {message}"
+
+
+def test_a_total_table_answers_each_trigger_in_each_state():
+    both = [Edge("dark", Push.OFF, "dark"), Edge("lit", Push.ON, "lit")]
+    total = Table("lamp", "dark", [*LAMP.edges, *both], total=Push)
+    assert {name: set(state.rows) for name, state in total.states.items()} == {"dark": set(Push), "lit": set(Push)}
+
+
+def test_what_is_total_may_differ_from_state_to_state():
+    Table("thing", "a", GOOD, {"c"}, total={"a": ["go"], "b": ["end"]})
+
+
+def test_the_example_of_the_module_is_true():
+    results = doctest.testmod(table)
+    assert (results.failed, results.attempted) == (0, 5)
