@@ -11,12 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
-from typing import Any, TypeAlias, TypeGuard
-
-from openai.types.responses import Response
-from openai.types.responses.tool import Tool
-from pydantic import TypeAdapter, ValidationError
+from types import MappingProxyType, NoneType
+from typing import Any, Final, TypeAlias, TypeGuard
 
 __all__ = ["response_settings"]
 
@@ -125,20 +121,66 @@ READINGS: Mapping[str, Reading] = MappingProxyType(
 """The settings that are not echoed just as they were given."""
 
 
-@cache
-def _type_of(name: str) -> TypeAdapter[object]:
-    """The type of a response's field in the installed `openai` package; that of a tool for the empty name."""
-    declared = Response.model_fields.get(name)
-    annotation: Any = declared.annotation if declared else Tool if not name else type(DEFAULTS[name])
-    return TypeAdapter(annotation)
+_SURE: Final[Mapping[str, tuple[type, ...]]] = {
+    "background": (bool,),
+    "instructions": (str,),
+    "max_output_tokens": (int,),
+    "model": (str,),
+    "parallel_tool_calls": (bool,),
+    "store": (bool,),
+    "temperature": (int, float),
+    "tools": (list,),  # each of them was judged by itself
+    "top_logprobs": (int,),
+    "top_p": (int, float),
+}
+"""The settings that fit every release of the `openai` package if their value has one of these types."""
+
+_SURE_TOOLS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
+    "function": {
+        "type": (str,),
+        "name": (str,),
+        "parameters": (dict, NoneType),
+        "strict": (bool, NoneType),
+        "description": (str, NoneType),
+    },
+    "custom": {"type": (str,), "name": (str,), "description": (str,)},
+    "web_search": {"type": (str,)},
+}
+"""The tools that fit every release if they have exactly these fields, with values of these types."""
 
 
 def _fits(name: str, value: object) -> bool:
-    try:
-        _type_of(name).validate_python(value)
-    except ValidationError:
-        return False
-    return True
+    """Return whether a response's field may have a value; the empty name stands for one tool."""
+    return _is_sure(name, value) or _judge_of(name)(value)
+
+
+def _is_sure(name: str, value: object) -> bool:
+    """Return whether a value fits without a look at the `openai` package, whose types take half a second to import."""
+    if not name and _is_mapping(value):
+        fields = _SURE_TOOLS.get(f"{value.get('type')}", {})
+        return fields.keys() == value.keys() and all(type(value[field]) in types for field, types in fields.items())
+    return type(value) in _SURE.get(name, ())
+
+
+@cache
+def _judge_of(name: str) -> Callable[[object], bool]:
+    """Return what judges a response's field by its type in the installed `openai` package; a tool for the empty name."""
+    from openai.types.responses import Response  # noqa: PLC0415 - half a second that most settings do without
+    from openai.types.responses.tool import Tool  # noqa: PLC0415
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
+
+    declared = Response.model_fields.get(name)
+    annotation: Any = declared.annotation if declared else Tool if not name else type(DEFAULTS[name])
+    adapter: TypeAdapter[object] = TypeAdapter(annotation)
+
+    def fits(value: object) -> bool:
+        try:
+            adapter.validate_python(value)
+        except ValidationError:
+            return False
+        return True
+
+    return fits
 
 
 def _without_nulls(value: object) -> dict[str, object]:

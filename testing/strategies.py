@@ -21,7 +21,7 @@ try:
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "interlock.testing makes its streams with Hypothesis; install it with: pip install 'interlock[test]'",
+        "interlock.testing makes its streams with Hypothesis; install it with: pip install 'interlock[testing]'",
         name=error.name,
     ) from error
 

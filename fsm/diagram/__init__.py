@@ -1,7 +1,7 @@
 """Diagrams: a lifecycle, or any other table of rows, drawn from the table that runs.
 
-A table becomes a `Graph`, and a graph becomes text: mermaid, DOT, JSON, or a picture in SVG. A renderer sees the graph
-alone, so no picture can say what the table does not.
+A table becomes a `Graph`, and a graph becomes text: mermaid, DOT, JSON, a picture in SVG, or a table for a terminal. A renderer
+sees the graph alone, so no picture can say what the table does not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of
 from interlock.fsm.diagram.svg import to_svg
-from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid
+from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 
 __all__ = [
     "RENDERERS",
@@ -28,9 +28,10 @@ __all__ = [
     "to_json",
     "to_mermaid",
     "to_svg",
+    "to_table",
 ]
 
-Format: TypeAlias = Literal["mermaid", "dot", "svg", "json"]
+Format: TypeAlias = Literal["mermaid", "dot", "svg", "json", "table"]
 """What a graph can be rendered as."""
 
 RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
@@ -38,5 +39,6 @@ RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
     "dot": to_dot,
     "svg": to_svg,
     "json": to_json,
+    "table": to_table,
 }
 """The renderer of each format; each gives text that ends with a line feed, the same for the same graph."""

@@ -1,6 +1,6 @@
-"""Graphs as text that other programs draw or read: mermaid, DOT and JSON.
+"""Graphs as text: mermaid, DOT and JSON, which other programs draw or read, and a table for a terminal.
 
-It knows these three notations. A flowchart is used for mermaid although there is a notation for states, because only in
+It knows these notations. A flowchart is used for mermaid although there is a notation for states, because only in
 a flowchart can lines have styles of their own. Two habits of its layout are evaded: a line that returns to its state is
 written inside of the state, and where several lines join the same two states, each label is a node of its own, because
 they would lie on one another otherwise. The colours are chosen for light and dark backgrounds alike.
@@ -122,6 +122,22 @@ def to_json(graph: Graph) -> str:
             )
         ]
     )
+
+
+def to_table(graph: Graph) -> str:
+    """Return a graph as a table of plain text, one line for each event.
+
+    Args:
+        graph: The graph; events are written as in its labels.
+    """
+    rows = [("state", "trigger", "next state", "emits")]
+    for edge in graph.edges:
+        for label in edge.labels:
+            first, *others = map(graph.short, label.events or ("",))
+            rows.append((edge.source, ", ".join(label.triggers), edge.dest, first))
+            rows += [("", "", "", event) for event in others]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return _joined(["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows])
 
 
 def _joined(lines: list[str]) -> str:

@@ -1,26 +1,47 @@
-"""The way into the command `interlock`, which works, to say what is missing, where the extra `serve` is not installed."""
+"""The way into the command `interlock`. Where a package is not installed, it says which extra brings it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Final
 
+import interlock
 from interlock.serving.vllm.launch import launch, vllm_arguments
 
-_NEEDED = frozenset({"httpx2", "jsonschema", "mcp", "mcp_types", "openai_harmony", "rich", "starlette", "typer", "uvicorn"})
+_EXTRAS: Final[Mapping[str, str]] = {
+    "openai_harmony": "cli",
+    "rich": "cli",
+    "typer": "cli",
+    "httpx2": "serve",
+    "jsonschema": "serve",
+    "mcp": "serve",
+    "mcp_types": "serve",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}
+"""The extra that brings a package, for all that the command may lack."""
 
 
 def main() -> None:
     """Run the command.
 
     Raises:
-        SystemExit: Always, with the command's status.
+        SystemExit: The command ended with this status.
     """
-    if (passed := vllm_arguments(sys.argv[1:])) is not None:
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):  # in every install, with no extra at all
+        print(f"interlock {interlock.__version__}")  # noqa: T201 - a command prints
+        return
+    if (passed := vllm_arguments(arguments)) is not None:
         launch(passed)
     try:
-        from interlock.serving.cli.commands import app  # noqa: PLC0415 - it needs packages that may not be there
+        from interlock.serving.cli.commands import app
+
+        app()
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        package = f"{error.name}".partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is None:
             raise
-        sys.exit(f"interlock: the command needs {error.name}; install it with: pip install 'interlock[serve]'")
-    app()
+        sys.exit(f"interlock: this command needs {package}; install it with: pip install 'interlock[{extra}]'")

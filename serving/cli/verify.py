@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import process_time
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import attrs
 import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from interlock.fsm.proof import OPEN_ITEMS, Proof, prove
+if TYPE_CHECKING:
+    from interlock.fsm.proof import Proof
 
 REFUTED: Final = 1
 """The exit status when the proof fails."""
@@ -27,12 +25,20 @@ def verify(
     *,
     json: Annotated[bool, typer.Option("--json", help="Write the figures as JSON.")] = False,
     open_items: Annotated[
-        int, typer.Option("--open", min=1, metavar="N", help="Explore states with up to N items open at once.")
-    ] = OPEN_ITEMS,
+        int | None,
+        typer.Option(
+            "--open", min=1, metavar="N", help="Explore states with up to N items open at once, instead of as many as are needed."
+        ),
+    ] = None,
 ) -> None:
-    """Prove that no illegal order of events can happen: explore the driver until nothing new appears."""
+    """Prove that no illegal order of events is possible.
+
+    The driver is explored, with every input in every state, until nothing new appears.
+    """
+    from interlock.fsm.proof import OPEN_ITEMS, prove
+
     begun = process_time()  # the proof itself has no clock
-    proof = prove(open_items=open_items)
+    proof = prove(open_items=open_items or OPEN_ITEMS)
     seconds = process_time() - begun
     if json:
         typer.echo(_json(proof, seconds))
@@ -53,6 +59,10 @@ def _json(proof: Proof, seconds: float) -> bytes:
 
 
 def _print(proof: Proof, seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     console = Console(highlight=False)
     table = Table("lifecycle", "edges", "fired", "never fired", box=None, pad_edge=False)
     for name, seen in proof.coverage.items():

@@ -7,13 +7,15 @@ and the server nothing of where the output comes from; the engine's format says 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import field, frozen
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
-from interlock.serving.requests.create import CreateResponse
+
+if TYPE_CHECKING:  # the command reads recordings without what validates requests
+    from interlock.serving.requests.create import CreateResponse
 
 __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 

@@ -1,6 +1,7 @@
 """Hosted tools: calls that the server runs itself, on MCP servers.
 
     configuration.py  what the operator set, and the beginning of each response's tools
+    hosted.py         the names of the hosted tools
     hosting.py        the tools of one response: lists, approved calls, the calls of a turn
     calling.py        which tool of which server a call means, and what its result becomes
     declared.py       the MCP servers that a request declares, and their rules
@@ -12,8 +13,3 @@
 
 What each of them is for the server is said in `interlock.serving.tools.protocol`.
 """
-
-from interlock.serving.tools.configuration import CALL_SECONDS, HOSTED_TOOLS, HostedTool, ToolServers
-from interlock.serving.tools.reach import Reach
-
-__all__ = ["CALL_SECONDS", "HOSTED_TOOLS", "HostedTool", "Reach", "ToolServers"]

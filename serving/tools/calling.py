@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, cast
 
 import orjson
 from attrs import frozen
@@ -19,10 +19,9 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.checks import members
 from interlock.serving.tools.citation import pages_of
+from interlock.serving.tools.hosted import HostedTool
 
-__all__ = ["HostedTool", "Wanted", "hosted_tool", "result_text", "shown_result", "wanted"]
-
-HostedTool: TypeAlias = Literal["code_interpreter", "web_search"]
+__all__ = ["Wanted", "hosted_tool", "result_text", "shown_result", "wanted"]
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 """The tools that the operator configures, by the kind of their calls."""

@@ -7,23 +7,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
 
 from attrs import field, frozen
 
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.tools.calling import HostedTool
+from interlock.serving.tools.hosted import CALL_SECONDS, HostedTool
 from interlock.serving.tools.hosting import ResponseTools
 from interlock.serving.tools.reach import Reach
 
-__all__ = ["CALL_SECONDS", "HOSTED_TOOLS", "HostedTool", "ToolServers"]
-
-HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = ("code_interpreter", "web_search")
-"""The tools whose servers the operator configures."""
-
-CALL_SECONDS: Final = 60.0
-"""How long a call may take if the operator does not say."""
+__all__ = ["ToolServers"]
 
 
 @frozen
@@ -33,7 +26,7 @@ class ToolServers:
     Args:
         hosted: The URL of the MCP server behind each hosted tool; it is trusted.
         reach: What the URLs of requests may reach; nothing by default.
-        seconds: How long a call may take.
+        seconds: How many seconds a call may take.
         open: The tools of the responses that are being made.
     """
 

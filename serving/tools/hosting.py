@@ -22,9 +22,10 @@ from interlock.serving.requests.checks import elements, members
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.tools.approval import Approvals
-from interlock.serving.tools.calling import HostedTool, Wanted, hosted_tool, result_text, shown_result, wanted
+from interlock.serving.tools.calling import Wanted, hosted_tool, result_text, shown_result, wanted
 from interlock.serving.tools.citation import Citations, pages_of
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
+from interlock.serving.tools.hosted import HostedTool
 from interlock.serving.tools.reach import Reach
 from interlock.serving.tools.session import Endpoint, Session
 

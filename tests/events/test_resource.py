@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
+from types import NoneType
+
 import pytest
 from openai.types.responses import Response
+from openai.types.responses.tool import Tool
+from pydantic import TypeAdapter, ValidationError
 
+from interlock.events import resource
 from interlock.events.resource import response_settings
 
 DRIVEN = {
@@ -148,3 +156,44 @@ def test_a_schema_format_is_echoed_with_description_and_strictness():
 def test_half_a_reasoning_setting_is_completed():
     assert echo(reasoning={"effort": "high", "summary": None})["reasoning"] == {"effort": "high", "summary": None}
     assert echo(reasoning={})["reasoning"] == {"effort": None, "summary": None}
+
+
+def fits(annotation, value) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+EXAMPLES = {bool: [True, False], int: [0, -1, 10**9], float: [0.5], str: ["", "gpt-4o", "é"], dict: [{}, {"type": "object"}]}
+
+
+@pytest.mark.parametrize(("name", "types"), [(name, types) for name, types in resource._SURE.items() if name != "tools"])
+def test_what_is_taken_without_a_look_at_the_sdk_fits_its_type(name, types) -> None:
+    annotation = Response.model_fields[name].annotation if name in Response.model_fields else type(resource.DEFAULTS[name])
+    assert [value for kind in types for value in EXAMPLES[kind] if not fits(annotation, value)] == []
+
+
+@pytest.mark.parametrize("kind", resource._SURE_TOOLS)
+def test_a_tool_that_is_taken_without_a_look_at_the_sdk_fits_its_type(kind) -> None:
+    fields = {name: types for name, types in resource._SURE_TOOLS[kind].items() if name != "type"}
+    values = [[None if each is NoneType else EXAMPLES[each][-1] for each in types] for types in fields.values()]
+    tools = [{"type": kind, **dict(zip(fields, chosen, strict=True))} for chosen in itertools.product(*values)]
+    assert [tool for tool in tools if not fits(Tool, tool)] == []
+
+
+def test_the_sdk_is_not_imported_for_settings_that_certainly_fit() -> None:
+    request = {
+        "model": "m",
+        "temperature": 0.5,
+        "max_output_tokens": 4,
+        "tools": [{"type": "function", "name": "now", "parameters": {}}, {"type": "web_search"}],
+    }
+    program = f"""
+import sys
+from interlock.events.resource import response_settings
+response_settings({request})
+assert "openai" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own command

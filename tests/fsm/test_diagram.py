@@ -8,7 +8,20 @@ from itertools import combinations
 
 import pytest
 
-from interlock.fsm.diagram import RENDERERS, DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of, to_mermaid, to_svg
+from interlock.fsm.diagram import (
+    RENDERERS,
+    DrawnEdge,
+    Graph,
+    Label,
+    Node,
+    Role,
+    Style,
+    draw,
+    graph_of,
+    to_mermaid,
+    to_svg,
+    to_table,
+)
 from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
 from interlock.fsm.diagram.layout import _spread, lay_out
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
@@ -287,3 +300,13 @@ def test_boxes_that_touch_do_not_overlap() -> None:
 def test_states_at_the_right_make_room_for_one_another() -> None:
     assert list(_spread([(300, 36), (310, 36), (900, 36)])) == [278, 332, 900]
     assert list(_spread([(0, 36)])) == [82]  # never in the title
+
+
+def test_a_table_for_a_terminal_has_a_line_for_each_event() -> None:
+    graph = graph_of("g", "a", [("a", "open", "b", ("response.output_item.added", "g.delta")), ("b", "close", "c", ())])
+    assert to_table(graph) == (
+        "state  trigger  next state  emits\n"
+        "a      open     b           added\n"
+        "                            .delta\n"
+        "b      close    c\n"
+    )

@@ -10,7 +10,8 @@ from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import begin_response
-from interlock.serving.tools import Reach, ToolServers
+from interlock.serving.tools.configuration import ToolServers
+from interlock.serving.tools.reach import Reach
 
 ANSWER = "<|channel|>final<|message|>Done."
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from interlock.serving.cli import check as command
+from interlock.serving.cli import verdicts
 from interlock.serving.cli.commands import app
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -75,7 +75,7 @@ def test_there_is_colour_on_a_terminal(monkeypatch) -> None:
     def on_a_terminal(**_settings):
         return Console(force_terminal=True, width=200)
 
-    monkeypatch.setattr(command, "Console", on_a_terminal)
+    monkeypatch.setattr(verdicts, "Console", on_a_terminal)
     assert "\x1b[" in run(LEGAL).stdout
 
 

@@ -1,29 +1,57 @@
 """The command says what it lacks where it lacks something."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import interlock
 from interlock.serving.cli.main import main
 
+RECORDINGS = Path(__file__).parents[3] / "recordings"
 
-def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(monkeypatch) -> None:
-    monkeypatch.delitem(sys.modules, "interlock.serving.cli.commands", raising=False)
-    monkeypatch.setitem(sys.modules, "typer", None)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == "interlock: the command needs typer; install it with: pip install 'interlock[serve]'"
+
+def run(monkeypatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["interlock", *arguments])
+    main()
+
+
+WITHOUT = """
+import sys
+from interlock.serving.cli.main import main
+package, *arguments = sys.argv[1:]
+sys.modules[package] = None
+sys.argv = ["interlock", *arguments]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("typer", ["--help"], "cli"),
+        ("rich", ["check", "-"], "cli"),
+        ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "cli"),
+        ("uvicorn", ["serve"], "serve"),
+        ("mcp_types", ["serve"], "serve"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(package, arguments, extra) -> None:
+    command = [sys.executable, "-c", WITHOUT, package, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, check=False, input="", text=True)  # noqa: S603 - our own command
+    message = f"interlock: this command needs {package}; install it with: pip install 'interlock[{extra}]'\n"
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 def test_a_module_that_is_our_own_is_missed_aloud(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "interlock.serving.cli.commands", None)
     with pytest.raises(ModuleNotFoundError, match=r"interlock\.serving\.cli\.commands"):
-        main()
+        run(monkeypatch, "--help")
 
 
-def test_the_command_runs(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["interlock", "--version"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("interlock ")
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_printed_in_every_install(monkeypatch, capsys, option) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    run(monkeypatch, option)
+    assert capsys.readouterr().out == f"interlock {interlock.__version__}\n"

@@ -6,9 +6,8 @@ from functools import partial
 import pytest
 from typer.testing import CliRunner
 
-from interlock.fsm import deltas
+from interlock.fsm import deltas, proof
 from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
-from interlock.serving.cli import verify
 from interlock.serving.cli.commands import app
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
@@ -20,7 +19,7 @@ UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None)
 def run(monkeypatch):
     def run(*arguments, found=None):
         known = partial(prove, kinds=("function_call",)) if found is None else lambda **_: found
-        monkeypatch.setattr(verify, "prove", known)
+        monkeypatch.setattr(proof, "prove", known)
         return CliRunner().invoke(app, ["verify", *arguments])
 
     return run

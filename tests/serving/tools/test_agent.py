@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from interlock.serving.cli import commands
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.tools import Reach, ToolServers
+from interlock.serving.tools.configuration import ToolServers
+from interlock.serving.tools.reach import Reach
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -1,0 +1,115 @@
+"""The command `interlock serve`: the standalone server, with the embedded engine or a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from interlock.events.dialects import DIALECTS, DialectName
+from interlock.serving.cli.inputs import fail, read_recording
+from interlock.serving.tools.hosted import CALL_SECONDS, HOSTED_TOOLS, HostedTool
+
+if TYPE_CHECKING:
+    from interlock.serving.engines.engine import Engine
+    from interlock.serving.tools.configuration import ToolServers
+    from interlock.serving.tools.protocol import ToolRunner
+    from interlock.serving.tools.reach import Reach
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def serve(  # noqa: PLR0913 - a command has an argument for each of its options
+    *,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0 for any that is free.")] = 8000,
+    engine: Annotated[
+        Literal["embedded", "vllm"],
+        typer.Option(
+            help="Where model output comes from: the embedded engine, which needs no model, or vLLM. `--engine vllm MODEL` "
+            "starts `vllm serve MODEL` with the plugin, and takes vLLM's options instead of those listed here."
+        ),
+    ] = "embedded",
+    api_key: Annotated[
+        str | None, typer.Option(metavar="KEY", envvar="INTERLOCK_API_KEY", help="The key that clients have to send.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages of this origin in; may be given again; * for all.")
+    ] = None,
+    dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that ask for none.")] = "openai",
+    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A name of the model; may be given again.")] = None,
+    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
+    script: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and the results of its tools.")
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
+    tool_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); may be given again."
+        ),
+    ] = None,
+    tool_timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long the call of a hosted tool may take.")
+    ] = CALL_SECONDS,
+    allow_mcp_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="A host whose MCP servers a request may name, or a network of private addresses; may be given again; "
+            "* for all that are public.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the Responses API, with the embedded engine or with vLLM."""
+    if engine == "vllm":
+        fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
+    from interlock.serving.http import server
+    from interlock.serving.http.app import create_app
+    from interlock.serving.tools.configuration import ToolServers
+
+    servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
+    running, tools = _engine(script, model, rate, servers)
+    application = create_app(running, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
+    try:
+        listening = server.listen(host, port)
+    except OSError as error:
+        fail(f"{host}:{port}: {error.strerror}")
+    ready = f"Serving {running.models[0]} at {server.url_of(listening)}/v1"
+    server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
+
+
+def _engine(script: Path | None, models: list[str] | None, rate: float, servers: ToolServers) -> tuple[Engine, ToolRunner]:
+    """Return the engine and its tools; a script brings the results of its tools along."""
+    from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+    from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
+    from interlock.serving.tools.recorded import RecordedTools
+
+    if script is None:
+        return EmbeddedEngine(models or (MODEL,), rate=rate), servers
+    recording = read_recording(script)
+    turns = [turn.outputs for turn in recording.turns]
+    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+
+
+def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
+    """Parse each `NAME=URL`; the last one of a name counts."""
+    servers: dict[HostedTool, str] = {}
+    for each in given:
+        name, _, url = each.partition("=")
+        meant: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
+        if not meant or not url.startswith(("http://", "https://")):
+            fail(f"--tool-server {each}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
+        servers[meant[0]] = url
+    return servers
+
+
+def _reach(given: Iterable[str]) -> Reach:
+    from interlock.serving.tools.reach import Reach
+
+    try:
+        return Reach.of(given)
+    except ValueError as error:
+        fail(f"--allow-mcp-host: {error}")

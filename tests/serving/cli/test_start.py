@@ -1,0 +1,50 @@
+"""The command starts fast: no command imports what it does not use."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TEXT = ROOT / "recordings" / "text.jsonl"
+STREAM = ROOT / "tests" / "corpus" / "legal" / "message.sse"
+
+SLOW = frozenset(
+    {
+        *("fastapi", "httpx", "httpx2", "hypothesis", "jsonschema", "mcp", "mcp_types", "openai", "openai_harmony"),
+        *("starlette", "torch", "uvicorn", "vllm"),
+    }
+)
+"""Packages that take a tenth of a second and more to import."""
+
+LIGHT = {
+    "--version": frozenset({"attr", "pydantic", "rich", "typer"}),
+    "--help": frozenset({"rich"}),
+    "serve --help": frozenset({"rich"}),
+    f"check {STREAM}": frozenset(),
+    "diagram": frozenset({"rich"}),
+    "diagram message": frozenset({"rich"}),
+    #    "diagram harmony --format table": frozenset({"rich"}),
+    f"replay {TEXT}": frozenset({"rich"}),
+    f"replay {ROOT / 'recordings' / 'vllm-calls.jsonl'}": frozenset({"rich"}),
+}
+"""Commands, and what else each of them does without."""
+
+PROGRAM = """
+import atexit, sys
+from interlock.serving.cli.main import main
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+sys.argv = ["interlock", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "others"), LIGHT.items(), ids=lambda given: given.split("/")[0] if isinstance(given, str) else ""
+)
+def test_a_light_command_imports_no_heavy_package(command, others) -> None:
+    arguments = [sys.executable, "-X", "utf8", "-c", PROGRAM, *command.split()]
+    done = subprocess.run(arguments, capture_output=True, check=True, text=True)  # noqa: S603 - our own command
+    assert done.stdout
+    assert {name.partition(".")[0] for name in done.stderr.split()} & (SLOW | others) == set()
