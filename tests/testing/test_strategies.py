@@ -112,5 +112,6 @@ def test_without_hypothesis_it_says_what_to_install():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: interlock.testing makes its streams with Hypothesis; install it with: pip install 'interlock[testing]'"
+        "ModuleNotFoundError: interlock.testing makes its streams with Hypothesis; "
+        "install it with: pip install 'interlock[testing]'"
     )
