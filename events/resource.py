@@ -65,10 +65,10 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
 
 def _echo(name: str, given: object) -> object:
-    """The value that the request gave if the response's type has room for it, else the default; a copy at the top."""
+    """Return the value that the request gave, as the response's type reads it, else the default; a copy at the top."""
     if given is not None:
-        echoed = READINGS.get(name, _as_given)(given)
-        if _fits(name, echoed):
+        echoed = _read(name, READINGS.get(name, _as_given)(given))
+        if echoed is not _UNFIT:
             return echoed
     return _plain(DEFAULTS[name])
 
@@ -80,7 +80,7 @@ def _as_given(value: object) -> object:
 def _tools(value: object) -> object:
     """The tools of known types, each in the response's shape."""
     tools = value if _is_sequence(value) else ()
-    return [echoed for tool in tools if _is_mapping(tool) and _fits("", echoed := _tool(tool))]
+    return [read for tool in tools if _is_mapping(tool) and (read := _read("", _tool(tool))) is not _UNFIT]
 
 
 def _tool(tool: Mapping[str, object]) -> dict[str, object]:
@@ -149,9 +149,13 @@ _SURE_TOOLS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
 """The tools that fit every release if they have exactly these fields, with values of these types."""
 
 
-def _fits(name: str, value: object) -> bool:
-    """Return whether a response's field may have a value; the empty name stands for one tool."""
-    return _is_sure(name, value) or _judge_of(name)(value)
+_UNFIT: Final = object()
+"""Stands for a value that a response's field cannot have."""
+
+
+def _read(name: str, value: object) -> object:
+    """Return a value as the type of a response's field reads it (`"false"` as false), or `_UNFIT`; "" stands for one tool."""
+    return value if _is_sure(name, value) else _reader_of(name)(value)
 
 
 def _is_sure(name: str, value: object) -> bool:
@@ -163,8 +167,8 @@ def _is_sure(name: str, value: object) -> bool:
 
 
 @cache
-def _judge_of(name: str) -> Callable[[object], bool]:
-    """Return what judges a response's field by its type in the installed `openai` package; a tool for the empty name."""
+def _reader_of(name: str) -> Callable[[object], object]:
+    """Return what reads a response's field by its type in the installed `openai` package; a tool for the empty name."""
     from openai.types.responses import Response  # noqa: PLC0415 - half a second that most settings do without
     from openai.types.responses.tool import Tool  # noqa: PLC0415
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
@@ -173,14 +177,13 @@ def _judge_of(name: str) -> Callable[[object], bool]:
     annotation: Any = declared.annotation if declared else Tool if not name else type(DEFAULTS[name])
     adapter: TypeAdapter[object] = TypeAdapter(annotation)
 
-    def fits(value: object) -> bool:
+    def read(value: object) -> object:
         try:
-            adapter.validate_python(value)
+            return adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True, exclude_unset=True)
         except ValidationError:
-            return False
-        return True
+            return _UNFIT
 
-    return fits
+    return read
 
 
 def _without_nulls(value: object) -> dict[str, object]:

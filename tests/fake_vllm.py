@@ -240,13 +240,9 @@ class Serving:
         )
         arguments = (request, sampling, self._generate(self.context), self.context, request.model, "tokenizer", None)
         if request.background:
-            begin = self._run_background_request_stream if request.stream else self._run_background_request
-            task = asyncio.create_task(begin(*arguments, 7))
-            self.tasks.add(task)
-            return self.responses_background_stream_generator(request.request_id) if request.stream else "queued"
-        if request.stream:
-            return self.responses_stream_generator(*arguments)
-        return await self.responses_full_generator(*arguments)
+            self.tasks.add(asyncio.create_task(self._run_background_request_stream(*arguments, 7)))
+            return self.responses_background_stream_generator(request.request_id)
+        return self.responses_stream_generator(*arguments)
 
     async def _generate(self, context):
         self.begun.set()
@@ -294,15 +290,7 @@ class Serving:
     ):
         return "vLLM's own stream"
 
-    async def responses_full_generator(
-        self, request, sampling_params, result_generator, context, model_name, tokenizer, request_metadata, created_time=None
-    ):
-        return "vLLM's own answer"
-
     async def _run_background_request_stream(self, request, *args, **kwargs):
-        raise NotImplementedError
-
-    async def _run_background_request(self, request, *args, **kwargs):
         raise NotImplementedError
 
     def responses_background_stream_generator(self, response_id, starting_after=None):

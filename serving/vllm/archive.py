@@ -67,6 +67,16 @@ class Archive:
             async with self._serving.response_store_lock:
                 self._serving.response_store[response_id] = theirs
 
+    async def drop(self, response_id: str) -> None:
+        """Keep a response no longer.
+
+        Args:
+            response_id: Its id.
+        """
+        self.shown.pop(response_id, None)
+        async with self._serving.response_store_lock:
+            self._serving.response_store.pop(response_id, None)
+
     def _theirs(self, response: Mapping[str, object]) -> object | None:
         """Give a response in vLLM's form, without the items that its types refuse."""
         items = cast("Sequence[Mapping[str, object]]", response["output"])

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from attrs import define, field
 
 from interlock.serving.vllm import seams
+from interlock.serving.vllm.admission import announce_admissions
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.routes import STATE, App, add_routes
 from interlock.serving.vllm.serving import Hooks
@@ -88,6 +89,7 @@ class InterlockPlugin:
             hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text())
             hooks.install()
             if engine_client is not None:
+                announce_admissions(engine_client)
                 _end_runs_at_shutdown(engine_client, hooks)
         except Exception as error:  # noqa: BLE001 - likewise
             self._leave(f"{error!r}")

@@ -6,10 +6,10 @@ whose instance was not hooked (its model generates nothing), vLLM's own routes a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-import orjson
 from attrs import frozen
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.intake import JSON, error_response
-from interlock.serving.runs.background import NOT_STREAMED
+from interlock.serving.runs.background import NOT_STREAMED, Record
 from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.seams import Endpoint, Router
@@ -95,11 +95,11 @@ class Api:
     async def _create(self, hooks: Hooks, request: Request, raw_request: HttpRequest) -> object:
         dialect = _dialect(raw_request)
         streamed = bool(request.stream)
-        if not hooks.serving.use_harmony or request.max_output_tokens is not None:
-            # vLLM's parsers may see one whole text otherwise than its pieces: both answers come from the pieces (rule R19).
-            # And up to 0.30 vLLM limits the first round of gpt-oss alone: only pieces can be counted in time.
-            request.stream = True
-        asked = ASKED.set(Asked(orjson.loads(await raw_request.body()), dialect))
+        # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
+        # broken off vLLM shows nothing, and counts nothing.
+        request.stream = True
+        # Read as FastAPI reads it for vLLM: a byte order mark, UTF-16 and `NaN` are all right with both or with none.
+        asked = ASKED.set(Asked(json.loads(await raw_request.body()), dialect, streamed=streamed))
         try:
             begun = await hooks.serving.create_responses(request, raw_request)
         finally:
@@ -108,9 +108,17 @@ class Api:
         if isinstance(begun, self.vllm.ErrorResponse):
             return _refused(begun)
         if record is not None:
-            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(record.queued))
+            queued = record.queued
+            await _admitted(hooks, record)
+            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(queued))
         if isinstance(begun, VllmRun):
-            exchange = Exchange(cast("VllmRun[bytes]", begun), hooks.open_runs)
+            run = cast("VllmRun[bytes]", begun)
+            try:
+                await run.admitted()
+            except BaseException:
+                await run.abandon()
+                raise  # vLLM answers in its own words
+            exchange = Exchange(run, hooks.open_runs)
             return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
 
@@ -149,6 +157,16 @@ class Api:
 
         cancel.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
         return cancel
+
+
+async def _admitted(hooks: Hooks, record: Record[VllmRun[bytes]]) -> None:
+    """Wait until the engine has taken a request that is answered in the background; what it refuses leaves no response."""
+    try:
+        await record.run.admitted()
+    except Exception:
+        await record.wait()
+        await hooks.forget(str(record.run.driver.response["id"]))
+        raise
 
 
 def _hooks(request: HttpRequest) -> Hooks | None:

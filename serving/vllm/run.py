@@ -11,11 +11,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from attrs import define
+from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, EndTurn, Finish, Start
+from interlock.fsm.deltas import Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.runs.run import Run
+from interlock.serving.vllm.admission import END, Admission
 from interlock.serving.vllm.reading import Reader, finish_reason
 from interlock.serving.vllm.rounds import Rounds
 from interlock.serving.vllm.sessions import ToolSessions
@@ -27,11 +28,11 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-SPOKEN: Final = frozenset({"GenerationError", "VLLMValidationError", "EngineDeadError", "EngineGenerateError"})
-"""vLLM's errors whose messages are made for clients."""
+CLIENTS: Final = frozenset({"VLLMClientError", "VLLMValidationError"})
+"""vLLM's errors, with all that derive from them, that are the client's fault; the second derives from the first since 0.31."""
 
-END: Final = object()
-"""What follows the last step of vLLM's loop."""
+SPOKEN: Final = frozenset({*CLIENTS, "GenerationError", "EngineDeadError", "EngineGenerateError"})
+"""vLLM's errors whose messages are made for clients, with all that derive from them."""
 
 
 @define(eq=False)
@@ -54,13 +55,30 @@ class VllmRun(Run[T]):
     _tools: ToolSessions
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _opening: Sequence[Delta]
+    _admission: Admission = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Prepare the first step of vLLM's loop."""
+        self._admission = Admission(self._steps)
+
+    async def admitted(self) -> None:
+        """Wait until the engine has taken the request; before, no answer should begin.
+
+        Raises:
+            Exception: Why it is not taken, as vLLM says it.
+        """
+        await self._admission.wait()
+
+    async def abandon(self) -> None:
+        """Close a run that nobody will iterate."""
+        await self._admission.close()
 
     async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens, step by step; whoever listens feeds the driver before the next step."""
         yield self._opening
         await self._tools.open()
         yield [Start()]
-        step = await anext(self._steps, END)
+        step = await self._admission.first_step()
         while step is not END:
             output = self._rounds.output
             if output is not None:
@@ -95,7 +113,11 @@ class VllmRun(Run[T]):
         return self._reader.end("abort")
 
     def _is_for_clients(self, error: Exception) -> bool:
-        return type(error).__name__ in SPOKEN
+        return _is_any_of(error, SPOKEN)
+
+    def _fault(self, error: Exception) -> Fault:
+        fault = super()._fault(error)
+        return evolve(fault, code="invalid_prompt") if _is_any_of(error, CLIENTS) else fault
 
     async def _settle(self) -> None:
         await self._settled(self.driver)
@@ -104,8 +126,13 @@ class VllmRun(Run[T]):
         """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""
         try:
             await super()._close(happenings)
-            await self._steps.aclose()
+            await self._admission.close()
         except Exception:
             logger.exception("%s: vLLM's loop could not be closed", self.driver.response["id"])
         finally:
             await self._tools.close()
+
+
+def _is_any_of(error: Exception, names: frozenset[str]) -> bool:
+    """Whether an error is of a class of one of these names; vLLM's classes cannot be imported where it is not installed."""
+    return any(kind.__name__ in names for kind in type(error).__mro__)

@@ -29,12 +29,10 @@ GENERATOR: Final = (
     "request_metadata",
     "created_time",
 )
-"""The parameters of the functions that turn vLLM's loop into an answer."""
+"""The parameters of the function that turns vLLM's loop into an answer."""
 
 STREAM: Final = "responses_stream_generator"
-WHOLE: Final = "responses_full_generator"
-BACKGROUND_STREAM: Final = "_run_background_request_stream"
-BACKGROUND_WHOLE: Final = "_run_background_request"
+BACKGROUND: Final = "_run_background_request_stream"
 BACKGROUND_READER: Final = "responses_background_stream_generator"
 TOOL_SESSIONS: Final = "_initialize_tool_sessions"
 LOGPROBS: Final = "_create_response_logprobs"
@@ -49,9 +47,7 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
         "retrieve_responses": ("response_id", "starting_after", "stream"),
         "cancel_responses": ("response_id",),
         STREAM: GENERATOR,
-        WHOLE: GENERATOR,
-        BACKGROUND_STREAM: ("request",),
-        BACKGROUND_WHOLE: ("request",),
+        BACKGROUND: ("request",),
         BACKGROUND_READER: ("response_id", "starting_after"),
         TOOL_SESSIONS: ("request", "context", "exit_stack"),
         LOGPROBS: ("token_ids", "logprobs", "tokenizer", "top_logprobs"),

@@ -42,10 +42,12 @@ class Asked:
     Args:
         body: As it was sent, before vLLM's validation changed anything.
         dialect: What its client speaks.
+        streamed: Whether its client wants a stream; vLLM is asked for one in any case.
     """
 
     body: Mapping[str, object]
     dialect: Dialect
+    streamed: bool = True
 
 
 ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
@@ -88,9 +90,7 @@ class Hooks:
         """Take the places of vLLM's functions, on this instance alone."""
         replaced: Mapping[str, Callable[..., object]] = {
             seams.STREAM: self._begin_stream,
-            seams.WHOLE: self._begin_whole,
-            seams.BACKGROUND_STREAM: self._begin_in_background,
-            seams.BACKGROUND_WHOLE: self._begin_in_background,
+            seams.BACKGROUND: self._begin_in_background,
             seams.BACKGROUND_READER: self._read_background,
         }
         for name, ours in replaced.items():
@@ -101,12 +101,14 @@ class Hooks:
         record = self.records.get(response_id)
         return self.archive.shown.get(response_id) if record is None else record.run.driver.response
 
+    async def forget(self, response_id: str) -> None:
+        """Forget a response of which nobody was told."""
+        self.records.drop(response_id)
+        await self.archive.drop(response_id)
+
     def _begin_stream(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - vLLM's own call
         """Give the run of a request, which begins when somebody iterates it."""
         return self._run(asked, Begun(*arguments, **others), [Start()])
-
-    async def _begin_whole(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - likewise
-        return self._begin_stream(asked, *arguments, **others)
 
     def _begin_in_background(self, asked: Asked, *arguments: Any, **others: Any) -> Awaitable[None]:  # noqa: ANN401 - likewise
         """Record the run at once, because its readers may come before its task begins."""
@@ -139,7 +141,7 @@ class Hooks:
         async def settle(ended: ResponseDriver[bytes]) -> None:
             if request.store:
                 await self.archive.keep(ended)
-            self._log(ended.response, streamed=bool(asked.body.get("stream")))
+            self._log(ended.response, streamed=asked.streamed)
 
         return VllmRun(driver, begun.steps, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
 

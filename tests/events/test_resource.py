@@ -197,3 +197,16 @@ response_settings({request})
 assert "openai" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own command
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"parallel_tool_calls": "false"}, {"parallel_tool_calls": False}),
+        ({"max_tool_calls": "2"}, {"max_tool_calls": 2}),
+        ({"temperature": "0.5", "top_p": True}, {"temperature": 0.5, "top_p": 1.0}),
+        ({"tools": [{"type": "function", "name": "f", "strict": "true"}]}, {"tools": [FULL["tools"][0] | {"parameters": None}]}),
+    ],
+)
+def test_a_setting_is_echoed_as_it_is_read(given, read):
+    assert {name: echo(**given)[name] for name in read} == read

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fake_vllm import Serving, outputs
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
@@ -86,6 +87,56 @@ def test_what_vllm_refuses_is_refused_in_its_words():
     answer = ask(Serving(), input="refuse")
     assert (answer.status_code, answer.json()) == (400, {"error": {"message": "It is refused.", "code": 400}})
     assert ask(Serving(), input=["no text"]).status_code == 422
+
+
+class VLLMValidationError(ValueError):
+    """vLLM's class of this name."""
+
+
+@pytest.mark.parametrize("body", [{}, {"stream": True}, {"background": True}, {"background": True, "stream": True}])
+def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_response(body):
+    async def refuse(_, error):
+        return JSONResponse({"refused": str(error)}, 400)
+
+    async def asking():
+        serving = Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")])
+        async with client_of(serving) as client:
+            client.app.exception_handler(VLLMValidationError)(refuse)
+            answer = await client.post("/v1/responses", json={**BODY, **body})
+            shown = await client.get("/v1/responses/resp_1")
+            return answer.status_code, answer.json(), shown.json(), serving.response_store
+
+    assert asyncio.run(asking()) == (400, {"refused": "No such token."}, {"from": "vllm"}, {})
+
+
+def test_a_client_that_leaves_before_the_engine_has_taken_its_request_aborts_it():
+    async def asking():
+        serving = Serving(fake.HarmonyContext, [asyncio.Event()])
+        async with client_of(serving) as client:
+            posting = asyncio.create_task(client.post("/v1/responses", json=BODY))
+            await serving.begun.wait()
+            posting.cancel()
+            await asyncio.wait([posting])
+            return serving.aborted
+
+    assert asyncio.run(asking())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + json.dumps(BODY).encode(),
+        json.dumps(BODY).encode("utf-16"),
+        b'{"model": "m", "input": "Hi", "ignored": NaN}',
+    ],
+)
+def test_a_body_is_read_as_vllm_reads_it(content):
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            headers = {"content-type": "application/json"}
+            return (await client.post("/v1/responses", content=content, headers=headers)).json()["status"]
+
+    assert asyncio.run(asking()) == "completed"
 
 
 def test_an_unheard_of_answer_of_vllm_is_an_error_of_the_server():
