@@ -67,6 +67,7 @@ class Request(BaseModel):
     top_logprobs: int | None = 0
     enable_response_messages: bool = False
     tools: list = []
+    structured_outputs: dict | None = None
 
     def is_include_output_logprobs(self):
         return bool(self.include)
@@ -236,7 +237,12 @@ class Serving:
         self.context = self.context_type(request, *([self.parser] if self.parser else []))
         self.context.calls = getattr(self, "calls", {})
         sampling = SimpleNamespace(
-            temperature=0.5, top_p=1.0, presence_penalty=0.0, frequency_penalty=0.0, max_tokens=request.max_output_tokens or 100
+            temperature=0.5,
+            top_p=1.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+            max_tokens=request.max_output_tokens or 100,
+            structured_outputs=request.structured_outputs,
         )
         arguments = (request, sampling, self._generate(self.context), self.context, request.model, "tokenizer", None)
         if request.background:
@@ -308,8 +314,16 @@ class Serving:
     def _make_response_parser(self, request, tokenizer, chat_template_kwargs):
         return self.parser
 
+    def _raise_if_error(self, finish_reason, request_id):
+        if finish_reason == "error":
+            raise GenerationError("Internal server error")
+
     def _effective_chat_template_kwargs(self, request):
         return {}
+
+
+class GenerationError(Exception):
+    """vLLM's class of this name."""
 
 
 class Logprob(BaseModel):

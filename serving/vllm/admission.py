@@ -1,7 +1,8 @@
 """Whether vLLM's engine takes a request, which its first step decides: what it refuses is refused before anything is answered.
 
 vLLM validates the parameters of a generation in the first step of its loop, when its own route may have sent a head already.
-Here that step is begun apart, and the engine's client tells when the request is with the engine; nobody waits for a token.
+Here that step is begun apart, and the engine's client tells when the request is with the engine; nobody waits for a token,
+but for a grammar: the engine compiles it after it has taken the request, and ends the request if it cannot.
 """
 
 from __future__ import annotations
@@ -57,9 +58,13 @@ class Admission:
 
     Args:
         steps: vLLM's loop over rounds.
+        check: Raises an error if what the first step gave is the end of a request that generated nothing.
+        announced: Whether the announcement admits, or the first step alone.
     """
 
     _steps: Steps
+    _check: Callable[[], None]
+    _announced: bool = True
     _taken: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set when the engine has taken the request, and when the first step is over, whatever came of it."""
     _first: asyncio.Task[object] | None = field(default=None, init=False)
@@ -89,10 +94,12 @@ class Admission:
     def _begin(self) -> asyncio.Task[object]:
         if self._first is None:
             context = copy_context()
-            context.run(_TAKEN.set, self._taken)
+            context.run(_TAKEN.set, self._taken if self._announced else None)
             self._first = asyncio.create_task(self._step(), context=context)
             self._first.add_done_callback(lambda _: self._taken.set())
         return self._first
 
     async def _step(self) -> object:
-        return await anext(self._steps, END)
+        step = await anext(self._steps, END)
+        self._check()
+        return step

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from interlock.fsm.deltas import Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
@@ -42,6 +42,7 @@ class VllmRun(Run[T]):
     Args:
         driver: Makes the events.
         steps: vLLM's loop over rounds.
+        admission: Its first step.
         rounds: The hooks in it.
         reader: Reads its outputs.
         tools: The sessions with tool servers.
@@ -50,16 +51,12 @@ class VllmRun(Run[T]):
     """
 
     _steps: Steps
+    _admission: Admission
     _rounds: Rounds
     _reader: Reader
     _tools: ToolSessions
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _opening: Sequence[Delta]
-    _admission: Admission = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Prepare the first step of vLLM's loop."""
-        self._admission = Admission(self._steps)
 
     async def admitted(self) -> None:
         """Wait until the engine has taken the request; before, no answer should begin.

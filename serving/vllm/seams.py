@@ -38,6 +38,7 @@ TOOL_SESSIONS: Final = "_initialize_tool_sessions"
 LOGPROBS: Final = "_create_response_logprobs"
 MAKE_PARSER: Final = "_make_response_parser"
 TEMPLATE_VALUES: Final = "_effective_chat_template_kwargs"
+RAISE_IF_ERROR: Final = "_raise_if_error"
 TIMED: Final = "request_metrics_cover_all_generation_turns"
 """Says, since 0.32, whether the timings that a context has are those of the whole response."""
 
@@ -53,6 +54,7 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
         LOGPROBS: ("token_ids", "logprobs", "tokenizer", "top_logprobs"),
         MAKE_PARSER: ("request", "tokenizer", "chat_template_kwargs"),
         TEMPLATE_VALUES: ("request",),
+        RAISE_IF_ERROR: ("finish_reason", "request_id"),
     },
     ("vllm.entrypoints.openai.responses.context", "HarmonyContext"): {
         "append_output": ("output",),

@@ -24,6 +24,7 @@ from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
+from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
@@ -143,7 +144,13 @@ class Hooks:
                 await self.archive.keep(ended)
             self._log(ended.response, streamed=asked.streamed)
 
-        return VllmRun(driver, begun.steps, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
+        def check() -> None:
+            first = None if rounds.output is None else rounds.output.outputs[0]
+            if first is not None and not first.token_ids:
+                getattr(self.serving, seams.RAISE_IF_ERROR)(first.finish_reason, request.request_id)
+
+        admission = Admission(begun.steps, check, announced=begun.sampling.structured_outputs is None)
+        return VllmRun(driver, begun.steps, admission, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
 
     def _log(self, response: Mapping[str, object], *, streamed: bool) -> None:
         """Log what was generated, if vLLM was started with `--enable-log-outputs`."""

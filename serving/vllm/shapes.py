@@ -95,6 +95,7 @@ class Sampling(Protocol):
     presence_penalty: float
     frequency_penalty: float
     max_tokens: int | None
+    structured_outputs: object
 
 
 class Dumpable(Protocol):

@@ -28,6 +28,10 @@ class Client:
             self.closed = True
 
 
+def fine():
+    """The check of a first step that has nothing against it."""
+
+
 async def turn_over():
     for _ in range(5):
         await asyncio.sleep(0)
@@ -37,7 +41,7 @@ def test_a_request_is_admitted_before_the_first_token():
     async def admitting():
         client = Client()
         announce_admissions(client)
-        admission = Admission(client.generate())
+        admission = Admission(client.generate(), fine)
         waiting = asyncio.create_task(admission.wait())
         await turn_over()
         seen = [waiting.done()]
@@ -52,7 +56,7 @@ def test_a_request_is_admitted_before_the_first_token():
 
 def test_without_an_announcement_the_first_step_admits():
     async def admitting(steps):
-        admission = Admission(steps)
+        admission = Admission(steps, fine)
         await admission.wait()
         return await admission.first_step()
 
@@ -76,7 +80,7 @@ def test_what_the_first_step_raises_is_raised_to_whoever_waits():
         yield
 
     async def admitting():
-        admission = Admission(steps())
+        admission = Admission(steps(), fine)
         for waiting in (admission.wait, admission.first_step, admission.wait):
             with pytest.raises(ValueError, match=r"It is refused\."):
                 await waiting()
@@ -100,9 +104,39 @@ def test_closing_ends_the_loop_that_a_step_waits_in():
         client = Client()
         client.taken.set()
         announce_admissions(client)
-        admission = Admission(client.generate())
+        admission = Admission(client.generate(), fine)
         await admission.wait()
         await admission.close()
         return client.closed
 
     assert asyncio.run(closing())
+
+
+def test_where_the_engine_may_refuse_later_the_first_step_admits():
+    async def admitting():
+        client = Client()
+        client.taken.set()
+        announce_admissions(client)
+        admission = Admission(client.generate(), fine, announced=False)
+        waiting = asyncio.create_task(admission.wait())
+        await turn_over()
+        seen = waiting.done()
+        client.over.set()
+        await waiting
+        return seen
+
+    assert asyncio.run(admitting()) is False
+
+
+def test_a_first_step_that_the_check_refuses_admits_nothing():
+    async def steps():
+        yield "an output"
+
+    def refuse():
+        raise ValueError("It generated nothing.")
+
+    async def admitting():
+        with pytest.raises(ValueError, match=r"It generated nothing\."):
+            await Admission(steps(), refuse).wait()
+
+    asyncio.run(admitting())

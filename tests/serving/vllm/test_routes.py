@@ -109,6 +109,13 @@ def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_respons
     assert asyncio.run(asking()) == (400, {"refused": "No such token."}, {"from": "vllm"}, {})
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_grammar_that_the_engine_cannot_compile_is_an_error_in_vllms_words_before_anything_else(stream):
+    ended = fake.Output([fake.Completion(finish_reason="error")], finished=True)
+    with pytest.raises(fake.GenerationError, match="Internal server error"):
+        ask(Serving(fake.HarmonyContext, [ended]), structured_outputs={"regex": "a"}, stream=stream)
+
+
 def test_a_client_that_leaves_before_the_engine_has_taken_its_request_aborts_it():
     async def asking():
         serving = Serving(fake.HarmonyContext, [asyncio.Event()])
