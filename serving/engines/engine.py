@@ -68,6 +68,14 @@ class Engine(Protocol):
         """What the output is written in."""
         ...
 
+    async def count(self, turn: Turn) -> int:
+        """Return how many tokens the prompt of a turn has.
+
+        Args:
+            turn: What would be asked.
+        """
+        ...
+
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn, step by step; the last step has a finish reason.
 

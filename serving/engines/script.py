@@ -15,7 +15,7 @@ from attrs.validators import ge
 
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import EngineOutput, Format, Turn
-from interlock.serving.engines.prompt import is_answered, is_from_user
+from interlock.serving.engines.prompt import is_answered, is_from_user, prompt_tokens
 from interlock.serving.errors import EngineError
 
 __all__ = ["ScriptedEngine", "rounds"]
@@ -41,6 +41,14 @@ class ScriptedEngine:
     format: Format = "harmony"
     models: Sequence[str] = (SCRIPTED,)
     rate: float = field(default=0.0, validator=ge(0), kw_only=True)
+
+    async def count(self, turn: Turn) -> int:
+        """Return how many tokens of harmony the prompt of a turn would have.
+
+        Args:
+            turn: What would be asked.
+        """
+        return len(prompt_tokens(turn))
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Replay the turn that is next.

@@ -7,7 +7,7 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -19,24 +19,27 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import SseWriter, Writer
 from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.http.intake import JSON, KeyGate, error_response, read_body
+from interlock.serving.http.intake import JSON, KeyGate, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
 from interlock.serving.requests.checks import invalid
 from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.create import CreateResponse, parse_request
+from interlock.serving.requests.create import CreateResponse, parse_request, read_request
 from interlock.serving.runs.background import NOT_STREAMED, Record, Records
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
+from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import ToolRunner
 
@@ -47,6 +50,7 @@ T = TypeVar("T")
 MAX_BODY_BYTES: Final = 64 * 2**20
 OUR_FAULT: Final = "The server had an error while processing your request."
 OPEN_PATHS: Final = frozenset({"/health"})
+POLICY_VIOLATION: Final = 1008
 
 
 def create_app(
@@ -58,10 +62,12 @@ def create_app(
     dialect: Dialect = OPENAI,
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
+    socket_limits: Limits | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
-    Its state holds `open_runs`, the responses that are being made; `interlock.serving.http.server` ends them at a shutdown.
+    Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
+    `interlock.serving.http.server` ends both at a shutdown.
 
     Args:
         engine: Where the output of models comes from.
@@ -71,8 +77,10 @@ def create_app(
         dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
         store: Where responses are held; by default in memory, bounded.
         tools: Gives responses their hosted tools; without it, hosted calls fail.
+        socket_limits: What one WebSocket connection may use.
     """
-    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools)
+    limits = socket_limits or Limits(held_bytes=max_body_bytes)
+    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
     middleware: list[Middleware] = []
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -86,6 +94,7 @@ def create_app(
     )
     app.router.redirect_slashes = False
     app.state.open_runs = api.open_runs
+    app.state.open_sockets = api.open_sockets
     return app
 
 
@@ -98,14 +107,18 @@ class Api:
     dialect: Dialect
     store: ResponseStore
     tools: ToolRunner | None
+    socket_limits: Limits
+    origins: frozenset[str]
     open_runs: OpenRuns = field(factory=OpenRuns)
+    open_sockets: OpenRuns = field(factory=OpenRuns)
     records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
     started_at: int = field(factory=now)
 
-    def routes(self) -> list[Route]:
-        """Give the routes."""
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes."""
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
+            WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
@@ -127,9 +140,7 @@ class Api:
     async def create(self, request: Request) -> ASGIApp:
         """Make a response."""
         asked = parse_request(await read_body(request, self.max_body_bytes))
-        if asked.model not in self.engine.models:
-            raise _no_such_model(asked.model)
-        items = await self._conversation(asked)
+        items = await self.conversation(asked)
         dialect = self._dialect(request)
         if not (asked.stream or asked.background):
             return WholeAnswer(Exchange(self._begin(asked, items, Unwritten()), self.open_runs), dialect)
@@ -138,6 +149,17 @@ class Api:
             return StreamedAnswer(Exchange(run, self.open_runs))
         record = self._record(run)
         return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
+
+    async def connect(self, socket: WebSocket) -> None:
+        """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
+        if is_foreign_page(socket, self.origins):
+            await socket.close(POLICY_VIOLATION)
+            return
+        await socket.accept()
+        dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
+        connection = Connection[StoredResponse](socket, SocketHost(self, dialect), self.open_runs, self.socket_limits)
+        with self.open_sockets.holding(connection):
+            await connection.serve()
 
     def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
         store = self.store if asked.store else None
@@ -153,10 +175,22 @@ class Api:
     def _dialect(self, request: Request) -> Dialect:
         return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
 
-    async def _conversation(self, asked: CreateResponse) -> tuple[Item, ...]:
-        """Give what the request goes on from, with its own input."""
+    async def conversation(self, asked: CreateResponse, latest: StoredResponse | None = None) -> tuple[Item, ...]:
+        """Return the items that the model continues: those of the previous response, and the input of the request.
+
+        Args:
+            asked: The request.
+            latest: The previous response, if it is at hand although it may not be stored.
+
+        Raises:
+            ApiError: 404 for an unknown model; 400 for an unknown previous response, or for input that does not fit to it.
+        """
+        if asked.model not in self.engine.models:
+            raise _no_such_model(asked.model)
         previous = asked.previous_response_id
-        before = await self.store.get(previous) if previous is not None else None
+        before = latest
+        if previous is not None and latest is None:
+            before = await self.store.get(previous)
         if previous is not None and before is None:
             message = f"Previous response with id '{previous[:100]}' not found."
             raise invalid("previous_response_id", message, "previous_response_not_found")
@@ -224,6 +258,29 @@ class Api:
 
     def _model(self, name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
+
+
+@frozen(eq=False)
+class SocketHost:
+    """Makes the responses of one WebSocket connection.
+
+    Args:
+        api: The server's.
+        dialect: What the client speaks.
+    """
+
+    api: Api
+    dialect: Dialect
+
+    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
+        """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
+        api = self.api
+        asked = read_request(body)
+        items = await api.conversation(asked, latest)
+        engine, tools = (api.engine, api.tools) if generate else (Rendering(api.engine), None)
+        store = api.store if asked.store else None
+        run = begin_response(asked, items, engine, SseWriter(self.dialect), tools=tools, store=store)
+        return Begun(run, lambda: run.stored)
 
 
 def _json(value: object) -> Response:

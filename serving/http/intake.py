@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Set as AbstractSet
 from typing import Final
+from urllib.parse import urlsplit
 
 from attrs import define, field
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 
-__all__ = ["KeyGate", "error_response", "read_body"]
+__all__ = ["KeyGate", "error_response", "is_foreign_page", "read_body"]
 
 JSON: Final = "application/json"
 
@@ -61,6 +63,19 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
+def is_foreign_page(connection: HTTPConnection, origins: AbstractSet[str]) -> bool:
+    """Return whether a page of another origin asks, which a browser lets every page do over a WebSocket.
+
+    Args:
+        connection: What is asked.
+        origins: The origins that may ask; `*` for all.
+    """
+    origin = connection.headers.get("origin")
+    if origin is None or origin in origins or "*" in origins:
+        return False
+    return urlsplit(origin).netloc != connection.headers.get("host")
+
+
 @define(eq=False)
 class KeyGate:
     """An ASGI middleware that lets nobody in without the key, but for the paths that are open.
@@ -76,9 +91,9 @@ class KeyGate:
     open_paths: frozenset[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it; what is no HTTP request (the server's life) passes."""
+        """Pass a request or a WebSocket on, or refuse it before anything is read; the server's own life passes."""
         app: ASGIApp = self.app
-        if scope["type"] == "http" and scope["path"] not in self.open_paths:
+        if scope["type"] in {"http", "websocket"} and scope["path"] not in self.open_paths:
             app = self._refusal(Headers(scope=scope).get("authorization", "")) or app
         await app(scope, receive, send)
 

@@ -16,6 +16,7 @@ from types import TracebackType
 import uvicorn
 from starlette.applications import Starlette
 
+from interlock.serving.http.app import MAX_BODY_BYTES
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
@@ -37,9 +38,12 @@ class Server(uvicorn.Server):
             log_level=log_level,
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
+            ws="websockets-sansio",
+            ws_max_size=MAX_BODY_BYTES,
         )
         super().__init__(config)
         self._open_runs: OpenRuns = app.state.open_runs
+        self._open_sockets: OpenRuns = app.state.open_sockets
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -48,8 +52,10 @@ class Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the open responses, then the server."""
+        """End the open responses and connections, then the server."""
         self._open_runs.end()
+        self._open_sockets.end()
+        await self._open_sockets.wait(GRACE)  # uvicorn would cut them before their last events are sent
         await super().shutdown(sockets)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from attrs import define, field
@@ -33,6 +34,7 @@ class OpenRuns:
 
     _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
     _ending: Fault | None = field(default=None, init=False)
+    _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @contextmanager
     def holding(self, run: Interruptible) -> Generator[None]:
@@ -40,16 +42,30 @@ class OpenRuns:
         if self._ending is not None:
             run.interrupt(self._ending)
         self._runs.add(run)
+        self._empty.clear()
         try:
             yield
         finally:
             self._runs.remove(run)
+            if not self._runs:
+                self._empty.set()
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
         """End all runs, and those that are still to come."""
         self._ending = ending
         for run in self._runs:
             run.interrupt(ending)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until none is left, but not for ever.
+
+        Args:
+            seconds: The longest time to wait.
+        """
+        if self._runs:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._empty.wait()
 
     def __len__(self) -> int:
         """Give how many there are."""

@@ -48,6 +48,14 @@ class EmbeddedEngine:
         """What the output is written in."""
         return "harmony"
 
+    async def count(self, turn: Turn) -> int:
+        """Return how many tokens the prompt of a turn has.
+
+        Args:
+            turn: What would be asked.
+        """
+        return len(prompt_tokens(turn))
+
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Say what `speak` says; a budget cuts it with the finish reason `length`.
 

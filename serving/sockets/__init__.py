@@ -1,0 +1,9 @@
+"""WebSocket mode: several requests, one after another or side by side, over one connection to `/v1/responses`.
+
+    tables      the life of a lane and of a connection, as tables
+    frames      what a client's frame says, and how an answer to it is written
+    lane        one lane: its requests in their order, and the response that the next one may continue
+    connection  one connection: its lanes, its limits, and its end
+
+It knows nothing of engines or of routes: the server that accepts the connection hands in how a request becomes a run.
+"""
