@@ -124,8 +124,13 @@ class Connection(Generic[K]):
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    def interrupt(self, _ending: Fault | Cancel) -> None:
-        """Close the connection as soon as its runs have ended, which a shutdown ends too."""
+    def interrupt(self, ending: Fault | Cancel) -> None:
+        """Close the connection as soon as its runs have ended.
+
+        Args:
+            ending: How runs end; they are interrupted by themselves, so a connection has no use for it.
+        """
+        del ending
         if ConnectionTrigger.SHUT_DOWN in self._machine.state.rows:
             self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
 
