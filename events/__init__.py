@@ -1,1 +1,37 @@
-"""The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order."""
+"""The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order.
+
+    spec        the events: name, fields, scope
+    items       the kinds of item, and their snapshots
+    resource    the settings that a response repeats from its request
+    sse         the writers: bytes of server-sent events, or objects
+    decode      the decoder of server-sent events
+    dialects    OpenAI's dialect and that of Open Responses
+    conversion  to the types of the `openai` package, which it imports
+
+What an embedder needs is exported here.
+"""
+
+from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect, DialectName
+from interlock.events.items import ItemKind, result_fields
+from interlock.events.resource import response_settings
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, Event, EventWriter, SseWriter, Writer
+
+__all__ = [
+    "CONTENT_TYPE",
+    "DIALECTS",
+    "DONE_FRAME",
+    "OPENAI",
+    "OPEN_RESPONSES",
+    "Dialect",
+    "DialectName",
+    "Event",
+    "EventWriter",
+    "ItemKind",
+    "SseDecoder",
+    "SseMessage",
+    "SseWriter",
+    "Writer",
+    "response_settings",
+    "result_fields",
+]

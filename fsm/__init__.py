@@ -1,1 +1,72 @@
-"""The lifecycles and the driver: what may follow what. Nothing here does IO, tells the time or draws a random number."""
+"""The lifecycles and the driver: what may follow what. Nothing here does IO, tells the time or draws a random number.
+
+    table       the one form of a table: edges, compiled
+    lifecycles  the tables, one file for each kind of item
+    deltas      the inputs of the driver
+    driver      the composition of the lifecycles for one response
+    acceptor    the same tables as the judge of other people's streams
+    oracle      a second judge, written from the rules alone
+    proof       the exploration behind `interlock verify`
+    diagram     the tables, drawn
+
+What an embedder needs is exported here; the judge is exported by `interlock.fsm.acceptor`.
+"""
+
+from interlock.fsm.deltas import (
+    Annotate,
+    Cancel,
+    Close,
+    Delta,
+    EndPart,
+    EndTurn,
+    Enqueue,
+    Fail,
+    Fault,
+    Finish,
+    FinishReason,
+    Open,
+    Progress,
+    Refusal,
+    Reject,
+    Run,
+    Start,
+    Succeed,
+    Summary,
+    Text,
+    Usage,
+)
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.errors import DeclarationError, IllegalTransition, InterlockError
+from interlock.fsm.ids import Clock, Ids, SequentialIds
+
+__all__ = [
+    "Annotate",
+    "Cancel",
+    "Clock",
+    "Close",
+    "DeclarationError",
+    "Delta",
+    "EndPart",
+    "EndTurn",
+    "Enqueue",
+    "Fail",
+    "Fault",
+    "Finish",
+    "FinishReason",
+    "Ids",
+    "IllegalTransition",
+    "InterlockError",
+    "Open",
+    "Progress",
+    "ReadyCall",
+    "Refusal",
+    "Reject",
+    "ResponseDriver",
+    "Run",
+    "SequentialIds",
+    "Start",
+    "Succeed",
+    "Summary",
+    "Text",
+    "Usage",
+]

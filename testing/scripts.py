@@ -12,8 +12,9 @@ import orjson
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
+from interlock.events.json import dumps
 from interlock.events.resource import response_settings
-from interlock.events.sse import SseWriter
+from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm import deltas
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
@@ -103,6 +104,16 @@ def stream(
     tell(chance.choice(_ENDS[chance.choice(endings)]))
     bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
     return [DIALECTS[dialect].spoken(body) for body in bodies] if dialect != "openai" else bodies
+
+
+def frames(events: Sequence[Body]) -> bytes:
+    """Return a stream as it goes over the wire, the end marker included.
+
+    Args:
+        events: The bodies of its events.
+    """
+    written = [b"event: %b\ndata: %b\n\n" % (str(body.get("type")).encode(), dumps(body)) for body in events]
+    return b"".join([*written, DONE_FRAME])
 
 
 def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:

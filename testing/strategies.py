@@ -10,20 +10,20 @@ from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
-from interlock.events.json import dumps
-from interlock.events.sse import DONE_FRAME
 from interlock.testing.faults import FAULTS, RULES, Fault
 from interlock.testing.legality import findings
-from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending, stream
+from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending, frames, stream
 
 try:
     from hypothesis import assume
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "interlock.testing makes its streams with Hypothesis; install it with: pip install 'interlock[testing]'",
+        "the strategies of interlock.testing need Hypothesis; install it with: pip install 'interlock[testing]'",
         name=error.name,
     ) from error
+
+__all__ = ["Broken", "broken_streams", "legal_streams", "sse_bytes"]
 
 T = TypeVar("T")
 
@@ -115,16 +115,6 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
     assume(any(found.rule == fault.rule for found in findings(events)))
     said = events if dialect == "openai" else [DIALECTS[dialect].spoken(body) for body in events]
     return Broken(said, fault.rule, fault.what)
-
-
-def frames(events: Sequence[Body]) -> bytes:
-    """Write a stream as it goes over the wire, the end marker included.
-
-    Args:
-        events: The bodies of its events.
-    """
-    written = [b"event: %b\ndata: %b\n\n" % (str(body.get("type")).encode(), dumps(body)) for body in events]
-    return b"".join([*written, DONE_FRAME])
 
 
 @st.composite

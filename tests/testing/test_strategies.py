@@ -106,12 +106,12 @@ def test_bytes_in_pieces_are_the_stream(data, events):
     assert_legal(pieces)
 
 
-def test_without_hypothesis_it_says_what_to_install():
-    code = "import sys; sys.modules['hypothesis'] = None; import interlock.testing"
+def test_without_hypothesis_a_strategy_says_what_to_install():
+    code = "import sys; sys.modules['hypothesis'] = None; import interlock.testing as t; t.assert_legal; t.broken_streams"
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: interlock.testing makes its streams with Hypothesis; "
+        "ModuleNotFoundError: the strategies of interlock.testing need Hypothesis; "
         "install it with: pip install 'interlock[testing]'"
     )

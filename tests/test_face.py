@@ -1,0 +1,76 @@
+"""The public face: each package exports what an embedder needs, all of it is there, and a driver needs nothing but a request."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import EndTurn, Event, EventWriter, Finish, Open, Start, Usage, driver_for, random_id
+from interlock.testing import assert_legal
+
+FACES = ["interlock", "interlock.events", "interlock.fsm", "interlock.fsm.acceptor", "interlock.parsers", "interlock.testing"]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_every_exported_name_is_there_and_nothing_else_is_listed(face) -> None:
+    module = importlib.import_module(face)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+@pytest.mark.parametrize("face", ["interlock", "interlock.testing"])
+def test_what_is_imported_late_is_what_type_checkers_see(face) -> None:
+    module = importlib.import_module(face)
+    tree = ast.parse(Path(module.__file__).read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported - {"annotations", "import_module", "TYPE_CHECKING", "Final"} == {*module.__all__} - {"__version__"}
+
+
+@pytest.mark.parametrize("face", ["interlock", "interlock.testing"])
+def test_a_name_that_is_not_exported_is_missing_as_any_other(face) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"module '{face}' has no attribute 'import_modules'")):
+        importlib.import_module(face).import_modules  # noqa: B018 - what is tested is the access
+
+
+def test_the_exported_names_are_listed() -> None:
+    assert dir(interlock) == sorted(interlock.__all__)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_everything_exported_is_documented(face) -> None:
+    module = importlib.import_module(face)
+    exported = [getattr(module, name) for name in module.__all__]
+    assert [each for each in exported if (inspect.isclass(each) or inspect.isfunction(each)) and not inspect.getdoc(each)] == []
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    program = "import sys, interlock; print(*(name for name in sys.modules if name.startswith('interlock.')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)  # noqa: S603 - our own
+    assert done.stdout == "\n"
+
+
+def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_real_time() -> None:
+    driver, other = driver_for({"model": "m", "temperature": 0.5}), driver_for({})
+    frames = [
+        *driver.feed([Start(), "Hello", Open("function_call", {"name": "now"})]),
+        *driver.feed([EndTurn("stop", Usage(1, 0, 2)), Finish()]),
+    ]
+    assert_legal([*frames, interlock.DONE_FRAME])
+    assert driver.response["temperature"] == 0.5
+    assert driver.response["id"] != other.response["id"]
+    assert re.fullmatch(r"resp_[0-9a-f]{32}", driver.response["id"])
+    assert driver.response["created_at"] > 1_700_000_000
+
+
+def test_a_driver_takes_another_writer_and_a_known_id() -> None:
+    known = random_id("resp")
+    driver = driver_for({}, writer=EventWriter(), response_id=known)
+    (created, _) = driver.feed([Start()])
+    assert isinstance(created, Event)
+    assert created.body["response"]["id"] == known
