@@ -6,7 +6,7 @@ They are ASGI applications over the same runs (rule R19). They know HTTP and whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, Generic, TypeVar
 
@@ -69,15 +69,23 @@ class StreamedAnswer:
     exchange: Exchange[bytes]
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head at once, then each step's frames when they come; the last with the end marker (rule R3)."""
+        """Send the head at once, then each step's frames when they come; the last with the end marker (rule R3).
+
+        The end is sent even if this task is cancelled (rule R4); a client that has gone does not read it.
+        """
         await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
-        driver = self.exchange.run.driver
-        async with self.exchange.events(receive) as events:
-            async for frames in events:
-                ended = driver.ended
-                if ended:
-                    frames.append(DONE_FRAME)
-                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": not ended})
+        try:
+            async with self.exchange.events(receive) as events:
+                async for frames in events:
+                    await self._send(send, frames)
+        finally:
+            if rest := self.exchange.run.conclude():
+                await self._send(send, rest)
+
+    async def _send(self, send: Send, frames: Sequence[bytes]) -> None:
+        ended = self.exchange.run.driver.ended
+        body = b"".join([*frames, DONE_FRAME] if ended else frames)
+        await send({"type": "http.response.body", "body": body, "more_body": not ended})
 
 
 @frozen

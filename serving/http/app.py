@@ -30,7 +30,7 @@ from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.http.intake import JSON, KeyGate, error_response, is_foreign_page, read_body
+from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
 from interlock.serving.requests.checks import invalid
@@ -81,7 +81,7 @@ def create_app(
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
-    middleware: list[Middleware] = []
+    middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
     if api_key is not None:
@@ -168,8 +168,8 @@ class Api:
     def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
         """Make a response in the background, where nobody has to wait for it."""
         record = Record(run)
-        self.records.add(run.stored.id, record)
         record.begin(self.open_runs)
+        self.records.add(run.stored.id, record)
         return record
 
     def _dialect(self, request: Request) -> Dialect:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import define, field
+from attrs import define, field, frozen
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -15,8 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
+from interlock.serving.faults import panics_as_errors
 
-__all__ = ["KeyGate", "error_response", "is_foreign_page", "read_body"]
+__all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
 
 JSON: Final = "application/json"
 
@@ -74,6 +75,26 @@ def is_foreign_page(connection: HTTPConnection, origins: AbstractSet[str]) -> bo
     if origin is None or origin in origins or "*" in origins:
         return False
     return urlsplit(origin).netloc != connection.headers.get("host")
+
+
+@frozen
+class Shield:
+    """An ASGI middleware that turns every fault into an `Exception`, which is answered with an error body.
+
+    Args:
+        app: What is behind it.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on.
+
+        Raises:
+            PanicError: Its cause was raised, and is no `Exception`.
+        """
+        with panics_as_errors():
+            await self.app(scope, receive, send)
 
 
 @define(eq=False)

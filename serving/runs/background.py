@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -67,17 +67,19 @@ class Record(Generic[R]):
         self._task = asyncio.create_task(self.make(open_runs))
 
     async def make(self, open_runs: OpenRuns) -> None:
-        """Make the response.
+        """Make the response; its end is there for the readers even if this task is cancelled or the run cannot be held.
 
         Args:
             open_runs: Ends it at a shutdown.
         """
         try:
             with open_runs.holding(self.run):
-                async for frames in self.run.events():
-                    self._frames.extend(frames)
-                    self._wake()
+                async with aclosing(self.run.events()) as events:
+                    async for frames in events:
+                        self._frames.extend(frames)
+                        self._wake()
         finally:
+            self._frames.extend(self.run.conclude())
             self._over.set()
             self._wake()
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final, Generic, TypeVar
 
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault
 from interlock.fsm.driver import ResponseDriver
+from interlock.serving.faults import ends_process, is_fault
 
 __all__ = ["OUR_FAULT", "Run"]
 
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 OUR_FAULT: Final = "The server had an error while it generated the response."
 """What a client is told of a fault whose own message may hold what is not for clients."""
+
+ABANDONED: Final = Fault("server_error", "The response was given up before its end.")
+"""How a response ends whose task was cancelled by somebody else than the run."""
 
 
 @define(eq=False)
@@ -39,28 +43,45 @@ class Run(ABC, Generic[T]):
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that waits for what happens next, while it does."""
+    _made: list[T] = field(factory=list[T], init=False)
+    """The events that were made and not taken yet."""
+    _deadly: BaseException | None = field(default=None, init=False)
+    """What asks the process to end: it is raised again when the response has ended."""
 
     async def events(self) -> AsyncGenerator[list[T], None]:
         """Make the response, to be called once.
 
-        Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools.
+        Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools; `conclude`
+        then gives the end that is missing.
 
         Yields:
             The events of one step (of the engine, of a tool), which belong into one write; never an empty list. The last
             ones end the response: `driver.ended` is then true.
+
+        Raises:
+            KeyboardInterrupt: It was raised in the run; the response has ended by then. The same goes for `SystemExit`.
         """
         happenings = self._happenings()
         try:
-            ended = False
-            while not ended:
-                events = self._feed(await self._next(happenings))
-                ended = self.driver.ended
-                if ended:
+            while not self.driver.ended:
+                await self._step(happenings)
+                if self.driver.ended:
                     await self._end()
-                if events:
-                    yield events
+                if self._made:
+                    yield self._take()
         finally:
             await self._close(happenings)
+            if self._deadly is not None:
+                raise self._deadly
+
+    def conclude(self) -> list[T]:
+        """End the response if `events` was left before its end, and return the events that nobody has taken yet.
+
+        So whoever shows the response has its end even if the task that made it was cancelled.
+        """
+        if not self.driver.ended:
+            self._end_by(self._interruption or ABANDONED)
+        return self._take()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
         """End the response as soon as possible, and legally; the first interruption counts.
@@ -84,7 +105,7 @@ class Run(ABC, Generic[T]):
         """End the turn that is going on as if it were aborted: what was held back and, last, what it has cost."""
 
     @abstractmethod
-    def _is_for_clients(self, error: Exception) -> bool:
+    def _is_for_clients(self, error: BaseException) -> bool:
         """Whether the message of an error is made for clients."""
 
     async def _settle(self) -> None:
@@ -94,52 +115,77 @@ class Run(ABC, Generic[T]):
         """Settle the response; what goes wrong in that is no fault of the stream."""
         try:
             await self._settle()
-        except Exception:
-            logger.exception("%s: it could not be stored or logged", self.driver.response["id"])
+        except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
+            self._caught(error, "it could not be stored or logged")
 
-    def _feed(self, told: Iterable[Delta]) -> list[T]:
+    async def _step(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
+        """Feed the driver with what happens next, or end the response by what is raised instead."""
         try:
-            return self.driver.feed(told)
-        except Exception as error:  # noqa: BLE001 - a stream is never cut, whatever our own bug is
-            return self.driver.feed(self._broken_off(self._fault(error)))
+            told = await self._next(happenings)
+            if self._interruption is None:
+                self._made += self.driver.feed(told)
+                return
+            ending = self._interruption
+        except BaseException as error:  # noqa: BLE001 - likewise
+            fault = self._fault(error)
+            ending = self._interruption or fault
+        self._end_by(ending)
 
     async def _next(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> Sequence[Delta]:
-        """Wait for what happens next; this wait alone is what an interruption may break off."""
+        """Wait for what happens next, if nothing has interrupted the run; this wait alone is what an interruption breaks off."""
         if self._interruption is not None:
-            return self._broken_off(self._interruption)
-        told: Sequence[Delta] = ()
+            return ()
         self._waiting = task = asyncio.current_task()
         try:
-            told = await anext(happenings)
+            return await anext(happenings)
         except asyncio.CancelledError:
             if self._interruption is None:
                 raise
-        except Exception as error:  # noqa: BLE001 - a stream is never cut, whatever an engine or a parser raises
-            told = self._broken_off(self._fault(error))
+            return ()
         finally:
             self._waiting = None
-        if self._interruption is None:
-            return told
-        if task is not None and task.uncancel():
-            raise asyncio.CancelledError  # somebody else cancels as well
-        return self._broken_off(self._interruption)
+            if self._interruption is not None and task is not None and task.uncancel():
+                raise asyncio.CancelledError  # somebody else cancels as well
+
+    def _end_by(self, ending: Fault | Cancel) -> None:
+        """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
+        for broken_off in (self._broken_off, lambda _: [ending]):
+            try:
+                self._made += self.driver.feed(broken_off(ending))
+            except BaseException as error:  # noqa: BLE001 - likewise
+                self._caught(error, "what its turn held back is lost")
+            if self.driver.ended:
+                return
+        self._made += self.driver.feed([ending])
 
     def _broken_off(self, ending: Fault | Cancel) -> Sequence[Delta]:
-        """End in the middle of a turn: what was held back is said, and what the turn has cost is counted."""
-        try:
-            *held, end = self._break_off()
-        except Exception:
-            logger.exception("%s: the parser could not end its turn", self.driver.response["id"])
-            return [ending]
+        """Return what ends the turn and the response: what was held back, and what the turn has cost."""
+        *held, end = self._break_off()
         return [*held, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
-    def _fault(self, error: Exception) -> Fault:
-        """Log what broke, and say what the client may know of it."""
-        logger.error("%s: %s", self.driver.response["id"], error, exc_info=error)
+    def _fault(self, error: BaseException) -> Fault:
+        """Log what broke, and return what the client may know of it."""
+        self._caught(error, "it fails")
         return Fault("server_error", str(error) if self._is_for_clients(error) else OUR_FAULT)
+
+    def _caught(self, error: BaseException, consequence: str) -> None:
+        """Log what was raised, and remember it if it asks the process to end.
+
+        Raises:
+            BaseException: It is a message of Python's own to the task at hand.
+        """
+        if ends_process(error):
+            self._deadly = error
+        elif not is_fault(error):
+            raise error
+        logger.error("%s: %s", self.driver.response["id"], consequence, exc_info=error)
+
+    def _take(self) -> list[T]:
+        taken, self._made = self._made, []
+        return taken
 
     async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
         try:
             await happenings.aclose()
-        except Exception:
-            logger.exception("%s: the engine or a tool could not be closed", self.driver.response["id"])
+        except BaseException as error:  # noqa: BLE001 - likewise
+            self._caught(error, "the engine or a tool could not be closed")

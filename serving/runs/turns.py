@@ -156,7 +156,7 @@ class ResponseRun(Run[T]):
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)
 
-    def _is_for_clients(self, error: Exception) -> bool:
+    def _is_for_clients(self, error: BaseException) -> bool:
         return isinstance(error, EngineError)
 
 

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.table import Machine
 from interlock.serving.errors import ApiError
+from interlock.serving.faults import is_fault
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
 from interlock.serving.sockets.frames import Ask, FrameError, error_frame, event_frame, read_frame
@@ -201,7 +202,9 @@ class Connection(Generic[K]):
             await self._respond(lane, ask)
         except ApiError as error:
             await self._send(error_frame(error, lane.stream_id))
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("a request over a WebSocket could not be answered")
             await self._send(error_frame(OUR_FAULT, lane.stream_id))
         finally:
@@ -220,12 +223,16 @@ class Connection(Generic[K]):
 
     async def _pass_on(self, begun: Begun[K], lane: Lane[K]) -> None:
         """Send the events of a run; what can be continued is kept before the client sees the end."""
-        async with aclosing(begun.run.events()) as steps:
-            async for events in steps:
-                if begun.run.driver.ended and begun.run.driver.response["status"] != "failed":
-                    lane.latest = begun.keep()
-                for event in events:
-                    await self._send(event_frame(event, lane.stream_id))
+        try:
+            async with aclosing(begun.run.events()) as steps:
+                async for events in steps:
+                    if begun.run.driver.ended and begun.run.driver.response["status"] != "failed":
+                        lane.latest = begun.keep()
+                    for event in events:
+                        await self._send(event_frame(event, lane.stream_id))
+        finally:
+            for event in begun.run.conclude():
+                await self._send(event_frame(event, lane.stream_id))
 
     async def _send(self, text: str) -> None:
         """Send a frame; where the client has gone, nothing happens, for `serve` learns of that itself."""

@@ -18,6 +18,7 @@ from interlock.events.items import NOT_UNDERSTOOD
 from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
+from interlock.serving.faults import Outcome, is_fault, outcome
 from interlock.serving.requests.checks import elements, members
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
@@ -46,7 +47,7 @@ class Race:
     """Works that go on at once and are told as they end; those that have not ended are cancelled when it is left."""
 
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
-    _ended: asyncio.Queue[Delta] = field(factory=asyncio.Queue[Delta], init=False)
+    _ended: asyncio.Queue[Outcome[Delta]] = field(factory=asyncio.Queue[Outcome[Delta]], init=False)
 
     async def __aenter__(self) -> Self:
         """Start with nothing."""
@@ -67,12 +68,16 @@ class Race:
         self._tasks.add(asyncio.create_task(self._end(work)))
 
     async def ends(self) -> AsyncGenerator[Delta, None]:
-        """Tell the end of every work, in the order in which they come."""
+        """Tell the end of every work, in the order in which they come.
+
+        Raises:
+            BaseException: A work raised it.
+        """
         for _ in range(len(self._tasks)):
-            yield await self._ended.get()
+            yield (await self._ended.get()).result()
 
     async def _end(self, work: Coroutine[object, object, Delta]) -> None:
-        self._ended.put_nowait(await work)
+        self._ended.put_nowait(await outcome(work))
 
 
 @define(eq=False)
@@ -189,7 +194,9 @@ class ResponseTools:
             tools = await self._session(server.endpoint(self._reach)).list_tools()
         except ToolError as error:
             return Fail(item_id, str(error))
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("%s: its tools could not be listed", server.label)
             return Fail(item_id, OUR_FAULT)
         self._learn(server.label, map(ListedTool.of, tools))
@@ -214,7 +221,9 @@ class ResponseTools:
             result = await session.call(want.name, want.arguments)
         except ToolError as error:
             return self._failed(call, str(error))
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("%s: its tool could not be run", call.id)
             return self._failed(call, OUR_FAULT)
         text = result_text(result)

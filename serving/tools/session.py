@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 
 from interlock.serving.errors import ToolError
+from interlock.serving.faults import is_fault
 from interlock.serving.tools.reach import Reach
 from interlock.serving.tools.transport import explained, http_client
 
@@ -138,7 +139,9 @@ class Session:
             async with Client(_transport(self.endpoint, self._faults), cache=None) as client:
                 self._opened.set_result(client)
                 await self._closing.wait()
-        except Exception as error:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             self._faults.append(_explained(error))
             logger.debug("%s", self._faults[-1], exc_info=error)
 
@@ -152,7 +155,9 @@ class Session:
                 return doing.result()
         except MCPError as error:
             raise ToolError(self._lost() if error.code == CONNECTION_CLOSED else _cut(error.message)) from error
-        except Exception as error:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             raise ToolError(_explained(error)) from error
         finally:
             if not doing.done():

@@ -12,6 +12,7 @@ from typing import cast
 
 from attrs import frozen
 
+from interlock.serving.faults import is_fault
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.rounds import Rounds
 from interlock.serving.vllm.shapes import Context, Dumpable, Request, Serving
@@ -41,7 +42,9 @@ class Additions:
         """Give the fields; none if one cannot be had, because a response ends whatever happens (rule R4)."""
         try:
             return dict(self._fields())
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("%s: the response goes without vLLM's own fields", self._request.request_id)
             return {}
 

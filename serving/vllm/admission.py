@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 
 from attrs import define, field
 
+from interlock.serving.faults import Outcome, outcome
 from interlock.serving.vllm.shapes import Steps
 
 __all__ = ["END", "Admission", "announce_admissions"]
@@ -67,7 +68,7 @@ class Admission:
     _announced: bool = True
     _taken: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set when the engine has taken the request, and when the first step is over, whatever came of it."""
-    _first: asyncio.Task[object] | None = field(default=None, init=False)
+    _first: asyncio.Task[Outcome[object]] | None = field(default=None, init=False)
 
     async def wait(self) -> None:
         """Wait until the engine has taken the request: until its client announces it, or else until the first output.
@@ -78,11 +79,11 @@ class Admission:
         first = self._begin()
         await self._taken.wait()
         if first.done():
-            first.result()
+            first.result().result()
 
     async def first_step(self) -> object:
         """Return what the first step gives, or `END`."""
-        return await self._begin()
+        return (await self._begin()).result()
 
     async def close(self) -> None:
         """Close vLLM's loop, which aborts a request that is still in the engine."""
@@ -91,11 +92,11 @@ class Admission:
             await asyncio.gather(self._first, return_exceptions=True)
         await self._steps.aclose()
 
-    def _begin(self) -> asyncio.Task[object]:
+    def _begin(self) -> asyncio.Task[Outcome[object]]:
         if self._first is None:
             context = copy_context()
             context.run(_TAKEN.set, self._taken if self._announced else None)
-            self._first = asyncio.create_task(self._step(), context=context)
+            self._first = asyncio.create_task(outcome(self._step()), context=context)
             self._first.add_done_callback(lambda _: self._taken.set())
         return self._first
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from interlock.serving.faults import panics_as_errors
+
 __all__ = ["LongAnswer"]
 
 
@@ -20,9 +22,14 @@ class LongAnswer(StreamingResponse):
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; then run what vLLM has put into `background`, however the answer ended."""
+        """Answer; then run what vLLM has put into `background`, however the answer ended.
+
+        Raises:
+            PanicError: Its cause was raised, and is no `Exception`; vLLM answers with an error body.
+        """
         try:
-            await self._answer(scope, receive, send)
+            with panics_as_errors():
+                await self._answer(scope, receive, send)
         finally:
             if self.background is not None:
                 await self.background()

@@ -20,6 +20,7 @@ from attrs import define, field
 from interlock.events.items import NOT_RUN, NOT_UNDERSTOOD, result_fields
 from interlock.fsm.deltas import Delta, Fail, Run, Succeed
 from interlock.fsm.driver import ReadyCall
+from interlock.serving.faults import is_fault
 from interlock.serving.vllm.shapes import Completion, Context, Output, Request
 
 __all__ = ["Dialogue", "Rounds"]
@@ -140,7 +141,9 @@ class Rounds:
             text = _text(messages)
         except TimeoutError:
             return self._failed(call, f"The tool gave no answer within {self._timeout:g} seconds.")
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises, the stream goes on
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             return self._failed(call, self._refused or _said(error))
         if self._refused or text is None:
             return self._failed(call, self._refused or NO_RESULT)
@@ -175,7 +178,7 @@ def _watch(session: Session, note: Callable[[object], None]) -> None:
     session.call_tool = call_tool
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """Say what a tool raised, in words for the reader of the stream and for the model."""
     if isinstance(error, KeyError):
         return f"The tool is not available: {error}."

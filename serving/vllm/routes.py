@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
+from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.runs.background import NOT_STREAMED, Record
@@ -87,7 +88,8 @@ class Api:
             hooks = _hooks(raw_request)
             if hooks is None:
                 return await self.vllm.create_responses(request=request, raw_request=raw_request)
-            return await self._create(hooks, request, raw_request)
+            with panics_as_errors():
+                return await self._create(hooks, request, raw_request)
 
         create.__annotations__ = {"request": self.vllm.ResponsesRequest, "raw_request": HttpRequest}
         return create
@@ -163,7 +165,7 @@ async def _admitted(hooks: Hooks, record: Record[VllmRun[bytes]]) -> None:
     """Wait until the engine has taken a request that is answered in the background; what it refuses leaves no response."""
     try:
         await record.run.admitted()
-    except Exception:
+    except BaseException:
         await record.wait()
         await hooks.forget(str(record.run.driver.response["id"]))
         raise

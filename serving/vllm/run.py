@@ -7,7 +7,6 @@ the same run (rule R19). How a run is waited for, interrupted and ended is `inte
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -15,6 +14,7 @@ from attrs import define, evolve
 
 from interlock.fsm.deltas import Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.serving.faults import Outcome, outcome
 from interlock.serving.runs.run import Run
 from interlock.serving.vllm.admission import END, Admission
 from interlock.serving.vllm.reading import Reader, finish_reason
@@ -25,8 +25,6 @@ from interlock.serving.vllm.shapes import Steps
 __all__ = ["VllmRun"]
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 CLIENTS: Final = frozenset({"VLLMClientError", "VLLMValidationError"})
 """vLLM's errors, with all that derive from them, that are the client's fault; the second derives from the first since 0.31."""
@@ -85,22 +83,18 @@ class VllmRun(Run[T]):
                 continue
             # A round that goes on although its tokens are spent (see `Rounds`) is cut here.
             yield self._reader.end(finish_reason(output) if output.finished else "length")
-            following = asyncio.create_task(self._step())
+            following = asyncio.create_task(outcome(anext(self._steps, END)))
             try:
                 async for told in self._between_rounds(following):
                     yield told
-                step = await following
+                step = (await following).result()
             finally:
                 following.cancel()
                 await asyncio.wait([following])
         yield [EndTurn("length")] if self._rounds.exhausted and self.driver.ready else [Finish()]
 
-    async def _step(self) -> object:
-        """Wait for vLLM's next step. Between two rounds, vLLM runs a tool in it."""
-        return await anext(self._steps, END)
-
-    async def _between_rounds(self, step: asyncio.Task[object]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Tell what happens to tools until a step is made."""
+    async def _between_rounds(self, step: asyncio.Task[Outcome[object]]) -> AsyncGenerator[Sequence[Delta], None]:
+        """Tell what happens to tools until vLLM's next step is made; vLLM runs a tool in it."""
         told = self._rounds.told
         step.add_done_callback(lambda _: told.put_nowait(()))
         while deltas := await told.get():
@@ -109,10 +103,10 @@ class VllmRun(Run[T]):
     def _break_off(self) -> Sequence[Delta]:
         return self._reader.end("abort")
 
-    def _is_for_clients(self, error: Exception) -> bool:
+    def _is_for_clients(self, error: BaseException) -> bool:
         return _is_any_of(error, SPOKEN)
 
-    def _fault(self, error: Exception) -> Fault:
+    def _fault(self, error: BaseException) -> Fault:
         fault = super()._fault(error)
         return evolve(fault, code="invalid_prompt") if _is_any_of(error, CLIENTS) else fault
 
@@ -124,12 +118,12 @@ class VllmRun(Run[T]):
         try:
             await super()._close(happenings)
             await self._admission.close()
-        except Exception:
-            logger.exception("%s: vLLM's loop could not be closed", self.driver.response["id"])
+        except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
+            self._caught(error, "vLLM's loop could not be closed")
         finally:
             await self._tools.close()
 
 
-def _is_any_of(error: Exception, names: frozenset[str]) -> bool:
+def _is_any_of(error: BaseException, names: frozenset[str]) -> bool:
     """Whether an error is of a class of one of these names; vLLM's classes cannot be imported where it is not installed."""
     return any(kind.__name__ in names for kind in type(error).__mro__)

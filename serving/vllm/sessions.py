@@ -15,6 +15,8 @@ from typing import Final, Generic, TypeVar, cast
 
 from attrs import define, field
 
+from interlock.serving.faults import is_fault
+
 __all__ = ["ToolSessions"]
 
 T = TypeVar("T")
@@ -46,7 +48,9 @@ class ToolSessions:
         """Open the sessions. Without them a response goes on, and calls of their tools fail."""
         try:
             await self._enter(self._stack)
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("the sessions with tool servers could not be opened")
 
     async def close(self) -> None:
@@ -54,7 +58,9 @@ class ToolSessions:
         try:
             async with asyncio.timeout(GRACE):
                 await self._stack.aclose()
-        except Exception:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.exception("the sessions with tool servers could not be closed")
 
 
@@ -119,7 +125,9 @@ class _Held(Generic[T]):
             async with self._context as entered:
                 self._opened.set_result(entered)
                 await self._closing.wait()
-        except (Exception, BaseExceptionGroup) as error:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             logger.warning("a session with a tool server failed", exc_info=error)
         finally:
             if not self._opened.done():

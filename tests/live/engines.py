@@ -96,6 +96,6 @@ class ScriptedTools(NoTools):
             self.asked.append(calls)
         for call in calls:
             for delta in self.say(call):
-                if isinstance(delta, Exception):
+                if isinstance(delta, BaseException):
                     raise delta
                 yield delta

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from attrs import define, field
-from live.engines import ANSWER, HOSTED_CALL, REASONING, ScriptedTools, StagedEngine, step
+from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step
 
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
@@ -22,7 +22,15 @@ from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import begin_response
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
-BROKEN = [EngineError("It broke."), RuntimeError("a secret")]
+
+
+class PanicException(BaseException):
+    """What a panic in Rust becomes: no `Exception`."""
+
+
+BROKEN = [EngineError("It broke."), RuntimeError("a secret"), PanicException("a secret")]
+STRAY = [asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("several", [PanicException("a secret")])]
+DEADLY = [KeyboardInterrupt(), SystemExit(3), BaseExceptionGroup("several", [KeyboardInterrupt()])]
 
 
 def pieces(text):
@@ -52,12 +60,13 @@ class FaultyParser:
 
     parser: object
     last: int
+    error: BaseException
     calls: int = field(default=0)
 
     def _tick(self):
         self.calls += 1
         if self.calls > self.last:
-            raise RuntimeError("a secret")
+            raise self.error
 
     def feed(self, chunk):
         self._tick()
@@ -133,6 +142,55 @@ def test_an_engine_that_breaks(turn, place, error):
     assert engine.closed.is_set()
 
 
+@pytest.mark.parametrize("error", STRAY, ids=lambda error: type(error).__name__)
+def test_what_looks_like_a_message_to_the_task_and_is_none_is_a_fault(error):
+    run, engine = begin([*FIRST[:4], error])
+    assert ended(run)["status"] == "failed"
+    assert engine.closed.is_set()
+
+
+@pytest.mark.parametrize("error", DEADLY, ids=repr)
+def test_what_ends_the_process_is_raised_again_once_the_response_has_ended(error):
+    async def read():
+        run, engine = begin([*FIRST[:4], error])
+        events, raised = [], None
+        try:
+            async for made in run.events():
+                events.extend(json.loads(json.dumps(event.body)) for event in made)
+        except BaseException as caught:  # noqa: BLE001
+            raised = caught
+        return events, raised, engine
+
+    events, raised, engine = asyncio.run(read())
+    assert check(events) == []
+    assert (events[-1]["type"], raised) == ("response.failed", error)
+    assert engine.closed.is_set()
+
+
+@pytest.mark.parametrize("delivery", range(4))
+def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_can_be_had(delivery):
+    async def cancelled():
+        run, _ = begin([*FIRST[:4], Gate()])
+        events = []
+
+        async def read():
+            async for made in run.events():
+                events.extend(made)
+                if len(events) > delivery:
+                    await asyncio.sleep(0)
+
+        task = asyncio.create_task(read())
+        while len(events) <= delivery:  # noqa: ASYNC110 - so many events, and no more
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        events.extend(run.conclude())
+        return task.cancelled(), [json.loads(json.dumps(event.body)) for event in events], run.conclude()
+
+    was_cancelled, events, rest = asyncio.run(cancelled())
+    assert (was_cancelled, check(events), events[-1]["type"], rest) == (True, [], "response.failed", [])
+
+
 @pytest.mark.parametrize(("turn", "place"), STEPS)
 def test_an_engine_that_stops_without_a_reason(turn, place):
     scripts = [[*FIRST], [*SECOND]]
@@ -150,21 +208,23 @@ def test_a_turn_that_is_ended(turn, place, reason):
     assert ended(run)["status"] == ENDED[reason]
 
 
+@pytest.mark.parametrize("error", BROKEN[1:], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("calls", range(len(FIRST) + len(SECOND)))
-def test_a_parser_that_breaks(calls):
+def test_a_parser_that_breaks(calls, error):
     run, engine = begin()
-    run.parser = FaultyParser(run.parser, calls)
+    run.parser = FaultyParser(run.parser, calls, error)
     response = ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
 
 
+@pytest.mark.parametrize("error", BROKEN[1:], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("broken", ["mcp_1", "mcp_2"])
-def test_a_tool_that_breaks(broken, place):
+def test_a_tool_that_breaks(broken, place, error):
     def tell(call):
         deltas = [*told(call)]
-        yield from [*deltas[:place], RuntimeError("a secret")] if call.id == broken else deltas
+        yield from [*deltas[:place], error] if call.id == broken else deltas
 
     run, _ = begin(tell=tell)
     response = ended(run)

@@ -261,6 +261,9 @@ def test_a_shutdown_does_not_wait_for_ever() -> None:
         def interrupt(self, _ending):
             pass
 
+        def conclude(self):
+            return []
+
     async def shut_down():
         records = Records()
         record = Record(Endless())
