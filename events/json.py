@@ -41,6 +41,18 @@ def dumps(value: object) -> bytes:
         return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
+def copied(value: object) -> object:
+    """Return a deep copy of a value as JSON: what a reader of `dumps(value)` would get, and nothing shared with the value.
+
+    Args:
+        value: As for `dumps`.
+    """
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        return _plain(value)
+
+
 def _plain(value: object) -> object:
     match value:
         case str():

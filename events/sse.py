@@ -1,22 +1,21 @@
-"""How an event is written: as the bytes of a server-sent event, or as an `Event` object.
+"""Events, and how they are written: as the bytes of a server-sent event, or as objects.
 
-A writer knows the form of events and nothing of their order. It is not a way to make one: the only caller is
-`interlock.fsm.driver`, which calls it when an edge fires.
+A writer knows the form of events and nothing of their order. It cannot make an event: it is given those that
+`interlock.fsm.driver` makes where an edge fires.
 
-The hot path is `stamp`: everything of a delta event but its text and its number is rendered once, when the part opens.
+The hot path is `repeat`: everything of a delta event but its text and its number is rendered once, when the part opens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.json import clean, dumps
-from interlock.events.spec import EventSpec
+from interlock.events.json import clean, copied, dumps
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -54,33 +53,42 @@ class Event:
         """
         raise TypeError("an Event is made by firing an edge of a lifecycle, not by calling its class")
 
+    @classmethod
+    def _made(cls, name: str, sequence_number: int, body: Mapping[str, object]) -> Event:
+        """Return a new event; called by the driver where an edge fires, and by a writer for an event that was made."""
+        event = object.__new__(cls)
+        put = object.__setattr__
+        put(event, "name", name)
+        put(event, "sequence_number", sequence_number)
+        put(event, "body", body)
+        return event
+
 
 class Writer(Protocol[T_co]):
-    """The form in which a driver gives its events.
+    """The form in which a driver gives its events; `SseWriter` and `EventWriter` are the two that come with the package.
 
-    Its methods are private although others implement them: the driver calls them where an edge fires, and nobody else does.
+    A writer is given events that were made, and so it cannot change their order, only how each is written.
     """
 
-    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> T_co:
-        """Write one event.
+    def write(self, event: Event) -> T_co:
+        """Return one event in this form.
 
         Args:
-            spec: Which.
-            values: The fields that address it, and its own.
-            sequence_number: Its place in the stream.
+            event: What an edge has emitted. Its body may share values with the driver, so copy what is kept.
         """
         ...
 
-    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], T_co]:
-        """Prepare a delta event that will be written many times.
+    def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], T_co]:
+        """Return a function that writes delta events which differ from a given one in their text and number alone.
+
+        A driver calls this where the same edge can fire again and again, to write the deltas of a text fast.
 
         Args:
-            spec: Which; it has a field `delta`.
-            values: All its fields but `delta`.
-            keep: Is told the text of each as it is written.
+            event: A delta event, without log probabilities.
+            keep: Called with the text of each further delta, in UTF-8, surrogates replaced by U+FFFD.
 
         Returns:
-            A function of the delta's text, any text, and the sequence number.
+            A function of the text, any text, and of the `sequence_number`; it returns the event in this form.
         """
         ...
 
@@ -99,16 +107,15 @@ class SseWriter:
 
     dialect: Dialect = OPENAI
 
-    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> bytes:
-        """Write one event as a frame."""
-        body = self.dialect.spoken({"type": spec.name, **values, "sequence_number": sequence_number})
-        return _frame(self.dialect.event_name(spec.name), dumps(body))
+    def write(self, event: Event) -> bytes:
+        """Return one event as a frame."""
+        return _frame(self.dialect.event_name(event.name), dumps(self.dialect.spoken(event.body)))
 
-    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], bytes]:
+    def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], bytes]:
         """Render a delta event's frame up to its text."""
-        head = dumps(self.dialect.spoken({"type": spec.name, **values}))
+        head = dumps(self.dialect.spoken(_without_text(event)))
         # `delta` and `sequence_number` take the place of the closing brace.
-        before = _frame(self.dialect.event_name(spec.name), head[:-1]).rstrip().decode() + ',"delta":'
+        before = _frame(self.dialect.event_name(event.name), head[:-1]).rstrip().decode() + ',"delta":'
         # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter. So a
         # reader that decodes what the network gives it piece by piece never meets half a character in a delta either.
         escape = encode_basestring_ascii
@@ -126,25 +133,28 @@ class SseWriter:
 
 @frozen
 class EventWriter:
-    """Gives `Event` objects, for those who read a stream in the same process."""
+    """Gives `Event` objects, for those who read a stream in the same process; their bodies are copies."""
 
-    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> Event:
-        """Give one event."""
-        return _event(spec.name, sequence_number, {"type": spec.name, **values, "sequence_number": sequence_number})
+    def write(self, event: Event) -> Event:
+        """Return the event with a body of its own."""
+        return _with_body(event, event.body)
 
-    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], Event]:
-        """Prepare a delta event."""
+    def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], Event]:
+        """Keep a delta event's body up to its text."""
+        before = _without_text(event)
 
         def write_delta(text: str, sequence_number: int) -> Event:
             said = clean(text)
             keep(said.encode())
-            return self._write(spec, {**values, "delta": said}, sequence_number)
+            return _with_body(event, {**before, "delta": said, "sequence_number": sequence_number})
 
         return write_delta
 
 
-def _event(name: str, sequence_number: int, body: Mapping[str, object]) -> Event:
-    event = object.__new__(Event)
-    for attribute, value in (("name", name), ("sequence_number", sequence_number), ("body", body)):
-        object.__setattr__(event, attribute, value)
-    return event
+def _without_text(event: Event) -> dict[str, object]:
+    return {name: value for name, value in event.body.items() if name not in {"delta", "sequence_number"}}
+
+
+def _with_body(event: Event, body: Mapping[str, object]) -> Event:
+    number = cast("int", body["sequence_number"])
+    return Event._made(event.name, number, cast("Mapping[str, object]", copied(body)))  # noqa: SLF001

@@ -11,14 +11,16 @@ Everything else is one of the frozen classes below.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from interlock.events.items import ITEMS, ItemKind
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
 """Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed."""
+
+FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
 
 @frozen
@@ -121,9 +123,13 @@ class Annotate:
 
     Args:
         annotation: In the API's shape, with its `type`.
+        mark: The text that it is about. The driver finds it in the open part, behind the mark of the annotation before, and adds
+            where it stands, in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. A
+            mark that the open part does not hold gives no annotation. Without a mark the annotation is taken as it is.
     """
 
     annotation: Mapping[str, object]
+    mark: str = ""
 
 
 @frozen
@@ -147,15 +153,28 @@ class Reject:
     message: str
 
 
+def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> None:
+    """Refuse the id of a call, which is easily taken for that of its item.
+
+    Raises:
+        ValueError: The id begins as those of calls do, and so no item has it (rule R7).
+    """
+    if item_id.startswith("call_"):
+        raise ValueError(f"{item_id!r} is the id of a call; what is wanted is the id of its item, as in ResponseDriver.ready")
+
+
 @frozen
 class Run:
     """The tool of a hosted call was started.
 
     Args:
-        item_id: The call's id, as in `ResponseDriver.ready`.
+        item_id: The id of the call's item, as in `ResponseDriver.ready`.
+
+    Raises:
+        ValueError: It is the id of a call and not of an item.
     """
 
-    item_id: str
+    item_id: str = field(validator=_check_item_id)
 
 
 @frozen
@@ -163,11 +182,11 @@ class Progress:
     """A running tool has something to show (a partial image).
 
     Args:
-        item_id: The call's id.
+        item_id: The id of the call's item.
         fields: What the event carries, by the API's names: `partial_image_b64`.
     """
 
-    item_id: str
+    item_id: str = field(validator=_check_item_id)
     fields: Mapping[str, object]
 
 
@@ -176,12 +195,12 @@ class Succeed:
     """The tool of a hosted call came to its end with a result.
 
     Args:
-        item_id: The call's id.
+        item_id: The id of the call's item.
         fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result`, `tools`;
             `interlock.events.items.result_fields` makes them of a tool's plain text.
     """
 
-    item_id: str
+    item_id: str = field(validator=_check_item_id)
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
 
@@ -190,11 +209,11 @@ class Fail:
     """The tool of a hosted call failed, or could not be started at all; the stream goes on.
 
     Args:
-        item_id: The call's id.
+        item_id: The id of the call's item.
         message: What went wrong, for the item's `error` where its kind has one.
     """
 
-    item_id: str
+    item_id: str = field(validator=_check_item_id)
     message: str
 
 
@@ -212,6 +231,16 @@ class EndTurn:
 
     reason: FinishReason
     usage: Usage = Usage()
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a reason that some other API knows.
+
+        Raises:
+            ValueError: There is no such reason.
+        """
+        if self.reason not in FINISH_REASONS:
+            known = ", ".join(FINISH_REASONS)
+            raise ValueError(f"{self.reason!r} is no finish reason, which are: {known} (a turn that ends with calls has 'stop')")
 
 
 @frozen
@@ -266,4 +295,7 @@ Delta: TypeAlias = (
     | Fault
     | Cancel
 )
-"""Everything that a driver can be told."""
+"""Everything that a driver can be fed."""
+
+DELTAS: Final = get_args(Delta)
+"""The classes of all deltas."""

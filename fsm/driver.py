@@ -1,29 +1,31 @@
 """The driver: the composition of the lifecycles for one request.
 
-It is told deltas and fires edges; the events are what the edges emit. It owns the sequence number and the open items, of
-which at most one, the one under the *pen*, is being written; the others wait for their tools. It is total: every delta is
-welcome in every state. What a delta needs is opened first, what is in its way is closed first, and what says nothing in
-the state at hand (a result for a call that has ended, text after the end) is passed over.
+It is fed deltas and fires edges; the events are what the edges emit. It owns the sequence number and the open items. At most one
+of these is being written, the *active item*; the others wait for their tools. The driver is total: every delta is welcome in
+every state. What a delta needs is opened first, what is in its way is closed first, and what says nothing in the state at
+hand (a result for a call that has ended, text after the end) is passed over.
 
-There is no way to an event but `_fire`.
+Which order is legal stands in the tables alone. The driver asks a state for its rows, and for the way to a trigger that is not
+legal yet; it compares no names of states. Events are made where an edge fires, in `_fire`. The one exception is the hot path
+in `feed`: text in a state where text only streams repeats the event of the edge that leads back to that state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, TypeVar, assert_never
+from typing import Final, Generic, Never, TypeVar, assert_never, cast
 
 from attrs import frozen
 
 from interlock.events.items import ITEMS, NOT_RUN, ItemKind, failure_fields
-from interlock.events.json import clean
-from interlock.events.sse import Writer
+from interlock.events.json import clean, copied
+from interlock.events.sse import Event, Writer
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.response import Response
+from interlock.fsm.response import Response, usage_object
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""
@@ -35,13 +37,12 @@ _DEFAULT: Final[Mapping[str, tuple[ItemKind, Mapping[str, object]]]] = {
 }
 """The item that a text belongs to when none is open that can take it, by the text's trigger."""
 
-_LEADS_TO: Final[Mapping[str, tuple[str, ...]]] = {
-    "run": ("close",),
-    "progress": ("close", "run"),
-    "succeed": ("close", "run"),
-    "fail": ("close",),
+_PLACED: Final[Mapping[str, Callable[[int, int], Mapping[str, object]]]] = {
+    "url_citation": lambda start, end: {"start_index": start, "end_index": end},
+    "container_file_citation": lambda start, end: {"start_index": start, "end_index": end},
+    "file_citation": lambda _start, end: {"index": end},
 }
-"""The triggers that bring a call to where a tool's trigger is legal, in their order."""
+"""The fields that say where an annotation stands, by its type."""
 
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
@@ -71,9 +72,9 @@ class ResponseDriver(Generic[T]):
         settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`).
         writer: The form in which events are given.
         ids: Makes ids.
-        clock: Tells the time.
+        clock: Returns the time, in whole seconds since the epoch.
         response_id: The response's id, where it is known already.
-        additions: Gives what the server shows of the response when it has ended, beyond the API's fields.
+        additions: Returns what the server shows of the response when it has ended, beyond the API's fields.
         lifecycles: What it composes.
     """
 
@@ -94,8 +95,10 @@ class ResponseDriver(Generic[T]):
         self._sequence_number = 0
         self._events: list[T] = []
         self._open: dict[str, Item] = {}
-        self._pen: Item | None = None
-        self._stamp: Callable[[str, int], T] | None = None
+        self._active: Item | None = None
+        self._stream: Callable[[str, int], T] | None = None
+        """Writes a delta of the active item where its text only streams."""
+        self._usage = deltas.Usage()
         self._response = Response(
             id=response_id or ids("resp"),
             state=lifecycles.response.states[lifecycles.response.initial],
@@ -112,8 +115,9 @@ class ResponseDriver(Generic[T]):
 
     @property
     def response(self) -> Mapping[str, object]:
-        """The response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
-        return self._response.as_ended() if self.ended else self._response.as_running()
+        """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
+        shown = self._response.as_it_stands() if self.ended else self._response.as_running()
+        return cast("Mapping[str, object]", copied(shown))
 
     @property
     def ready(self) -> list[ReadyCall]:
@@ -125,20 +129,26 @@ class ResponseDriver(Generic[T]):
         ]
 
     def feed(self, told: Iterable[deltas.Delta]) -> list[T]:
-        """Take deltas and give the events that they make, in order.
+        """Feed deltas, and return the events that they make.
 
         Args:
             told: What happened, in order.
 
         Returns:
-            The events; a delta may make one, none, or many.
+            The events, in order; a delta may make one, none, or many.
+
+        Raises:
+            TypeError: It is a single delta and not several, or one of them is no delta. The deltas before that one were taken;
+                their events are returned by the next call.
         """
+        if told.__class__ is not list and isinstance(told, deltas.DELTAS):
+            raise TypeError(f"feed takes several deltas, such as a list of them, and not a single one: {told!r}")
         events = self._events
         for delta in told:
-            stamp = self._stamp
-            if stamp is not None and isinstance(delta, str) and delta:
+            stream = self._stream
+            if stream is not None and isinstance(delta, str) and delta:
                 # The hot path: text where text only streams. All of the frame but the text was rendered before.
-                events.append(stamp(delta, self._sequence_number))
+                events.append(stream(delta, self._sequence_number))
                 self._sequence_number += 1
             elif not self.ended:
                 self._react(delta)
@@ -146,30 +156,30 @@ class ResponseDriver(Generic[T]):
         return events
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
-        """Say what each delta does; the order of the cases is that of the deltas' definitions."""
+        """Do what a delta asks for; the order of the cases is that of the deltas' definitions."""
         match delta:
             case str(text):
-                self._write("append", text)
+                self._add_text("append", text)
             case deltas.Text(text, logprobs):
-                self._write("append", text, logprobs)
+                self._add_text("append", text, logprobs)
             case deltas.Open(kind, fields):
                 self._begin_item(kind, fields)
             case deltas.Close():
-                self._put_down_pen()
+                self._close_active()
             case deltas.Reject(message):
                 self._reject(message)
             case deltas.EndTurn(reason, usage):
                 self._end_turn(reason, usage)
             case deltas.Refusal(text):
-                self._write("refuse", text)
+                self._add_text("refuse", text)
             case deltas.Summary(text):
-                self._write("summarize", text)
-            case deltas.Annotate(annotation):
-                self._annotate(annotation)
+                self._add_text("summarize", text)
+            case deltas.Annotate(annotation, mark):
+                self._annotate(annotation, mark)
             case deltas.EndPart():
                 self._end_part()
             case deltas.Run(item_id):
-                self._lead(item_id, "run", {})
+                self._lead(item_id, "run")
             case deltas.Progress(item_id, fields):
                 self._lead(item_id, "progress", fields)
             case deltas.Succeed(item_id, fields):
@@ -183,76 +193,81 @@ class ResponseDriver(Generic[T]):
             case deltas.Finish():
                 self._finish()
             case deltas.Fault(code, message, usage):
-                self._response.usage += usage
-                self._response.error = {"code": code, "message": message}
-                self._end("fail")
+                self._end("fail", usage, error={"code": code, "message": message})
             case deltas.Cancel(usage):
-                self._response.usage += usage
-                self._end("cancel")
+                self._end("cancel", usage)
             case _:
-                assert_never(delta)
+                _refuse(delta)
 
     def _begin(self) -> None:
         self._try(self._response, "start")
 
     def _begin_item(self, kind: ItemKind, fields: Mapping[str, object]) -> Item:
         self._begin()
-        self._put_down_pen()
+        self._close_active()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
         known = {**fields, **{name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items()}}
         item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known)
         self._open[item.id] = item
         self._fire(item, "open")
         if "close" in item.state.rows:
-            self._pen = item
+            self._active = item
         return item
 
     def _id(self, name: str, given: object, prefix: str) -> str:
-        """Give an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
+        """Return an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
         taken = {item.fields.get(name) for item in self._response.output}
         known = f"{given}" if f"{given}".startswith(f"{prefix}_") else f"{prefix}_{given}"
         while not given or known in taken:
             given = known = self._ids(prefix)
         return known
 
-    def _write(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
+    def _add_text(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
         if not text and not logprobs:
             return
-        item = self._pen
+        item = self._active
         if item is None or trigger not in item.state.rows:
             item = self._begin_item(*_DEFAULT[trigger])
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
-            self._stamp = None  # the next text comes this way, where these log probabilities wait for it
+            self._stream = None  # the next text comes this way, where these log probabilities wait for it
             return
-        if trigger == "append" and item.mixes:
-            self._end_part()  # a part has log probabilities for all of its text, or for none
-        self._fire(item, "pad" if "pad" in item.state.rows and text.isspace() else trigger)
-        emission = stream_of(item.state)
-        if emission is not None and not logprobs:
-            static: dict[str, object] = {"logprobs": []} if "logprobs" in emission.spec.fields else {}
-            values = {**item.address(emission.spec.scope), **static}
-            self._stamp = self._writer._stamp(emission.spec, values, item.sent.write)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_fire`
+        rows = item.state.rows
+        if "pad" in rows and text.isspace():
+            trigger = "pad"
+        elif trigger == "append" and "split" in rows and item.mixes:
+            trigger = "split"
+        event = self._fire(item, trigger)
+        delta = stream_of(item.state)
+        if event is not None and delta is not None and event.name == delta.name and not logprobs:
+            self._stream = self._writer.repeat(event, item.sent.write)
 
-    def _put_down_pen(self) -> None:
-        if self._pen is not None:
-            self._fire(self._pen, "close")
+    def _close_active(self) -> None:
+        if self._active is not None:
+            self._fire(self._active, "close")
 
     def _end_part(self) -> None:
-        if self._pen is not None:
-            self._try(self._pen, "end_part")
+        if self._active is not None:
+            self._try(self._active, "end_part")
 
     def _reject(self, message: str) -> None:
-        item = self._pen
+        item = self._active
         if item is not None:
-            self._put_down_pen()
+            self._close_active()
             self._fail(item.id, message)
 
-    def _annotate(self, annotation: Mapping[str, object]) -> None:
-        if self._pen is not None and "annotate" in self._pen.state.rows:
-            self._pen.annotate(annotation)
-            self._fire(self._pen, "annotate")
+    def _annotate(self, annotation: Mapping[str, object], mark: str) -> None:
+        item = self._active
+        if item is None or "annotate" not in item.state.rows:
+            return
+        if mark:
+            found = item.find(mark)
+            if found is None:
+                return
+            place = _PLACED.get(str(annotation.get("type")))
+            annotation = annotation if place is None else {**annotation, **place(*found)}
+        self._fire(item, "annotate", annotation)
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._open.get(item_id)
@@ -264,80 +279,80 @@ class ResponseDriver(Generic[T]):
         if item is not None:
             self._lead(item_id, "fail", failure_fields(item.spec.kind, message))
 
-    def _lead(self, item_id: str, trigger: str, fields: Mapping[str, object]) -> None:
-        """Fire a tool's trigger, after those that lead to it; not for an item that has ended or whose kind has no tool."""
+    def _lead(self, item_id: str, trigger: str, given: Given = NO_FIELDS) -> None:
+        """Fire a tool's trigger, after those that lead to it; not for an item that cannot come to where it is legal."""
         item = self._open.get(item_id)
-        if item is None or trigger not in self._lifecycles.items[item.spec.kind].triggers:
-            return
-        for step in _LEADS_TO[trigger]:
-            if trigger not in item.state.rows:
-                self._try(item, step)
-        if trigger not in item.state.rows:
-            return  # it is running already
-        if trigger == "progress":
-            item.show_progress(fields)
-        else:
-            item.fields.update(fields)
-        self._fire(item, trigger)
+        if item is not None and trigger in item.state.ways:
+            *before, last = item.state.ways[trigger]
+            for step in before:
+                self._fire(item, step)
+            self._fire(item, last, given)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage) -> None:
-        self._response.usage += usage
         match reason:
             case "stop":
+                self._usage += usage
                 self._begin()
-                self._put_down_pen()
+                self._close_active()
             case "length":
-                self._response.incomplete_details = {"reason": "max_output_tokens"}
-                self._end("cut")
+                self._end("cut", usage, incomplete_details={"reason": "max_output_tokens"})
             case "content_filter":
-                self._response.incomplete_details = {"reason": "content_filter"}
-                self._end("cut")
+                self._end("cut", usage, incomplete_details={"reason": "content_filter"})
             case "abort":
-                self._end("cancel")
+                self._end("cancel", usage)
             case "error":
-                self._response.error = {"code": "server_error", "message": _ENGINE_FAILED}
-                self._end("fail")
+                self._end("fail", usage, error={"code": "server_error", "message": _ENGINE_FAILED})
             case _:
                 assert_never(reason)
 
     def _finish(self) -> None:
         self._begin()
-        self._put_down_pen()
-        for item in list(self._open.values()):
-            self._abandon(item, "fail")
-        self._fire(self._response, "complete")
+        self._close_active()
+        self._abandon("fail")
+        self._fire(self._response, "complete", {"usage": usage_object(self._usage)})
 
-    def _end(self, trigger: str) -> None:
+    def _end(self, trigger: str, usage: deltas.Usage, **why: Mapping[str, object]) -> None:
+        self._usage += usage
         if trigger not in self._response.state.rows:
             self._begin()
-        for item in list(self._open.values()):
-            self._abandon(item, "cut")
-        self._fire(self._response, trigger)
+        self._abandon("cut")
+        self._fire(self._response, trigger, {"usage": usage_object(self._usage), **why})
 
-    def _abandon(self, item: Item, trigger: str) -> None:
-        dest, _ = item.state.rows[trigger]
-        if dest.name == "failed":
-            item.fields.update(failure_fields(item.spec.kind, NOT_RUN if "run" in item.state.rows else _CUT))
-        self._fire(item, trigger)
+    def _abandon(self, trigger: str) -> None:
+        """End every open item; one whose tool could still fail says why it did."""
+        for item in list(self._open.values()):
+            rows = item.state.rows
+            message = NOT_RUN if "run" in rows else _CUT
+            self._fire(item, trigger, failure_fields(item.spec.kind, message) if "fail" in rows else NO_FIELDS)
 
     def _try(self, subject: Item | Response, trigger: str) -> None:
         """Fire a trigger where it is legal."""
         if trigger in subject.state.rows:
             self._fire(subject, trigger)
 
-    def _fire(self, subject: Item | Response, trigger: str) -> None:
-        """Number and write what an edge emits: the one place where events are made.
+    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
+        """Fire an edge: number and write what it emits.
+
+        Returns:
+            The last event that it emitted.
 
         Raises:
             IllegalTransition: The state has no such edge. Nothing has changed.
         """
-        self._stamp = None
-        for spec, values in subject.take(trigger):
-            # The one caller of what makes an event, which nobody else can do without naming what is private.
-            event = self._writer._write(spec, values, self._sequence_number)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            self._events.append(event)
+        self._stream = event = None
+        for spec, values in subject.take(trigger, given):
+            body = {"type": spec.name, **values, "sequence_number": self._sequence_number}
+            # The one place where an event is made, which nobody else can do without naming what is private.
+            event = Event._made(spec.name, self._sequence_number, body)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self._events.append(self._writer.write(event))
             self._sequence_number += 1
         if not subject.state.rows:
             self._open.pop(subject.id, None)
-        if subject is self._pen and "close" not in subject.state.rows:
-            self._pen = None
+        if subject is self._active and "close" not in subject.state.rows:
+            self._active = None
+        return event
+
+
+def _refuse(delta: Never) -> Never:
+    """Refuse what is no delta; the type checkers see that no delta comes here."""
+    raise TypeError(f"this is no delta: {delta!r}")

@@ -68,7 +68,7 @@ def _close(scope: Scope, item: Item) -> None:
 
 # The bracket of every item.
 added: Final = Emission(spec.ADDED, _bare, Item.join)
-done: Final = Emission(spec.DONE, _bare, Item.show)
+done: Final = Emission(spec.DONE, _bare, Item.show, Item.learn)
 
 # Parts.
 text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)
@@ -76,6 +76,7 @@ text_delta: Final = Emission(spec.TEXT_DELTA, _delta_with_logprobs, Item.send)
 annotation_added: Final[ItemEmission] = Emission(
     spec.ANNOTATION_ADDED,
     lambda item: {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]},
+    accept=Item.annotate,
 )
 text_done: Final = _part_text_done(spec.TEXT_DONE, OUTPUT_TEXT)
 
@@ -126,5 +127,5 @@ image_in_progress: Final = _progress(spec.IMAGE_IN_PROGRESS)
 image_generating: Final = _progress(spec.IMAGE_GENERATING)
 image_completed: Final = _progress(spec.IMAGE_COMPLETED)
 partial_image: Final[ItemEmission] = Emission(
-    spec.PARTIAL_IMAGE, lambda item: {**item.progress, "partial_image_index": item.progressed - 1}
+    spec.PARTIAL_IMAGE, lambda item: {**item.progress, "partial_image_index": item.progressed - 1}, accept=Item.show_progress
 )

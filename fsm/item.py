@@ -12,8 +12,9 @@ from typing import Final, cast
 from attrs import define, field
 
 from interlock.events.items import ItemSpec, PartSpec, snapshot
+from interlock.events.json import clean
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import Subject, stream_of
+from interlock.fsm.lifecycle import Given, Subject
 
 _LIST_OF: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
 """The list that a part belongs to, by the scope of its events."""
@@ -56,8 +57,11 @@ class Item(Subject["Item"]):
     text: str = ""
     """The item's own text, once it is whole."""
     progress: Mapping[str, object] = field(factory=dict[str, object])
-    """What a running tool showed last, and how often it did before."""
+    """What a running tool showed last."""
     progressed: int = 0
+    """How often it did."""
+    _found: tuple[int, int] = field(default=(0, 0), init=False)
+    """Where the mark that was found last ends in the open text, in bytes and in characters."""
     shown: Mapping[str, object] = field(factory=dict[str, object])
     """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
 
@@ -66,7 +70,7 @@ class Item(Subject["Item"]):
         self.parts = {name: [] for name in self.spec.lists}
 
     def address(self, scope: Scope) -> dict[str, object]:
-        """Give the fields that address an event about this item.
+        """Return the fields that address an event about this item.
 
         Args:
             scope: The event's.
@@ -94,10 +98,8 @@ class Item(Subject["Item"]):
 
     @property
     def mixes(self) -> bool:
-        """Whether the text that streams has log probabilities and what is unsent has none, or the other way round (rule R15)."""
-        stream = stream_of(self.state)
-        shown = stream is not None and "logprobs" in stream.spec.fields
-        return shown and bool(self.logprobs) is not bool(self.unsent_logprobs)
+        """Whether what was sent of the open text has log probabilities and what is unsent has none, or the other way round."""
+        return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def join(self) -> None:
         """Record that the item is added: it takes the next index (rule R6)."""
@@ -114,6 +116,7 @@ class Item(Subject["Item"]):
         self.part = part.empty()
         self.part_index = len(self.parts[_LIST_OF[scope]])
         self.logprobs = []
+        self._found = (0, 0)
 
     def send(self) -> None:
         """Record that what was unsent goes out in a delta."""
@@ -140,16 +143,43 @@ class Item(Subject["Item"]):
         sent, self.sent = self.sent, BytesIO()
         return sent.getvalue().decode()
 
-    def annotate(self, annotation: Mapping[str, object]) -> None:
-        """Take an annotation of the open part."""
-        self.part["annotations"] = [*self.annotations, annotation]
+    def find(self, mark: str) -> tuple[int, int] | None:
+        """Return where a mark stands in what was sent of the open text: its start and its end, in characters.
 
-    def show_progress(self, fields: Mapping[str, object]) -> None:
+        Marks are found one after another, each behind the one before, so that all together cost no more than one pass.
+
+        Args:
+            mark: What to look for, at least one character.
+
+        Returns:
+            None if the mark is not there, or not whole.
+        """
+        sought = clean(mark).encode()
+        position, characters = self._found
+        with self.sent.getbuffer() as sent:
+            rest = bytes(sent[position:])
+        at = rest.find(sought)
+        if at < 0:
+            return None
+        start = characters + len(rest[:at].decode())
+        end = start + len(mark)
+        self._found = (position + at + len(sought), end)
+        return start, end
+
+    def learn(self, given: Given) -> None:
+        """Take fields that are known at the end: what the tool gave, or what went wrong with it."""
+        self.fields.update(given)
+
+    def annotate(self, given: Given) -> None:
+        """Take an annotation of the open part."""
+        self.annotations.append(given)
+
+    def show_progress(self, given: Given) -> None:
         """Take what a running tool has to show."""
-        self.progress = fields
+        self.progress = given
         self.progressed += 1
 
     @property
-    def annotations(self) -> Sequence[Mapping[str, object]]:
+    def annotations(self) -> list[Mapping[str, object]]:
         """The annotations of the open part."""
         return cast("list[Mapping[str, object]]", self.part["annotations"])

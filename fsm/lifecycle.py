@@ -8,7 +8,8 @@ that returns its fields. Beyond what every table must be, a lifecycle must brack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import define, frozen
 
@@ -20,8 +21,16 @@ S = TypeVar("S")
 """What a lifecycle is about: an item, or the response."""
 
 
+Given: TypeAlias = Mapping[str, object]
+"""The arguments of a trigger, by the API's names: the result of a tool, an annotation, how a response ended."""
+
+
 def _nothing(_subject: object) -> None:
     """Record nothing."""
+
+
+def _take_nothing(_subject: object, _given: Given) -> None:
+    """Leave the trigger's arguments alone."""
 
 
 @frozen
@@ -32,11 +41,13 @@ class Emission(Generic[S]):
         spec: The wire event.
         values: A pure function of the subject that returns the event's own fields.
         record: What the subject notes before `values` is asked (a part opens, a text is whole).
+        accept: What the subject takes of the trigger's arguments before that.
     """
 
     spec: EventSpec
     values: Callable[[S], Mapping[str, object]]
     record: Callable[[S], None] = _nothing
+    accept: Callable[[S, Given], None] = _take_nothing
 
     @property
     def name(self) -> str:
@@ -47,6 +58,9 @@ class Emission(Generic[S]):
         """Return the wire name, which labels the edge in a diagram."""
         return self.spec.name
 
+
+NO_FIELDS: Final[Given] = MappingProxyType({})
+"""The arguments of a trigger that has none."""
 
 LifecycleState: TypeAlias = State[str, Emission[S]]
 """A compiled state of a lifecycle."""
@@ -87,11 +101,12 @@ class Subject(Machine[str, Emission[S]]):
         """
         raise NotImplementedError
 
-    def take(self, trigger: str) -> Iterator[tuple[EventSpec, dict[str, object]]]:
+    def take(self, trigger: str, given: Given = NO_FIELDS) -> Iterator[tuple[EventSpec, dict[str, object]]]:
         """Take an edge: enter the state it leads to, and make what it emits.
 
         Args:
             trigger: What makes it fire.
+            given: The arguments of the trigger, for the emissions that accept them.
 
         Yields:
             Each event's specification and fields, in order.
@@ -102,6 +117,7 @@ class Subject(Machine[str, Emission[S]]):
         emissions = self.fire(trigger)
         subject = cast("S", self)  # S is the class that derives from this one
         for emission in emissions:
+            emission.accept(subject, given)
             emission.record(subject)
             yield emission.spec, {**self.address(emission.spec.scope), **emission.values(subject)}
 

@@ -10,7 +10,7 @@ from interlock.events.spec import Scope
 from interlock.fsm.deltas import Usage
 from interlock.fsm.ids import Clock
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Subject
+from interlock.fsm.lifecycle import Given, Subject
 
 
 @define(eq=False)
@@ -23,11 +23,10 @@ class Response(Subject["Response"]):
         settings: The request's settings as the response echoes them (`interlock.events.resource`).
         created_at: When it was created, in seconds since the epoch.
         clock: Tells when it is completed.
-        additions: Gives what its server shows of it when it has ended, beyond the API's fields.
+        additions: Returns what its server shows of it when it has ended, beyond the API's fields.
         output: Its items, in the order of their `added`.
-        usage: What its turns have cost so far.
-        error: What made it fail: `code` and `message`.
-        incomplete_details: What cut it: `reason`.
+        ending: What is known of it once it has ended, by the API's names: `usage`, and where they apply `error`,
+            `incomplete_details`, `completed_at`.
     """
 
     id: str
@@ -36,23 +35,30 @@ class Response(Subject["Response"]):
     clock: Clock = field(repr=False)
     additions: Callable[[], Mapping[str, object]] = field(default=dict[str, object], repr=False)
     output: list[Item] = field(factory=list[Item])
-    usage: Usage = field(factory=Usage)
-    error: Mapping[str, object] | None = None
-    incomplete_details: Mapping[str, object] | None = None
-    completed_at: int | None = None
+    ending: Given = field(factory=dict[str, object])
 
-    def end(self) -> None:
-        """Record that the response is over; only one that was completed has a time of completion."""
+    def end(self, given: Given) -> None:
+        """Record how the response ended.
+
+        Args:
+            given: `usage`, and `error` or `incomplete_details` where they apply.
+        """
         self.settings = {**self.additions(), **self.settings}
-        if self.state.name == "completed":
-            self.completed_at = self.clock()
+        self.ending = given
 
-    def shown(self, status: str, usage: Mapping[str, object] | None) -> dict[str, object]:
-        """Give the response object.
+    def complete(self, given: Given) -> None:
+        """Record that the response was completed; no other has a time of completion.
+
+        Args:
+            given: `usage`.
+        """
+        self.end({**given, "completed_at": self.clock()})
+
+    def shown(self, status: str) -> dict[str, object]:
+        """Return the response object.
 
         Args:
             status: Its `status`.
-            usage: Its `usage`.
         """
         return {
             **self.settings,
@@ -60,33 +66,30 @@ class Response(Subject["Response"]):
             "object": "response",
             "created_at": self.created_at,
             "status": status,
-            "completed_at": self.completed_at,
-            "error": self.error,
-            "incomplete_details": self.incomplete_details,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
             "output": [item.shown for item in self.output],
-            "usage": usage,
+            "usage": None,
+            **self.ending,
         }
 
-    def as_begun(self) -> dict[str, object]:
-        """Give the object of an event that begins the response, which shows it as it stands: queued or in progress."""
-        return self.shown(self.state.name, None)
+    def as_it_stands(self) -> dict[str, object]:
+        """Return the object as it is now: queued, in progress or ended (rule R13)."""
+        return self.shown(self.state.name)
 
     def as_running(self) -> dict[str, object]:
-        """Give the object of a response that runs; it shows no end, even if one follows at once."""
-        return {**self.shown("in_progress", None), "error": None, "incomplete_details": None}
-
-    def as_ended(self) -> dict[str, object]:
-        """Give the object of a terminal event (rule R13)."""
-        return self.shown(self.state.name, usage_object(self.usage))
+        """Return the object of a response that runs, even if an end follows at once."""
+        return self.shown("in_progress")
 
     def address(self, scope: Scope) -> dict[str, object]:
-        """Give the fields that address an event about the response: none, for the emission gives the response itself."""
+        """Return the fields that address an event about the response: none, for the emission gives the response itself."""
         del scope
         return {}
 
 
 def usage_object(usage: Usage) -> dict[str, object]:
-    """Give a usage as the API shows it, with both detail objects (rule R13)."""
+    """Return a usage as the API shows it, with both detail objects (rule R13)."""
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens},

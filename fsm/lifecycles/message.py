@@ -2,6 +2,9 @@
 
 A message whose whole text is blank never becomes an item (rule R18): white space is held back in `pending`, and is part of
 the first delta when other text follows.
+
+A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the part that is
+open comes with `split` instead of `append`, and begins another part.
 """
 
 from interlock.fsm.emissions import (
@@ -33,6 +36,7 @@ MESSAGE = Lifecycle(
         Edge("pending",     "cut",      "dropped"),
 
         Edge("output_text", "append",   "output_text", [text_delta]),
+        Edge("output_text", "split",    "output_text", [text_done, part_done, text_part_added, text_delta]),
         Edge("output_text", "annotate", "output_text", [annotation_added]),
         Edge("output_text", "refuse",   "refusal",     [text_done, part_done, refusal_part_added, refusal_delta]),
         Edge("output_text", "end_part", "in_progress", [text_done, part_done]),

@@ -10,24 +10,20 @@ from interlock.fsm.response import Response
 from interlock.fsm.table import Edge
 
 
-def _begun(response: Response) -> dict[str, object]:
-    return {"response": response.as_begun()}
+def _shown(response: Response) -> dict[str, object]:
+    return {"response": response.as_it_stands()}
 
 
 def _running(response: Response) -> dict[str, object]:
     return {"response": response.as_running()}
 
 
-def _ended(response: Response) -> dict[str, object]:
-    return {"response": response.as_ended()}
-
-
-created = Emission(spec.CREATED, _begun)
-queued = Emission(spec.QUEUED, _begun)
+created = Emission(spec.CREATED, _shown)
+queued = Emission(spec.QUEUED, _shown)
 in_progress = Emission(spec.IN_PROGRESS, _running)
-completed = Emission(spec.COMPLETED, _ended, Response.end)
-incomplete = Emission(spec.INCOMPLETE, _ended, Response.end)
-failed = Emission(spec.FAILED, _ended, Response.end)
+completed = Emission(spec.COMPLETED, _shown, accept=Response.complete)
+incomplete = Emission(spec.INCOMPLETE, _shown, accept=Response.end)
+failed = Emission(spec.FAILED, _shown, accept=Response.end)
 
 RESPONSE = Lifecycle(
     name="response",

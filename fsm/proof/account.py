@@ -17,6 +17,7 @@ from attrs import define, field
 
 from interlock.fsm import deltas
 from interlock.fsm.proof.effects import RUNNING, Body, Effects
+from interlock.fsm.proof.inputs import MARK
 
 _TEXT: Final = {
     "message": "response.output_text.delta",
@@ -34,12 +35,12 @@ _NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "mcp_list_tools"}
 """The kinds whose type has no status `incomplete`."""
 
 
-_PenStance: TypeAlias = tuple[str, bool, str | None, bool, bool, bool]
-Stance: TypeAlias = tuple[str, _PenStance | None, tuple[tuple[str, bool], ...]]
+_WrittenStance: TypeAlias = tuple[str, bool, str | None, bool, bool, bool, bool]
+Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ...]]
 
 
 @define
-class _Pen:
+class _Written:
     """The item that is being written.
 
     Args:
@@ -48,7 +49,9 @@ class _Pen:
         part: How the text of its open part is said.
         measured: Whether that part has log probabilities, as it then has for all of its text (rule R15).
         held: White space that waits for other text (rule R18).
-        held_measured: Whether what is held, be it no text yet, has log probabilities for all of it.
+        held_measured: Whether all of what is held has log probabilities; they may have come before their text.
+        said: The text of its open part.
+        cited: Where in that text the mark of the last annotation ends.
     """
 
     kind: str
@@ -57,11 +60,22 @@ class _Pen:
     measured: bool = False
     held: str = ""
     held_measured: bool = False
+    said: str = ""
+    cited: int = 0
 
     @property
-    def stance(self) -> _PenStance:
+    def stance(self) -> _WrittenStance:
         """The same, without id and text."""
-        return self.kind, self.id is not None, self.part, self.measured, bool(self.held), self.held_measured
+        marked = MARK in self.said[self.cited :]
+        return self.kind, self.id is not None, self.part, self.measured, bool(self.held), self.held_measured, marked
+
+    def place(self, mark: str) -> Body | None:
+        """Return where the next mark stands; None if there is none."""
+        start = self.said.find(mark, self.cited)
+        if start < 0:
+            return None
+        self.cited = start + len(mark)
+        return {"start_index": start, "end_index": self.cited}
 
 
 @define
@@ -69,7 +83,7 @@ class Account:
     """Hears what a driver is told, and compares what it does with what it should."""
 
     _status: str = "absent"
-    _pen: _Pen | None = None
+    _active: _Written | None = None
     _waiting: dict[str, str] = field(factory=dict[str, str])
     _running: set[str] = field(factory=set[str])
     _results: dict[str, Body] = field(factory=dict[str, Body])
@@ -78,8 +92,8 @@ class Account:
 
     def fork(self) -> Account:
         """Give another that has heard the same."""
-        pen = None if self._pen is None else copy(self._pen)
-        return Account(self._status, pen, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
+        written = None if self._active is None else copy(self._active)
+        return Account(self._status, written, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
         """Take a delta and what the driver made of it.
@@ -108,10 +122,10 @@ class Account:
     @property
     def stance(self) -> Stance:
         """What it expects from here on; without ids and texts, so that paths can be told apart by it."""
-        pen = self._pen
-        written = None if pen is None else pen.stance
+        written = self._active
+        stance = None if written is None else written.stance
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
-        return self._status, written, tuple(waiting)
+        return self._status, stance, tuple(waiting)
 
     def _carries_result(self, item: Body) -> bool:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
@@ -133,11 +147,10 @@ class Account:
                 self._close()
             case deltas.EndPart():
                 self._end_part()
-            case deltas.Annotate(annotation):
-                if self._pen is not None and self._pen.part == _TEXT["message"]:
-                    self._due.shown.append(annotation)
+            case deltas.Annotate(annotation, mark):
+                self._annotate(annotation, mark)
             case deltas.Reject():
-                item_id = self._pen.id if self._pen is not None else None
+                item_id = self._active.id if self._active is not None else None
                 self._close()
                 self._fail(item_id)
             case deltas.Run() | deltas.Progress() | deltas.Succeed() | deltas.Fail():
@@ -181,6 +194,15 @@ class Account:
             case _:
                 assert_never(delta)
 
+    def _annotate(self, annotation: Body, mark: str) -> None:
+        """Note an annotation of output text; one with a mark is a `url_citation`, as far as the proof goes."""
+        written = self._active
+        if written is None or written.part != _TEXT["message"]:
+            return
+        place = written.place(mark) if mark else {}
+        if place is not None:
+            self._due.shown.append({**annotation, **place})
+
     def _end_turn(self, reason: deltas.FinishReason) -> None:
         match reason:
             case "stop":
@@ -207,19 +229,19 @@ class Account:
     def _open(self, kind: str) -> None:
         self._begin()
         self._close()
-        self._pen = _Pen(kind)
+        self._active = _Written(kind)
         if kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
             self._due.added.append(kind)
 
     def _learn(self, item_id: str) -> None:
         """Take the id of the item that was opened, which its `added` gives; some are never written."""
-        match self._pen:
-            case _Pen("mcp_list_tools" as kind):
-                self._waiting[item_id], self._pen = kind, None
-            case _Pen("mcp_approval_request"):
-                self._due.ended[item_id], self._pen = "completed", None
-            case _Pen() as pen:
-                pen.id = item_id
+        match self._active:
+            case _Written("mcp_list_tools" as kind):
+                self._waiting[item_id], self._active = kind, None
+            case _Written("mcp_approval_request"):
+                self._due.ended[item_id], self._active = "completed", None
+            case _Written() as written:
+                written.id = item_id
             case _:
                 pass
 
@@ -227,50 +249,52 @@ class Account:
         """Note a piece of text; one that is empty says nothing at all, unless it has log probabilities."""
         if not text and not measured:
             return
-        if self._pen is None or self._pen.kind not in names:
+        if self._active is None or self._active.kind not in names:
             self._open(kind)
-        pen = self._pen
-        assert pen is not None  # noqa: S101 - for the type checkers: one was opened
-        name = names[pen.kind]
-        pen.held_measured = measured and pen.kind == "message" and (pen.held_measured or not pen.held)
+        written = self._active
+        assert written is not None  # noqa: S101 - for the type checkers: one was opened
+        name = names[written.kind]
+        written.held_measured = measured and written.kind == "message" and (written.held_measured or not written.held)
         if not text:
             return
-        pen.held += text
-        if pen.kind in {"message", "reasoning"}:
-            if pen.id is None and not pen.held.strip():
+        written.held += text
+        if written.kind in {"message", "reasoning"}:
+            if written.id is None and not written.held.strip():
                 return
-            if pen.id is None:
-                self._due.added.append(pen.kind)
-            if pen.part != name or pen.measured is not pen.held_measured:
+            if written.id is None:
+                self._due.added.append(written.kind)
+            if written.part != name or written.measured is not written.held_measured:
                 self._end_part()
-            pen.part, pen.measured = name, pen.held_measured
-        self._due.said.append((name, pen.held))
-        pen.held, pen.held_measured = "", False
+            written.part, written.measured = name, written.held_measured
+            written.said += written.held
+        self._due.said.append((name, written.held))
+        written.held, written.held_measured = "", False
 
     def _end_part(self) -> None:
-        if self._pen is not None and self._pen.part is not None:
+        if self._active is not None and self._active.part is not None:
             self._due.parts += 1
-            self._pen.part, self._pen.measured = None, False
+            self._active.part, self._active.measured = None, False
+            self._active.said, self._active.cited = "", 0
 
     def _close(self) -> None:
-        """Put down the pen: a hosted call waits for its tool, what else was seen is completed."""
+        """Close the active item: a hosted call waits for its tool, what else was seen is completed."""
         self._end_part()
-        pen, self._pen = self._pen, None
-        if pen is not None and pen.id is not None:
-            if pen.kind in RUNNING:
-                self._waiting[pen.id] = pen.kind
+        written, self._active = self._active, None
+        if written is not None and written.id is not None:
+            if written.kind in RUNNING:
+                self._waiting[written.id] = written.kind
             else:
-                self._due.ended[pen.id] = "completed"
+                self._due.ended[written.id] = "completed"
 
     def _kind_of(self, item_id: str) -> str | None:
         """Give the kind of a hosted call that has not ended."""
-        pen = self._pen
-        if pen is not None and pen.id == item_id and pen.kind in RUNNING:
-            return pen.kind
+        written = self._active
+        if written is not None and written.id == item_id and written.kind in RUNNING:
+            return written.kind
         return self._waiting.get(item_id)
 
     def _put_down(self, item_id: str) -> None:
-        if self._pen is not None and self._pen.id == item_id:
+        if self._active is not None and self._active.id == item_id:
             self._close()
 
     def _run(self, item_id: str) -> None:
@@ -299,9 +323,9 @@ class Account:
         """Note the end: what is being written is cut, what waits has failed (rules R4 and R12)."""
         self._begin()
         self._end_part()
-        pen, self._pen = self._pen, None
-        if pen is not None and pen.id is not None:
-            self._stop(pen.id, pen.kind, "failed" if pen.kind in _NEVER_INCOMPLETE else "incomplete")
+        written, self._active = self._active, None
+        if written is not None and written.id is not None:
+            self._stop(written.id, written.kind, "failed" if written.kind in _NEVER_INCOMPLETE else "incomplete")
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from hashlib import sha256
 from typing import Final, TypeAlias, cast
 
@@ -16,16 +17,16 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import ItemKind
-from interlock.events.sse import SseWriter
+from interlock.events.sse import Event, SseWriter
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.account import Account, Stance
 from interlock.fsm.proof.effects import Body
-from interlock.fsm.proof.inputs import MEASURED, NOBODY, PLAIN, about, everywhere
+from interlock.fsm.proof.inputs import MARK, MEASURED, NOBODY, PLAIN, about, everywhere
 from interlock.fsm.response import Response
 
 _SETTINGS: Final[Mapping[str, object]] = {
@@ -49,6 +50,7 @@ class OpenItem:
         holds: Whether white space is held back in it.
         measured: Whether the text of its open part has log probabilities.
         awaits: Whether log probabilities wait for their text.
+        marked: Whether text stands in the open part that an annotation can be about.
     """
 
     kind: str
@@ -56,6 +58,7 @@ class OpenItem:
     holds: bool
     measured: bool
     awaits: bool
+    marked: bool
 
 
 @frozen
@@ -64,7 +67,7 @@ class State:
 
     Args:
         response: Where the lifecycle of the response stands.
-        pen: The item that is being written.
+        active: The item that is being written.
         waiting: The other open items, in no order.
         streaming: Whether the next text takes the hot path.
         behind: Whether an item has ended.
@@ -72,7 +75,7 @@ class State:
     """
 
     response: str
-    pen: OpenItem | None
+    active: OpenItem | None
     waiting: tuple[OpenItem, ...]
     streaming: bool
     behind: bool
@@ -81,7 +84,7 @@ class State:
     @property
     def open_items(self) -> int:
         """How many items are open."""
-        return len(self.waiting) + (self.pen is not None)
+        return len(self.waiting) + (self.active is not None)
 
 
 class WatchedDriver(ResponseDriver[bytes]):
@@ -96,9 +99,9 @@ class WatchedDriver(ResponseDriver[bytes]):
         super().__init__(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
         self._fired = fired
 
-    def _fire(self, subject: Item | Response, trigger: str) -> None:
+    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
-        super()._fire(subject, trigger)
+        return super()._fire(subject, trigger, given)
 
     def state(self, account: Account) -> State:
         """Give the abstract state.
@@ -106,12 +109,12 @@ class WatchedDriver(ResponseDriver[bytes]):
         Args:
             account: What has heard the same as the driver.
         """
-        waiting = [_abstract(item) for item in self._open.values() if item is not self._pen]
+        waiting = [_abstract(item) for item in self._open.values() if item is not self._active]
         return State(
             self._response.state.name,
-            None if self._pen is None else _abstract(self._pen),
+            None if self._active is None else _abstract(self._active),
             tuple(sorted(waiting)),
-            self._stamp is not None,
+            self._stream is not None,
             any(item.id not in self._open for item in self._response.output),
             account.stance,
         )
@@ -134,7 +137,9 @@ class WatchedDriver(ResponseDriver[bytes]):
 def _abstract(item: Item) -> OpenItem:
     shown = item.spec.kind == "message"  # for other kinds, log probabilities make no difference
     measured = shown and stream_of(item.state) is not None and bool(item.logprobs)
-    return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), measured, shown and bool(item.unsent_logprobs))
+    awaits = shown and bool(item.unsent_logprobs)
+    marked = "annotate" in item.state.rows and copy(item).find(MARK) is not None  # a copy, because to find is to go on
+    return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), measured, awaits, marked)
 
 
 @frozen

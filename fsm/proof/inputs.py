@@ -1,7 +1,7 @@
 """What the driver is told in the proof: every delta, with every kind of content that could make a difference.
 
 It knows the vocabulary of `interlock.fsm.deltas` and nothing of the lifecycles. Texts stand for all texts by what a
-driver can tell apart: none, white space, other text; with log probabilities or without.
+driver can tell apart: none, white space, text that an annotation is about, other text; with log probabilities or without.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from interlock.fsm import deltas
 
 NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
 """A call that nobody made, for as long as none has ended; to a driver the two are the same."""
+
+MARK: Final = "é"
+"""The text that an annotation is about; some texts have it, others do not."""
 
 _FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "reasoning": {},
@@ -30,6 +33,7 @@ _FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "image_generation_call": {},
 }
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+_CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
 _REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_filter", "abort", "error")
 
@@ -38,6 +42,7 @@ _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Enqueue(),
     *(wrap(text) for wrap in (deltas.Refusal, deltas.Summary) for text in ("no", " ", "")),
     deltas.Annotate(_ANNOTATION),
+    deltas.Annotate(_CITATION, MARK),
     deltas.EndPart(),
     deltas.Close(),
     deltas.Reject("The arguments make no sense."),
@@ -47,7 +52,7 @@ _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Finish(),
 )
 
-PLAIN: Final[Sequence[deltas.Delta]] = ("é", " ", "", deltas.Text("a", ()))
+PLAIN: Final[Sequence[deltas.Delta]] = (MARK, " ", "", deltas.Text("a", ()))
 """Text whose log probabilities nobody asked for."""
 
 

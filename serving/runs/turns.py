@@ -6,7 +6,7 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar, cast
 
@@ -14,8 +14,7 @@ from attrs import define, field, frozen
 
 from interlock.events.json import clean
 from interlock.events.resource import response_settings
-from interlock.events.spec import EventSpec
-from interlock.events.sse import Keep, Writer
+from interlock.events.sse import Event, Keep, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Finish, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
@@ -45,12 +44,12 @@ ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
 class Unwritten:
     """Writes nothing: for a response of which only the end is wanted."""
 
-    def _write(self, spec: EventSpec, values: Mapping[str, object], sequence_number: int) -> None:
+    def write(self, event: Event) -> None:
         """Write nothing."""
 
-    def _stamp(self, spec: EventSpec, values: Mapping[str, object], keep: Keep) -> Callable[[str, int], None]:
-        """Prepare to write nothing, and to keep what was said."""
-        del spec, values
+    def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], None]:
+        """Return a function that writes nothing, and keeps the text."""
+        del event
 
         def write_nothing(text: str, sequence_number: int) -> None:
             del sequence_number

@@ -4,7 +4,8 @@ A page that a tool shows begins with a line of its own, `[3] Title (https://…)
 `【3†L5-L7】`. The mark stays in the text as the model wrote it, and an annotation says where it stands and what it means. A
 mark whose number no page of this response has means nothing here, and gets none.
 
-It stands between parser and driver, hears deltas and gives deltas.
+It stands between parser and driver. It finds the marks in the text and adds an annotation after each; where in its part a mark
+stands is for the driver to say, which alone knows where parts begin.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from interlock.fsm.deltas import Annotate, Close, Delta, EndPart, Open, Refusal, Text
+from interlock.fsm.deltas import Annotate, Delta, Text
 
 __all__ = ["Citations", "Page", "pages_of"]
 
@@ -23,7 +24,7 @@ HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s(
 MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 OPENING: Final = "【"
 LONGEST: Final = 80
-"""Characters that a mark may have; what is longer is no mark."""
+"""The most characters that a mark has."""
 
 
 @frozen
@@ -42,66 +43,47 @@ class Page:
 
 
 def pages_of(shown: str) -> list[Page]:
-    """Give the pages that a tool's text shows, in order."""
+    """Return the pages that a tool's text shows, in order."""
     return [Page(int(found[1]), found[2], found[3]) for found in HEADING.finditer(shown)]
 
 
 @define(eq=False)
 class Citations:
-    """Finds the marks in messages."""
+    """Adds an annotation for each mark in the text."""
 
     _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
-    _in_message: bool = field(default=False, init=False)
-    _length: int = field(default=0, init=False)
-    """Characters of the part that is open."""
     _tail: str = field(default="", init=False)
-    """The end of its text, as far as a mark may have begun in it."""
+    """The end of the text before, if a mark may have begun in it."""
 
     def learn(self, pages: Iterable[Page]) -> None:
         """Take pages that marks may name from now on."""
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Give what the driver is to be told: the same, and an annotation after each mark.
+        """Return deltas with an annotation after each mark.
 
         Args:
-            deltas: What the parser said. Pages are learnt between two turns, when no message is open.
+            deltas: What the parser found. Anything but text between the two halves of a mark makes it no mark.
         """
         if not self._pages:
             return [*deltas]
-        told: list[Delta] = []
+        fed: list[Delta] = []
         for delta in deltas:
-            told.append(delta)
+            fed.append(delta)
             match delta:
                 case str(text) | Text(text):
-                    if self._in_message:
-                        told += self._marks(text)
-                case Open(kind):
-                    self._begin(in_message=kind == "message")
-                case EndPart() | Refusal():
-                    self._begin(in_message=self._in_message)
-                case Close():
-                    self._begin(in_message=False)
+                    fed += self._marks(text)
                 case _:
-                    pass
-        return told
-
-    def _begin(self, *, in_message: bool) -> None:
-        self._in_message, self._length, self._tail = in_message, 0, ""
+                    self._tail = ""
+        return fed
 
     def _marks(self, text: str) -> Iterator[Annotate]:
         seen = self._tail + text
-        start = self._length - len(self._tail)
-        self._length += len(text)
         end = 0
         for mark in MARK.finditer(seen):
             end = mark.end()
             page = self._pages.get(int(mark[1]))
-            if page is not None and end - mark.start() <= LONGEST:
-                yield Annotate(_citation(page, start + mark.start(), start + end))
+            if page is not None and len(mark[0]) <= LONGEST:
+                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
         begun = seen.rfind(OPENING, end)
         self._tail = seen[begun:] if begun >= 0 and len(seen) - begun < LONGEST else ""
-
-
-def _citation(page: Page, start: int, end: int) -> dict[str, object]:
-    return {"type": "url_citation", "url": page.url, "title": page.title, "start_index": start, "end_index": end}

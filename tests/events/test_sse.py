@@ -11,8 +11,14 @@ from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, Event, EventWriter, S
 ADDRESS = {"item_id": "rs_100%d", "output_index": 0, "content_index": 0}
 
 
+def event(specification, values, sequence_number):
+    """An event, without the driver that makes them."""
+    body = {"type": specification.name, **values, "sequence_number": sequence_number}
+    return Event._made(specification.name, sequence_number, body)
+
+
 def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
-    frame = SseWriter()._write(spec.CODE_IN_PROGRESS, {"item_id": "ci_1", "output_index": 0}, 3)
+    frame = SseWriter().write(event(spec.CODE_IN_PROGRESS, {"item_id": "ci_1", "output_index": 0}, 3))
     assert frame == (
         b"event: response.code_interpreter_call.in_progress\n"
         b'data: {"type":"response.code_interpreter_call.in_progress","item_id":"ci_1","output_index":0,"sequence_number":3}\n\n'
@@ -21,10 +27,11 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
 
 @pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
 @pytest.mark.parametrize("text", ["a", "", '"\n\r\\', "%d %b", "é\u2028", "\U0001f6a6", "a\ud800"])
-def test_a_stamped_frame_says_what_a_written_one_does(writer, text):
+def test_a_repeated_frame_says_what_a_written_one_does(writer, text):
     kept = []
-    head, _, data = writer._stamp(spec.REASONING_DELTA, ADDRESS, kept.append)(text, 41).partition(b"\ndata: ")
-    other_head, _, other = writer._write(spec.REASONING_DELTA, {**ADDRESS, "delta": text}, 41).partition(b"\ndata: ")
+    first = event(spec.REASONING_DELTA, {**ADDRESS, "delta": "first"}, 40)
+    head, _, data = writer.repeat(first, kept.append)(text, 41).partition(b"\ndata: ")
+    other_head, _, other = writer.write(event(spec.REASONING_DELTA, {**ADDRESS, "delta": text}, 41)).partition(b"\ndata: ")
     assert head == other_head
     assert data.isascii()
     assert data.endswith(b"}\n\n")
@@ -34,19 +41,34 @@ def test_a_stamped_frame_says_what_a_written_one_does(writer, text):
 
 
 def test_the_other_dialect_has_another_name_for_reasoning():
-    frame = SseWriter(OPEN_RESPONSES)._stamp(spec.REASONING_DELTA, ADDRESS, bytes)("a", 1)
+    first = event(spec.REASONING_DELTA, {**ADDRESS, "delta": "first"}, 0)
+    frame = SseWriter(OPEN_RESPONSES).repeat(first, bytes)("a", 1)
     assert frame.startswith(b'event: response.reasoning.delta\ndata: {"type":"response.reasoning.delta",')
 
 
 def test_an_object_holds_name_number_and_body():
-    event = EventWriter()._write(spec.CODE_IN_PROGRESS, {"item_id": "ci_1", "output_index": 0}, 3)
-    assert (event.name, event.sequence_number) == ("response.code_interpreter_call.in_progress", 3)
-    assert event.body == {"type": event.name, "item_id": "ci_1", "output_index": 0, "sequence_number": 3}
+    first = event(spec.CODE_DELTA, {"item_id": "ci_1", "output_index": 0, "delta": "x"}, 3)
+    written = EventWriter().write(first)
+    assert (written.name, written.sequence_number) == ("response.code_interpreter_call_code.delta", 3)
+    assert written == first
     kept = []
-    stamped = EventWriter()._stamp(spec.CODE_IN_PROGRESS, {"item_id": "ci_1"}, kept.append)("text", 4)
-    assert kept == [b"text"]
-    assert stamped.body == {"type": event.name, "item_id": "ci_1", "delta": "text", "sequence_number": 4}
-    assert stamped != event
+    repeated = EventWriter().repeat(first, kept.append)("text\ud800", 4)
+    assert kept == ["text\ufffd".encode()]
+    assert repeated.body == {
+        "type": first.name,
+        "item_id": "ci_1",
+        "output_index": 0,
+        "delta": "text\ufffd",
+        "sequence_number": 4,
+    }
+
+
+def test_the_body_of_an_object_shares_nothing_with_what_it_was_made_of():
+    big = 10**30
+    item = {"id": "mcp_1", "output": [{"n": 1}], "big": big}
+    written = EventWriter().write(event(spec.DONE, {"output_index": 0, "item": item}, 3))
+    item["output"][0]["n"] = 2
+    assert written.body["item"] == {"id": "mcp_1", "output": [{"n": 1}], "big": big}
 
 
 def test_an_event_cannot_be_made_by_its_class():

@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.fsm.deltas import Open, Usage
+from interlock.fsm.deltas import EndTurn, Fail, Open, Progress, Run, Succeed, Usage
 
 
 def test_usages_add_up_field_by_field():
@@ -16,3 +16,15 @@ def test_an_item_is_refused_without_what_its_added_event_must_show():
     with pytest.raises(ValueError, match=r"^a mcp_call cannot open without server_label, name$"):
         Open("mcp_call", {"arguments": "{}"})
     assert Open("mcp_call", {"server_label": "wiki", "name": "search"}).kind == "mcp_call"
+
+
+def test_a_finish_reason_of_another_api_is_refused():
+    with pytest.raises(ValueError, match=r"^'tool_calls' is no finish reason, which are: stop, length, .*calls has 'stop'\)$"):
+        EndTurn("tool_calls")
+
+
+@pytest.mark.parametrize("make", [Run, lambda known: Progress(known, {}), Succeed, lambda known: Fail(known, "no")])
+def test_the_id_of_a_call_is_not_taken_for_that_of_its_item(make):
+    with pytest.raises(ValueError, match=r"^'call_1' is the id of a call; what is wanted is the id of its item"):
+        make("call_1")
+    assert make("mcp_1").item_id == "mcp_1"

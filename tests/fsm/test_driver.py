@@ -167,6 +167,22 @@ def test_an_annotation_belongs_to_the_text_that_is_written():
     assert told.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
 
 
+URL = {"type": "url_citation", "url": "https://example.org", "title": "E"}
+
+
+def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part():
+    told = Told("é[1][1]", Annotate(URL, "[1]"), " z", Annotate(URL, "[1]"), Annotate(URL, "[1]"), EndPart(), "[1]")
+    told.tell(Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"), Annotate({"type": "file_path"}, "1"))
+    first, second = told.output()[0]["content"]
+    assert first["annotations"] == [{**URL, "start_index": 1, "end_index": 4}, {**URL, "start_index": 4, "end_index": 7}]
+    assert second["annotations"] == [{"type": "file_citation", "file_id": "f", "filename": "n", "index": 3}]
+
+
+def test_an_annotation_of_a_type_without_a_place_is_taken_as_it_is():
+    path = {"type": "file_path", "file_id": "f", "index": 0}
+    assert Told("a", Annotate(path, "a")).output()[0]["content"][0]["annotations"] == [path]
+
+
 def test_an_annotation_of_nothing_is_passed_over():
     assert Told(Open("message")).tell(Annotate(CITATION)) == []
     assert Told(FUNCTION).tell(Annotate(CITATION)) == []
@@ -382,3 +398,38 @@ def test_the_response_is_shown_as_it_is_while_it_runs():
 def test_a_response_may_have_its_id_already():
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, response_id="resp_known")
     assert driver.response["id"] == "resp_known"
+
+
+@pytest.mark.parametrize("one", ["Hello", Finish(), Text("a", [])], ids=lambda one: type(one).__name__)
+def test_a_single_delta_in_place_of_several_is_refused(one):
+    told = Told()
+    with pytest.raises(TypeError, match=r"^feed takes several deltas, such as a list of them, and not a single one: "):
+        told.driver.feed(one)
+    assert told.tell("a")[:2] == ["created", "in_progress"]
+
+
+def test_what_is_no_delta_is_refused_and_what_came_before_it_is_not_lost():
+    told = Told()
+    with pytest.raises(TypeError, match=r"^this is no delta: 3$"):
+        told.driver.feed([Start(), 3])
+    assert told.tell() == ["created", "in_progress"]
+    told.finish()
+
+
+def test_changing_an_event_or_the_response_changes_nothing_else():
+    told = Told(MCP, "{}", Close(), Succeed("mcp_1", {"output": "o"}), "a", Annotate(CITATION), Close())
+    before = json.dumps(told.driver.response)
+    for event in told.events:
+        spoil(event.body)
+    spoil(told.driver.response)
+    assert json.dumps(told.driver.response) == before
+    told.tell(Finish())
+    assert json.dumps(told.driver.response["output"]) == json.dumps(json.loads(before)["output"])
+
+
+def spoil(value):
+    """Empty a value of JSON and all that is in it."""
+    for entry in [*(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())]:
+        spoil(entry)
+    if isinstance(value, dict | list):
+        value.clear()

@@ -25,6 +25,12 @@ _MESSAGE = st.sampled_from(["It broke.", "é😀", "\ud800"])
 _COUNT = st.integers(0, 9)
 _USAGE = st.builds(deltas.Usage, *[_COUNT] * 5)
 _CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+
+
+def _cited(mark: str) -> deltas.Annotate:
+    return deltas.Annotate({"type": "url_citation", "url": "https://example.org", "title": "E"}, mark)
+
+
 _CALL_ID = st.sampled_from([None, "", "call_1", "call_2", "mine"]) | _NAMES
 _ACTION = st.sampled_from(
     [
@@ -60,7 +66,7 @@ def _measured(pieces: list[str]) -> deltas.Text:
 _MEASURED = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_measured)
 _TOLD = st.one_of(
     _OPEN,
-    st.sampled_from([deltas.Close(), deltas.EndPart(), deltas.Annotate(_CITATION)]),
+    st.sampled_from([deltas.Close(), deltas.EndPart(), deltas.Annotate(_CITATION), *map(_cited, ["a", "é", "\n", "😀"])]),
     st.builds(deltas.Summary, _TEXT),
     st.builds(deltas.Run, _REFERENCE),
     st.builds(deltas.Progress, _REFERENCE, st.just({"partial_image_b64": "aW1hZ2U="})),

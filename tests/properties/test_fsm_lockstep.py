@@ -26,6 +26,9 @@ from interlock.parsers.framing import HARMONY, Trigger
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
 
 
+GIVEN = {"type": "url_citation"}
+
+
 class Model:
     """What the machine moves."""
 
@@ -62,9 +65,7 @@ def begun(kind):
     if kind == "response":
         return Response(DECLARED.response.states[DECLARED.response.initial], "resp_1", {}, 7, lambda: 7)
     lifecycle = DECLARED.items[kind]
-    item = Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f"})
-    item.show_progress({"partial_image_b64": "YQ=="})
-    return item
+    return Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f"})
 
 
 def remembered(subject):
@@ -90,7 +91,7 @@ class Lockstep(RuleBasedStateMachine):
         before, state = remembered(self.subject), self.subject.state
         self.model.effects.clear()
         try:
-            emitted = [spec.name for spec, _ in self.subject.take(trigger)]
+            emitted = [spec.name for spec, _ in self.subject.take(trigger, {**GIVEN})]
         except IllegalTransition:
             assert self.subject.state is state
             assert remembered(self.subject) == before
@@ -102,12 +103,9 @@ class Lockstep(RuleBasedStateMachine):
         assert self.model.state == self.subject.state.name
 
     def prepare(self, trigger):
-        """Tell the item what the driver would tell it before it fires."""
-        if trigger in self.subject.state.rows:
-            if trigger == "annotate":
-                self.subject.annotate({"type": "url_citation"})
-            elif trigger in {"append", "refuse", "summarize"}:
-                self.subject.hold("x", ())
+        """Give the item the text that the driver would give it before it fires."""
+        if trigger in self.subject.state.rows and trigger in {"append", "split", "refuse", "summarize"}:
+            self.subject.hold("x", ())
 
 
 TestLockstep = Lockstep.TestCase

@@ -71,24 +71,30 @@ def public(package):
                 )
 
 
-def gives_events(function):
+def makes_events(function):
+    """Whether a function returns an event that it was not given."""
     try:
-        returned = typing.get_type_hints(function).get("return")
+        hints = typing.get_type_hints(function)
     except NameError:  # a name that is imported for type checkers alone
-        returned = function.__annotations__.get("return")
-    return "interlock.events.sse.Event" in repr(returned).replace("typing.", "") and "EventSpec" not in repr(returned)
+        hints = function.__annotations__
+    event = "interlock.events.sse.Event"
+    returned, *taken = (repr(hint).replace("typing.", "") for hint in (hints.pop("return", None), *hints.values()))
+    return event in returned.replace("EventSpec", "") and not any(event in hint for hint in taken)
 
 
-def test_no_public_name_gives_an_event():
-    givers = {
-        name for package in (interlock.events, interlock.fsm) for name, function in public(package) if gives_events(function)
+def test_no_public_name_makes_an_event():
+    makers = {
+        name for package in (interlock.events, interlock.fsm) for name, function in public(package) if makes_events(function)
     }
-    assert givers == set()
+    assert makers == set()
 
 
 @pytest.mark.parametrize("writer", [EventWriter(), SseWriter(), Unwritten()])
-def test_a_writer_has_nothing_public_that_writes(writer):
-    assert [name for name in dir(writer) if callable(getattr(writer, name)) and not name.startswith("_")] == []
+def test_a_writer_writes_nothing_but_an_event_that_was_made(writer):
+    for method in (writer.write, writer.repeat):
+        assert next(iter(inspect.signature(method, eval_str=True).parameters.values())).annotation is Event
+    with pytest.raises(AttributeError):
+        SseWriter().write({"type": "response.created", "sequence_number": 0})
 
 
 def calls(path):
@@ -100,19 +106,15 @@ def calls(path):
                     yield function.name, ast.unparse(node.func)
 
 
-def test_the_driver_alone_writes_events_and_only_where_an_edge_fires():
-    writing = {
+def test_events_are_made_where_an_edge_fires_and_by_writers_of_what_was_made():
+    making = {
         (path.relative_to(ROOT).as_posix(), function, called)
-        for folder in ("fsm", "events")
+        for folder in ("fsm", "events", "parsers", "serving", "testing")
         for path in (ROOT / folder).rglob("*.py")
         for function, called in calls(path)
-        if "writer" in called.lower() and called.rpartition(".")[2] in {"_write", "_stamp"}
+        if called.endswith("._made")
     }
-    assert writing == {
-        ("fsm/driver.py", "_fire", "self._writer._write"),
-        # The frame of an edge that has just fired, made ready for the same edge to fire again.
-        ("fsm/driver.py", "_write", "self._writer._stamp"),
-    }
+    assert making == {("fsm/driver.py", "_fire", "Event._made"), ("events/sse.py", "_with_body", "Event._made")}
 
 
 def test_those_who_serve_hand_a_writer_to_the_driver_and_call_none():

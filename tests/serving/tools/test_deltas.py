@@ -4,7 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from interlock.fsm.deltas import Annotate, Close, EndPart, EndTurn, Open, Refusal, Text
+from interlock.events.sse import EventWriter
+from interlock.fsm.deltas import Annotate, Close, EndPart, EndTurn, Finish, Open, Refusal, Text
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.ids import SequentialIds
 from interlock.serving.tools.approval import Approvals
 from interlock.serving.tools.citation import Citations, Page, pages_of
 
@@ -44,13 +47,20 @@ def citations():
 
 
 def annotated(*told):
-    """The annotations as places in the text, after each delta of one stream."""
+    """The places of the annotations that a reader sees, after each delta of one stream."""
     pages = citations()
     given = [delta for each in told for delta in pages.feed([each])]
     assert [delta for delta in given if not isinstance(delta, Annotate)] == [*told]
-    marks = [delta.annotation for delta in given if isinstance(delta, Annotate)]
-    assert all((mark["type"], mark["url"], mark["title"]) == ("url_citation", "https://zero.example", "Zero") for mark in marks)
-    return [(mark["start_index"], mark["end_index"]) for mark in marks]
+    driver = ResponseDriver({}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0)
+    driver.feed([*given, Finish()])
+    places = []
+    for item in driver.response["output"]:
+        for part in item.get("content", []):
+            for mark in part.get("annotations", []):
+                assert (mark["type"], mark["url"], mark["title"]) == ("url_citation", "https://zero.example", "Zero")
+                assert part["text"][mark["start_index"] : mark["end_index"]].startswith("【0†")
+                places.append((mark["start_index"], mark["end_index"]))
+    return places
 
 
 def test_a_mark_is_found_in_whatever_pieces_it_comes() -> None:
@@ -77,9 +87,18 @@ def test_what_only_looks_like_a_mark_is_text(text) -> None:
     assert annotated(MESSAGE, *text, Close()) == []
 
 
-def test_only_the_text_of_messages_is_read_and_each_part_begins_anew() -> None:
+def test_only_the_text_of_messages_is_annotated_and_each_part_begins_anew() -> None:
     assert annotated(Open("reasoning"), "【0†】", Close()) == []
+    assert annotated(CALL, "【0†】", Close()) == []
     assert annotated(MESSAGE, "ab", EndPart(), "【0†】", Refusal("no"), "【0†】") == [(0, 4), (0, 4)]
+
+
+def test_a_mark_is_placed_in_the_part_that_the_driver_makes() -> None:
+    scored = Text("ab", [{"token": "ab", "bytes": [97, 98], "logprob": -0.5, "top_logprobs": []}])
+    assert annotated("c【0†】") == [(1, 5)]  # without an Open, the text is in a message all the same
+    assert annotated(MESSAGE, scored, "c【0†】") == [(1, 5)]  # the driver begins a part where log probabilities end
+    assert annotated(MESSAGE, "  \n", "é【0†】") == [(4, 8)]  # white space that was held back is in the part
+    assert annotated(MESSAGE, "【0", scored, "†】") == []  # the two halves are in different parts
 
 
 def test_pages_are_named_by_a_line_of_their_own() -> None:
