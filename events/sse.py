@@ -157,4 +157,4 @@ def _without_text(event: Event) -> dict[str, object]:
 
 def _with_body(event: Event, body: Mapping[str, object]) -> Event:
     number = cast("int", body["sequence_number"])
-    return Event._made(event.name, number, cast("Mapping[str, object]", copied(body)))  # noqa: SLF001
+    return Event._made(event.name, number, cast("Mapping[str, object]", copied(body)))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

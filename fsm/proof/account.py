@@ -199,7 +199,7 @@ class Account:
         written = self._active
         if written is None or written.part != _TEXT["message"]:
             return
-        place = written.place(mark) if mark else {}
+        place: Body | None = written.place(mark) if mark else {}
         if place is not None:
             self._due.shown.append({**annotation, **place})
 
