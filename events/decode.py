@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _PLAIN: Final = re.compile(rb"event: ([^\r\n]+)\ndata: ([^\r\n]*)\n\n")
+_PLAIN_LINES: Final = 3
 _BOM: Final = b"\xef\xbb\xbf"
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
@@ -34,6 +35,7 @@ class SseMessage:
         invalid_utf8: Whether bytes had to be replaced.
         overlong: Whether it was longer than the limit; `data` is then what fitted, in whole lines.
         complete: Whether its empty line came; without it a client throws the message away.
+        line: The line of the stream on which it begins, counted from 1.
     """
 
     event: str
@@ -44,6 +46,7 @@ class SseMessage:
     invalid_utf8: bool = False
     overlong: bool = False
     complete: bool = True
+    line: int = field(default=1, eq=False)  # the same message is the same wherever it stands
 
     @property
     def data_lines(self) -> int:
@@ -71,6 +74,7 @@ class _Block:
     size: int = 0
     had_cr: bool = False
     invalid_utf8: bool = False
+    line: int = 1
 
     def text(self, value: bytes) -> str:
         """Decode the value of a field, whatever its bytes are."""
@@ -135,10 +139,13 @@ class SseDecoder:
         """
         while (match := _PLAIN.match(data, start)) and match.end() - start <= self.limit:
             try:
-                messages.append(SseMessage(match[1].decode(), match[2].decode(), self.last_event_id))
+                event, text = match[1].decode(), match[2].decode()
             except UnicodeDecodeError:
                 break
+            messages.append(SseMessage(event, text, self.last_event_id, line=self._block.line))
             start = match.end()
+            self._lines += _PLAIN_LINES
+            self._block.line += _PLAIN_LINES
         return start
 
     def end(self) -> list[SseMessage]:
@@ -168,7 +175,7 @@ class SseDecoder:
         if "data" in self._block.fields or self._block.size > self.limit:
             return [self._dispatch(complete=True)]
         self.without_data += "event" in self._block.fields
-        self._block = _Block()
+        self._block = _Block(line=self._lines + 1)
         return []
 
     def _is_lone_bom(self) -> bool:
@@ -204,7 +211,7 @@ class SseDecoder:
 
     def _dispatch(self, *, complete: bool) -> SseMessage:
         """Make a message of the block, and begin another block."""
-        block, self._block = self._block, _Block()
+        block, self._block = self._block, _Block(line=self._lines + 1)
         return SseMessage(
             event=block.event or "message",
             data="\n".join(block.data),
@@ -214,4 +221,5 @@ class SseDecoder:
             invalid_utf8=block.invalid_utf8,
             overlong=block.size > self.limit,
             complete=complete,
+            line=block.line,
         )

@@ -5,8 +5,25 @@ and sees whole streams; tests hold the two against each other.
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.finding import Finding
+from interlock.fsm.acceptor.finding import Finding, Severity
+from interlock.fsm.acceptor.habits import HABITS, Habit
 from interlock.fsm.acceptor.judging import Judge, Judged, Reported, Verdict, judge
+from interlock.fsm.acceptor.rules import RULES, Rule
 from interlock.fsm.acceptor.trace import Fired, Step
 
-__all__ = ["Acceptor", "Finding", "Fired", "Judge", "Judged", "Reported", "Step", "Verdict", "judge"]
+__all__ = [
+    "HABITS",
+    "RULES",
+    "Acceptor",
+    "Finding",
+    "Fired",
+    "Habit",
+    "Judge",
+    "Judged",
+    "Reported",
+    "Rule",
+    "Severity",
+    "Step",
+    "Verdict",
+    "judge",
+]

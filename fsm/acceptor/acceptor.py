@@ -11,20 +11,33 @@ with what the model wrote (R16, R17, R19) cannot be seen in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from attrs import define, evolve, frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
-from interlock.events.spec import ADDED, DONE, ERROR, EVENTS, TERMINAL, EventSpec, Scope
+from interlock.events.spec import (
+    ADDED,
+    CREATED,
+    DONE,
+    ERROR,
+    EVENTS,
+    IN_PROGRESS,
+    QUEUED,
+    TERMINAL,
+    EventSpec,
+    Scope,
+)
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
+from interlock.fsm.acceptor.doubts import Doubts
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.finding import About, Fault, Finding
+from interlock.fsm.acceptor.habits import HABITS
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
-from interlock.fsm.acceptor.shapes import in_event
+from interlock.fsm.acceptor.shapes import in_event, is_unknown_part
 from interlock.fsm.acceptor.texts import Text
 from interlock.fsm.acceptor.trace import Step
 from interlock.fsm.acceptor.track import AUTOMATA, Track
@@ -33,6 +46,10 @@ from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
+_OPENING: Final = frozenset({CREATED.name, QUEUED.name, IN_PROGRESS.name})
+_TAIL: Final = 2
+"""The least number with which a stream that was resumed begins; one that begins with 1 has lost its first event."""
+_PARTS: Final = frozenset({Scope.PART, Scope.SUMMARY})
 _KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 
 
@@ -67,6 +84,7 @@ class _Place:
     came: str
     state: str
     about: About | None = None
+    line: int | None = None
 
 
 class Acceptor:
@@ -87,19 +105,30 @@ class Acceptor:
         self._numbers = Numbering(first_sequence_number)
         self._items = Register(whole=first_sequence_number == 0)
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
-        self._response_id: object = None
+        self._response_ids: set[object] = set()
+        self._response_agreed = False
+        self._doubts = Doubts()
         self._error = False
+        self._errored_last = False
         self._pen: Track | None = None
         self._groove: _Groove | None = None
         self._moved: tuple[Track | None, Node, str, Node] | None = None
         """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
         self.events = 0
         """How many events were fed."""
+        self.responses = 1
+        """How many streams they belong to; more than one only where a file holds several."""
+        self._kinds_before: list[str] = []
 
     @property
     def items(self) -> Mapping[int, Track]:
         """The items of the stream so far, by their index."""
         return self._items.items
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of all items so far, in order; an empty text where a kind is not known."""
+        return [*self._kinds_before, *(item.kind for item in self.items.values())]
 
     @property
     def ended(self) -> bool:
@@ -120,11 +149,12 @@ class Acceptor:
         # The status of an item that is done tells how it ended.
         return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE.name else step
 
-    def feed(self, body: Mapping[str, object]) -> list[Finding]:
-        """Take an event.
+    def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
+        """Judge an event.
 
         Args:
             body: The JSON object that it carries.
+            line: The line of the stream on which it begins, for the findings.
 
         Returns:
             What is wrong with it; empty if it is legal where it came.
@@ -139,7 +169,7 @@ class Acceptor:
                 self.events += 1
                 return []
         self._groove = None
-        return self._judge(body)
+        return self._judge(body, line)
 
     def skip(self) -> None:
         """Pass over an event that could not be read; whatever it was, it is no fault of the next one."""
@@ -154,51 +184,113 @@ class Acceptor:
         if self._pen is not None:
             self._pen.forget()
 
+    def _begin_another(self) -> None:
+        """Forget the stream that has ended, for another one follows it in the same file."""
+        self.responses += 1
+        self._kinds_before += [item.kind for item in self.items.values()]
+        self._numbers = Numbering(0)
+        self._items = Register(whole=True)
+        self._response, self._response_ids, self._response_agreed = _RESPONSE.start, set(), False
+        self._doubts = Doubts()
+        self._error, self._errored_last, self._pen = False, False, None
+
     def end(self) -> list[Finding]:
         """Take the end of the stream.
 
         Returns:
             What is missing.
         """
+        found = [*self._doubts.end()]
         if self.ended:
-            return []
+            return found
+        if self._errored_last:
+            fault = Fault("R3", "the stream ends with an error event, without a terminal event", habit="error-is-last")
+            return [*found, self._found(fault, _Place(None, "", self._response.state))]
         left = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
         open_ = f", with {', '.join(left)} open" if left else ""
         fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
-        return [self._found(fault, _Place(None, "", self._response.state))]
+        return [*found, self._found(fault, _Place(None, "", self._response.state))]
 
-    def _judge(self, body: Mapping[str, object]) -> list[Finding]:
+    def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
         said, self._moved = body, None
-        foreign = ""
+        faults: list[Fault] = []
         if self._dialect == OPEN_RESPONSES.name:
-            said, foreign = from_open_responses(body), _foreign(body)
-        number = said.get("sequence_number")
-        place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state)
-        faults = [Fault("R14", foreign)] if foreign else []
-        faults += self._numbered(number)
-        spec = EVENTS.get(a_text(said.get("type")))
+            faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
+            said = from_open_responses(body)
+        elif _is_nested_error(body):
+            faults.append(Fault("R14", "the fields of an error are nested", habit="nested-error"))
+            said = from_open_responses(body)
+        number, name = said.get("sequence_number"), a_text(said.get("type"))
+        place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state, line=line)
+        found: list[Finding] = []
+        if self.ended and name == CREATED.name and an_object(said.get("response")).get("id") not in self._response_ids:
+            faults.append(Fault("R3", "another response begins, which is judged by itself", habit="another-stream"))
+            found += self._doubts.end()
+            self._begin_another()
         if self.ended:
-            faults.append(Fault("R3", "comes after the terminal event"))
-        elif spec is None:
-            faults.append(Fault("R14", f"there is no event {said.get('type')!r}"))
-            self._forget()
+            known = name in EVENTS
+            faults.append(Fault("R3", "comes after the terminal event", habit="" if known else "unknown-after-end"))
         else:
-            faults += self._take(spec, said, place)
+            faults += self._resumed(name, number)
+            spec = EVENTS.get(name)
+            faults += self._numbered(number) if spec or number is not None else ()
+            faults += self._take_unknown(said, name) if spec is None else self._take(spec, said, place)
+            self._errored_last = spec is ERROR
         self.events += 1
-        return [self._found(fault, place, self.events - 1) for fault in faults]
+        for doubt in self._answered(number):
+            found += self._doubts.refuted(doubt)
+        for fault in faults:
+            one = self._found(fault, place, self.events - 1)
+            found += self._doubts.raised(fault.doubt, one) if fault.doubt else [one]
+        return found
+
+    def _answered(self, number: object) -> Iterator[str]:
+        """Yield the doubts that nobody has to have of this service any more."""
+        if type(number) is int:
+            yield "number"
+        if self._items.agreed:
+            yield "item id"
+        if self._response_agreed:
+            yield "response id"
+
+    def _resumed(self, name: str, number: object) -> list[Fault]:
+        """Judge how the stream begins; one that begins in the middle, by its number, is taken for one that was resumed."""
+        if self.events or self._numbers.expected != 0 or type(number) is not int or number < _TAIL or name in _OPENING:
+            return []
+        self._items.whole, self._response = False, _RESPONSE.unknown
+        self._numbers.expected = None
+        said = f"begins with number {number}: taken for the tail of a stream that was resumed (--from {number})"
+        return [Fault("R1", said, habit="resumed")]
+
+    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Fault]:
+        """Judge an event that nobody knows by what holds for all of them."""
+        if not name:
+            self._forget()
+            return [Fault("R14", f"there is no event {body.get('type')!r}")]
+        faults = [Fault("R14", f"there is no event {name!r}", habit="unknown-event")]
+        index = body.get("output_index")
+        item = self._items.items.get(index) if type(index) is int else None
+        if item is not None:
+            if item.ended:
+                faults.append(Fault("R7", "comes after the item was done", about=item.about))
+            item.pass_over(name)
+        return faults
 
     def _found(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
         about = fault.about or place.about
         return Finding(
             rule=fault.rule,
+            severity=HABITS[fault.habit].severity if fault.habit else "error",
             event=self.events if event is None else event,
             sequence_number=place.sequence_number,
             item=about.item if about else None,
             kind=about.kind if about else None,
             state=about.state if about else place.state,
             came=place.came,
-            legal=tuple(map(self._spoken, fault.legal)),
+            expected=tuple(map(self._spoken, fault.expected)),
             message=fault.message,
+            habit=fault.habit,
+            line=place.line,
         )
 
     def _spoken(self, name: str) -> str:
@@ -212,7 +304,7 @@ class Acceptor:
 
     def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
         wrongs = in_event(spec, body)
-        faults = [Fault("R14", wrong.message) for wrong in wrongs]
+        faults = [Fault("R14", wrong.message, habit=wrong.habit) for wrong in wrongs]
         readable = all(wrong.stray for wrong in wrongs)
         if spec.scope is Scope.RESPONSE:
             return faults + self._respond(spec, body, readable=readable)
@@ -220,7 +312,7 @@ class Acceptor:
         if spec is ERROR:
             self._error = True
         elif spec.name not in _KNOWN:
-            faults.append(Fault("R10", "belongs to no lifecycle"))
+            faults.append(Fault("R10", "belongs to no lifecycle", habit="unknown-event"))
         else:
             faults += self._about_item(spec, body, place, readable=readable)
         return faults
@@ -244,15 +336,19 @@ class Acceptor:
         if not readable:
             return faults
         response = an_object(body.get("response"))
-        if self._response_id is None:
-            self._response_id = response.get("id")
-        if response.get("id") != self._response_id:
-            faults.append(Fault("R7", f"the response's id was {self._response_id!r} and is now {response.get('id')!r}"))
+        faults += self._identified(response.get("id"))
         if spec.name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
-            seen = Seen(items, self._items.whole, self._error)
+            seen = Seen(items, self._items.whole, self._error, self._doubts.is_habit("item id"))
             return [*faults, *judge_status(spec.name, response, "R3"), *judge_end(response, seen)]
         return [*faults, *judge_status(spec.name, response, "R1"), *judge_opening(response)]
+
+    def _identified(self, response_id: object) -> Iterator[Fault]:
+        """Judge whether the response has the id that it had."""
+        self._response_agreed = response_id in self._response_ids
+        if self._response_ids and not self._response_agreed:
+            yield Fault("R7", f"the response's id is now {response_id!r}", doubt="response id")
+        self._response_ids.add(response_id)
 
     def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
         """Take an event of an item."""
@@ -269,12 +365,15 @@ class Acceptor:
         place.about = item.about
         ended = item.ended
         faults += self._items.addressed(item, spec, body)
+        if spec.scope in _PARTS and is_unknown_part(body):
+            item.forget()
+            return faults
         before = item.node
         fault = item.move(spec.name)
         self._moved = (item, before, spec.name, item.node)
         if fault:
             faults.append(fault)
-        if ended or (fault and spec is ADDED):
+        if ended or (fault and not fault.habit and spec is ADDED):
             return faults
         faults += self._written(item, spec, begins=begins)
         judge = JUDGES.get(spec.name)
@@ -305,6 +404,10 @@ class Acceptor:
         indices = tuple(name for name in spec.scope.value if name.endswith("_index"))
         moved = (item, item.node, spec.name, item.node)
         return _Groove(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
+
+
+def _is_nested_error(body: Mapping[str, object]) -> bool:
+    return body.get("type") == ERROR.name and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping)
 
 
 def _foreign(body: Mapping[str, object]) -> str:

@@ -117,13 +117,17 @@ class Automaton(Generic[S]):
 
     def leads_to(self, node: Node, event: str) -> bool:
         """Whether an event can come at a node or anywhere after it."""
+        return event in self.beyond(node).moves
+
+    def beyond(self, node: Node) -> Node:
+        """Return the node that is known to be a node or any after it."""
         nodes = {node: None}
         waiting = [node]
         while waiting:
             following = [self._node(positions) for positions in waiting.pop().moves.values()]
             waiting += [one for one in following if one not in nodes]
             nodes.update(dict.fromkeys(following))
-        return any(event in one.moves for one in nodes)
+        return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
         """Give the node after an event of this lifecycle when nothing is known of what was before."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from attrs import evolve
+
 from interlock.events.items import REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
 from interlock.events.spec import EVENTS, EventSpec, Place, Scope
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.texts import unsound
 from interlock.fsm.acceptor.track import Part, Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests, loosened
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[Track, EventSpec, Body], Iterator[Fault]]
@@ -23,6 +25,7 @@ _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", 
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _INDEX: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
 _LIST: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
+_FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _SPOKEN: Final = frozenset({"message", "reasoning"})
 """The kinds of item that are not there if they say nothing."""
 
@@ -31,39 +34,64 @@ def judge_added(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
     """Judge how an item begins: without text, parts or a result."""
     item = an_object(body.get("item"))
     track.stable = {name: item.get(name) for name in _STABLE}
-    status = item.get("status", "in_progress")
+    if track.spec is None:
+        return
+    status = item.get("status") or "in_progress"
     if status != "in_progress":
-        yield Fault("R10", f"the item begins with the status {status!r}")
-    for name in ("content", "summary", *((track.spec.text,) if track.spec else ())):
+        track.early.append(Fault("R10", f"the item began with the status {status!r}", habit="status-at-added"))
+        track.begun_as = a_text(status)
+    for name in ("content", "summary"):
         if item.get(name):
             yield Fault("R9", f"the item has {name} before they are written")
+    if track.spec.text and item.get(track.spec.text):
+        track.text.add(a_text(item.get(track.spec.text)))
+        track.early.append(Fault("R9", f"the item had {track.spec.text} before they were written", habit="begins-whole"))
     for name in _RESULTS:
         if item.get(name):
-            yield Fault("R11", f"the item has {name} before its tool ran")
+            track.early.append(Fault("R11", f"the item had {name} before its tool ran", habit="result-at-added"))
 
 
 def judge_done(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
     """Judge how an item ends: the same item, with all its text, in a status that its events allow, with its result."""
     item = an_object(body.get("item"))
-    track.done = digests(item)
+    track.done, track.loose = digests(item), loosened(item)
     status = item.get("status")
     track.status = status if isinstance(status, str) else None
     for name, value in track.stable.items():
         if item.get(name) != value:
-            yield Fault("R7", f"the item was added with {name} {value!r} and is done with {item.get(name)!r}")
+            wrong = f"the item was added with {name} {value!r} and is done with {item.get(name)!r}"
+            yield Fault("R7", wrong, doubt="item id" if name == "id" else "")
+    yield from _begun_early(track)
     if status is not None and track.automaton and track.orderly and track.status not in track.node.ends:
         ends = " or ".join(sorted(track.node.ends))
-        yield Fault("R10", f"the item ends with the status {status!r}, and its events say {ends}")
+        wrong = f"the item ends with the status {status!r}, and its events say {ends}"
+        yield Fault("R10", wrong, habit=_habit_of_status(track))
     yield from _whole(track, item)
     yield from _result(track, item)
+
+
+def _begun_early(track: Track) -> Iterator[Fault]:
+    """Judge what the item had when it was added: a service that sends it whole sends nothing in between."""
+    whole = track.quiet and track.begun_as in {"", track.status}
+    yield from (fault if whole else evolve(fault, habit="") for fault in track.early)
+    track.early = []
+
+
+def _habit_of_status(track: Track) -> str:
+    """Return the habit behind a status in which the item cannot have ended; none if it is an error."""
+    if track.spec is None or track.status not in track.spec.statuses:
+        return ""
+    if track.status not in _FINAL:
+        return "status-behind"
+    return "status-of-tool" if track.automaton and track.automaton.completions else ""
 
 
 def _whole(track: Track, item: Body) -> Iterator[Fault]:
     """Judge the texts of an item that is done."""
     if track.spec and track.spec.text:
-        wrong = track.text.settle(a_text(item.get(track.spec.text)))
-        if wrong:
-            yield Fault("R9", f"the item's {track.spec.text} {wrong}")
+        difference = track.text.settle(a_text(item.get(track.spec.text)))
+        if difference:
+            yield Fault("R9", f"the item's {track.spec.text} {difference.what}", habit=difference.habit)
     for name, parts in track.parts.items():
         said = [digest(part) for part in a_list(item.get(name))]
         if parts is not None and said != parts:
@@ -71,9 +99,10 @@ def _whole(track: Track, item: Body) -> Iterator[Fault]:
     if track.kind in _SPOKEN:
         texts = [_text(an_object(part)) for name in track.parts for part in a_list(item.get(name))]
         if not "".join(texts).strip():
-            yield Fault("R18", f"a {track.kind} without text is no item")
+            yield Fault("R18", f"a {track.kind} without text is no item", habit="blank")
         elif track.first_delta is not None and not track.first_delta.strip():
-            yield Fault("R18", "the item's text begins with a delta of white space alone, which waits for other text")
+            begun = "the item's text begins with a delta of white space alone, which waits for other text"
+            yield Fault("R18", begun, habit="blank")
     track.parts = {}
 
 
@@ -109,7 +138,7 @@ def judge_own_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]
     field = spec.fields[-1]
     wrong = track.text.settle(a_text(body.get(field)))
     if wrong:
-        yield Fault("R9", f"{field} {wrong}")
+        yield Fault("R9", f"{field} {wrong.what}", habit=wrong.habit)
 
 
 def judge_part_added(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
@@ -143,10 +172,8 @@ def judge_part_delta(track: Track, spec: EventSpec, body: Body) -> Iterator[Faul
         track.first_delta = delta
     part.text.add(delta)
     if part.logprobs is not None:
-        if unsound(body.get("logprobs")):
-            part.logprobs = None
-            yield Fault("R15", "logprobs are missing, or not the log probabilities of tokens")
-        else:
+        yield from _logprobs(track, part, spec, body)
+        if part.logprobs is not None:
             part.logprobs.add(a_list(body.get("logprobs")))
 
 
@@ -168,15 +195,30 @@ def judge_part_text_done(track: Track, spec: EventSpec, body: Body) -> Iterator[
     text = a_text(body.get(spec.fields[0]))
     wrong = part.text.settle(text)
     if wrong:
-        yield Fault("R9", f"{spec.fields[0]} {wrong}")
+        yield Fault("R9", f"{spec.fields[0]} {wrong.what}", habit=wrong.habit)
+    yield from _logprobs(track, part, spec, body)
     if part.logprobs is not None:
-        if unsound(body.get("logprobs")):
-            part.logprobs = None
-            yield Fault("R15", "logprobs are missing, or not the log probabilities of tokens")
-        elif not part.logprobs.are(a_list(body.get("logprobs"))):
+        if not part.logprobs.are(a_list(body.get("logprobs"))):
             yield Fault("R15", "the logprobs are not those of the deltas")
         elif not part.logprobs.rebuild(text):
-            yield Fault("R15", "the tokens of the logprobs do not make up the text")
+            yield Fault("R15", "the tokens of the logprobs do not make up the text", habit="tokens-differ")
+
+
+def _logprobs(track: Track, part: Part, spec: EventSpec, body: Body) -> list[Fault]:
+    """Judge whether an event has log probabilities; without them, those of its part cannot be judged.
+
+    A service that leaves them out, or sends null, leaves them out of every event of that name for which nobody asked.
+    """
+    if part.logprobs is None or not unsound(body.get("logprobs")):
+        if body.get("logprobs") == []:
+            track.lists_logprobs.add(spec.name)
+        return []
+    part.logprobs = None
+    if "logprobs" in body and body["logprobs"] is None:
+        return []  # the null has been found
+    wrong = "logprobs are missing, or not the log probabilities of tokens"
+    habit = "" if "logprobs" in body or spec.name in track.lists_logprobs else "no-logprobs"
+    return [Fault("R15", wrong, habit=habit)]
 
 
 def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
@@ -187,7 +229,7 @@ def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault
     track.part = None
     wrong = part.text.settle(_text(said))
     if wrong:
-        yield Fault("R9", f"the part's text {wrong}")
+        yield Fault("R9", f"the part's text {wrong.what}", habit=wrong.habit)
     if part.known and [digest(one) for one in a_list(said.get("annotations"))] != part.annotations:
         yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
     logprobs = said.get("logprobs")

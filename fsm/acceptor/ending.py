@@ -13,7 +13,7 @@ from attrs import define
 from interlock.events.spec import COMPLETED, CREATED, FAILED, IN_PROGRESS, INCOMPLETE, QUEUED
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests, loosened
 
 _STATUSES: Final = {
     CREATED.name: {"queued", "in_progress"},
@@ -24,6 +24,8 @@ _STATUSES: Final = {
     FAILED.name: {"failed"},
 }
 """The statuses of the response that each of its events can show."""
+_FINAL: Final = frozenset({"completed", "incomplete", "failed"})
+_BROKEN_OFF: Final = frozenset({"failed", "cancelled"})
 _REASONS: Final = frozenset({"max_output_tokens", "content_filter"})
 
 
@@ -35,11 +37,13 @@ class Seen:
         items: Its items, in the order in which they were added.
         whole: Whether the stream was seen from its beginning, so that no other item can have been there.
         error: Whether there was an `error` event.
+        rotating: Whether every event gave its item another id.
     """
 
     items: Sequence[Track]
     whole: bool
     error: bool
+    rotating: bool = False
 
 
 def judge_status(event: str, response: Mapping[str, object], rule: str) -> Iterator[Fault]:
@@ -70,8 +74,8 @@ def judge_end(response: Mapping[str, object], seen: Seen) -> Iterator[Fault]:
     status = response.get("status")
     yield from _failure(response, status, seen)
     yield from _cut(response, status, seen)
-    yield from _output(a_list(response.get("output")), seen)
-    yield from _usage(response.get("usage"))
+    yield from _output(a_list(response.get("output")), status, seen)
+    yield from _usage(response.get("usage"), status)
 
 
 def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
@@ -93,8 +97,10 @@ def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iter
 def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
     details = response.get("incomplete_details")
     if status == "incomplete":
-        if a_text(an_object(details).get("reason")) not in _REASONS:
-            yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {details!r}")
+        reason = a_text(an_object(details).get("reason"))
+        if reason not in _REASONS:
+            wrong = f"the response is incomplete without a reason: incomplete_details is {details!r}"
+            yield Fault("R12", wrong, habit="unknown-reason" if reason else "")
     elif details is not None:
         yield Fault("R12", f"the response has incomplete_details and the status {status!r}")
     for item in seen.items:
@@ -105,32 +111,49 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
                 yield Fault("R12", f"the response is completed, but item {item.index} is incomplete", about=item.about)
 
 
-def _output(output: Sequence[object], seen: Seen) -> Iterator[Fault]:
+def _output(output: Sequence[object], status: object, seen: Seen) -> Iterator[Fault]:
     done = [item for item in seen.items if item.ended]
     whole = seen.whole and len(done) == len(seen.items)
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
-        yield Fault("R13", f"the response has {len(output)} items, and {len(done)} were done")
+        habit = "failed-without-output" if not output and status in _BROKEN_OFF else ""
+        yield Fault("R13", f"the response has {len(output)} items, and {len(done)} were done", habit=habit)
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):
             continue
-        said = digests(an_object(output[place]))
+        shown = an_object(output[place])
+        said = digests(shown)
         differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
         if differing:
             wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(differing)} differ"
-            yield Fault("R13", wrong, about=item.about)
+            yield Fault("R13", wrong, about=item.about, habit=_habit(item, shown, differing, seen))
 
 
-def _usage(usage: object) -> Iterator[Fault]:
+def _habit(item: Track, shown: Mapping[str, object], differing: Sequence[str], seen: Seen) -> str:
+    """Return the habit behind an item that the response shows otherwise than `done` did; none if it is an error."""
+    said = loosened(shown)
+    behind = item.status not in _FINAL or a_text(shown.get("status")) not in _FINAL
+    serious = {name for name in {**item.loose, **said} if item.loose.get(name) != said.get(name)}
+    serious -= {"status"} if behind else set()
+    serious -= {"id"} if seen.rotating else set()
+    if serious:
+        return ""
+    if "encrypted_content" in differing:
+        return "encrypted-content"
+    nulls = {name for name in differing if item.loose.get(name) == said.get(name) and name not in said}
+    return "null-or-absent" if nulls == {*differing} else "other-in-final"
+
+
+def _usage(usage: object, status: object) -> Iterator[Fault]:
     if usage is None:
-        yield Fault("R13", "the response has no usage")
+        yield Fault("R13", "the response has no usage", habit="" if status == "completed" else "usage")
         return
     counts = an_object(usage)
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
         if type(an_object(counts.get(details)).get(count)) is not int:
-            yield Fault("R13", f"usage has no {details}.{count}")
+            yield Fault("R13", f"usage has no {details}.{count}", habit="usage")
     match [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]:
         case [int(one), int(other), int(total)] if one + other != total:
-            yield Fault("R13", f"usage does not add up: {one} and {other} are not {total}")
+            yield Fault("R13", f"usage does not add up: {one} and {other} are not {total}", habit="usage")
         case _:
             pass

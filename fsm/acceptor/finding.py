@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from attrs import frozen
+
+Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
+"""How bad a finding is.
+
+`error`: the published contract or a known client breaks. `deviation`: it is unusual, and every client that was tried copes.
+`not_judged`: an event or a kind of item that no lifecycle here knows; only what holds for all events is judged of it.
+"""
 
 
 @frozen
@@ -27,14 +36,18 @@ class Fault:
     Args:
         rule: The rule's number, `R1` to `R18`.
         message: What is wrong, without its place.
-        legal: The wire names of the events that would have been legal, where the fault is the event itself.
+        expected: The wire names of the events that were legal here, where the fault is the event itself.
         about: Which item it is in, if that is not the one that the event is about.
+        habit: The habit of real services that it is (`interlock.fsm.acceptor.habits`); empty for an error.
+        doubt: What later events may tell about it (`interlock.fsm.acceptor.doubts`); empty if nothing.
     """
 
     rule: str
     message: str
-    legal: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
     about: About | None = None
+    habit: str = ""
+    doubt: str = ""
 
 
 @frozen
@@ -43,22 +56,28 @@ class Finding:
 
     Args:
         rule: The rule's number, `R1` to `R18`.
+        severity: How bad it is.
         event: The event, counted from 0, at which it shows; the number of events if something is missing at the end.
         sequence_number: The event's own number, if it has one.
         item: The id of the item that it is about, if it is about one.
         kind: The item's kind, if it is known.
         state: The state that the item (or the response) was in before the event came.
         came: The wire name of the event; empty at the end of the stream.
-        legal: The wire names of the events that would have been legal, where the fault is the event itself.
+        expected: The wire names of the events that were legal here, where the fault is the event itself.
         message: What is wrong.
+        habit: The habit of real services that it is (`interlock.fsm.acceptor.habits`); empty for an error.
+        line: The line of the file on which the event begins, counted from 1; None where no bytes were read.
     """
 
     rule: str
+    severity: Severity
     event: int
     sequence_number: int | None
     item: str | None
     kind: str | None
     state: str
     came: str
-    legal: tuple[str, ...]
+    expected: tuple[str, ...]
     message: str
+    habit: str = ""
+    line: int | None = None

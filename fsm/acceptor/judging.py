@@ -14,11 +14,13 @@ import orjson
 from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
-from interlock.events.dialects import DialectName
-from interlock.events.spec import TERMINAL
+from interlock.events.dialects import OPEN_RESPONSES, DialectName
+from interlock.events.spec import CREATED, TERMINAL
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.finding import Finding
+from interlock.fsm.acceptor.finding import Finding, Severity
+from interlock.fsm.acceptor.habits import HABITS
+from interlock.fsm.acceptor.lines import Lines
 from interlock.fsm.acceptor.trace import Step
 
 DONE: Final = "[DONE]"
@@ -27,6 +29,7 @@ LISTED: Final = 1000
 """How many different findings are listed; all are counted."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
+_ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged": 2}
 
 
 @frozen
@@ -51,8 +54,10 @@ class Verdict:
         items: The kinds of its items, in order; an empty text where a kind is not known.
         status: The status that its response ended with; None if it did not end.
         marked: Whether the end marker came.
-        reported: What is wrong with it, by event, as far as it is listed.
+        reported: What is wrong with it: errors before deviations, and those by event, as far as they are listed.
         rules: How often each rule is broken.
+        severities: How many different findings of each severity there are.
+        responses: How many streams the file holds.
     """
 
     events: int
@@ -61,10 +66,17 @@ class Verdict:
     marked: bool
     reported: Sequence[Reported]
     rules: Mapping[str, int]
+    severities: Mapping[Severity, int]
+    responses: int = 1
 
     @property
     def legal(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no error: the published contract and the clients known hold."""
+        return not self.severities["error"]
+
+    @property
+    def strict(self) -> bool:
+        """Whether nothing is wrong at all."""
         return not self.rules
 
     @property
@@ -96,20 +108,28 @@ class _Tally:
 
     reported: dict[_Key, Reported] = field(factory=dict["_Key", Reported], init=False)
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
+    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_ORDER, 0), init=False)
     latest: list[Finding] = field(factory=list[Finding], init=False)
     """Those of the message at hand."""
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Count findings, and list those that are new."""
+        """Count findings, and list those that are new; a habit of the service is listed once."""
         for found in findings:
             self.latest.append(found)
             self.rules[found.rule] = self.rules.get(found.rule, 0) + 1
-            key = (found.rule, found.item, found.message)
+            key = (found.rule, None, found.habit) if found.habit else (found.rule, found.item, found.message)
             known = self.reported.get(key)
             if known is not None:
                 self.reported[key] = evolve(known, times=known.times + 1)
-            elif len(self.reported) < LISTED:
+                continue
+            self.severities[found.severity] += 1
+            if self.severities[found.severity] <= LISTED:
                 self.reported[key] = Reported(found)
+
+    @property
+    def sorted(self) -> list[Reported]:
+        """What is listed, errors first, each by event."""
+        return sorted(self.reported.values(), key=lambda one: (_ORDER[one.finding.severity], one.finding.event))
 
 
 class Judge:
@@ -125,15 +145,21 @@ class Judge:
         self._decoder = SseDecoder()
         self._acceptor = Acceptor(dialect=dialect, permissive=permissive, first_sequence_number=first)
         self._tally = _Tally()
+        self._dialect = dialect
         self._status: str | None = None
         self._marked = False
+        self._sent = False
+        self._begun = False
+        self._lines: Lines | None = None
+        self._line: int | None = None
 
     def content_type(self, said: str) -> None:
-        """Take the media type that a server gave.
+        """Judge the media type that a server gave: so the stream comes from a server and not from a file.
 
         Args:
             said: The value of the header `Content-Type`.
         """
+        self._sent = True
         if said.partition(";")[0].strip().lower() != CONTENT_TYPE:
             self._fault("R5", f"the content type is {said!r} instead of {CONTENT_TYPE}")
 
@@ -143,7 +169,7 @@ class Judge:
         Args:
             piece: The next bytes of the stream, split anywhere.
         """
-        for message in self._decoder.feed(piece):
+        for message in self._decoded(piece):
             self._take(message)
 
     def follow(self, piece: bytes) -> Iterator[Judged]:
@@ -152,61 +178,89 @@ class Judge:
         Args:
             piece: The next bytes of the stream, split anywhere.
         """
-        for message in self._decoder.feed(piece):
+        for message in self._decoded(piece):
             body = self._take(message)
             yield Judged(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
+    def _decoded(self, piece: bytes) -> Iterable[SseMessage]:
+        """Decode some bytes: as server-sent events, or, if the first of them begins an object, line by line."""
+        if self._lines is None and not self._begun and piece.strip():
+            self._begun = True
+            if piece.lstrip().startswith(b"{"):
+                self._lines = Lines()
+                self._fault("R5", "each line is an object of its own: there are no server-sent events", habit="bare-lines")
+        return self._decoder.feed(piece) if self._lines is None else self._lines.feed(piece)
+
     def end(self) -> Verdict:
-        """Take the end of the stream."""
-        for message in self._decoder.end():
-            if message.data_lines or message.event != "message":
-                self._fault("R5", "the stream ends inside an event")
+        """Judge the end of the stream."""
+        for message in self._decoder.end() if self._lines is None else ():
+            self._take_last(message)
+        for message in self._lines.end() if self._lines is not None else ():
+            self._take(message)
         if self._decoder.without_data:
             self._fault("R5", f"{self._decoder.without_data} blocks name an event and have no data")
         self._tally.add(self._acceptor.end())
-        if not self._marked:
-            self._fault("R3", "the stream has no end marker [DONE]")
+        if not self._marked and self._lines is None:
+            habit = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
+            self._fault("R3", "the stream has no end marker [DONE]", habit=habit)
         return Verdict(
             events=self._acceptor.events,
-            items=[item.kind for item in self._acceptor.items.values()],
+            items=self._acceptor.kinds,
             status=self._status,
             marked=self._marked,
-            reported=sorted(self._tally.reported.values(), key=lambda one: one.finding.event),
+            reported=self._tally.sorted,
             rules=dict(sorted(self._tally.rules.items(), key=lambda rule: int(rule[0][1:]))),
+            severities=self._tally.severities,
+            responses=self._acceptor.responses,
         )
+
+    def _take_last(self, message: SseMessage) -> None:
+        """Judge a message that has no empty line after it: clients throw it away, recorders cut the line off."""
+        if not message.data_lines and message.event == "message":
+            return
+        whole = not self._sent and (message.data == DONE or _body(message) is not None)
+        wrong = "the last event has no empty line after it" if whole else "the stream ends inside an event"
+        self._fault("R5", wrong, message.event, habit="framing" if whole else "")
+        if whole:
+            self._take(message)
 
     def _take(self, message: SseMessage) -> Mapping[str, object] | None:
         """Judge a message, and return the body of its event if it has one."""
         if self._tally.latest:
             self._tally.latest = []
-        for wrong in _misframed(message):
-            self._fault("R5", wrong, message.event)
-        if self._marked:
+        self._line = message.line
+        for wrong, habit in _misframed(message) if self._lines is None else ():
+            self._fault("R5", wrong, message.event, habit=habit)
+        body = None if message.data == DONE else _body(message)
+        if self._marked and (body is None or body.get("type") != CREATED.name):
             self._fault("R3", "comes after the end marker [DONE]", message.event)
-        if message.data == DONE:
-            self._marked = True
             return None
-        body = _body(message)
+        self._marked = message.data == DONE
+        if self._marked:
+            return None
         if body is None:
             self._fault("R5", _unreadable(message), message.event)
             self._acceptor.skip()
             return None
         name = body.get("type")
-        if message.event != name:
-            said = f"the event is {message.event!r}" if "event" in message.fields else "there is no event line"
-            self._fault("R5", f"{said}, and the body's type is {name!r}", message.event)
-        findings = self._acceptor.feed(body)
+        if message.event != name and self._lines is None:
+            bare = "event" not in message.fields
+            said = "there is no event line" if bare else f"the event is {message.event!r}"
+            wrong = f"{said}, and the body's type is {name!r}"
+            self._fault("R5", wrong, message.event, habit="no-event-line" if bare else "")
+        findings = self._acceptor.feed(body, message.line)
         if findings:
             self._tally.add(findings)
-        if name in TERMINAL and self._status is None:
+        if name in TERMINAL:
             response = body.get("response")
             if isinstance(response, dict):
                 self._status = str(cast("dict[str, object]", response).get("status"))
         return body
 
-    def _fault(self, rule: str, wrong: str, came: str = "") -> None:
-        number = self._acceptor.events
-        self._tally.add([Finding(rule, number, None, None, None, "", came, (), wrong)])
+    def _fault(self, rule: str, wrong: str, came: str = "", *, habit: str = "") -> None:
+        severity = HABITS[habit].severity if habit else "error"
+        number, line = self._acceptor.events, self._line if came else None
+        self._tally.add([Finding(rule, severity, number, None, None, None, "", came, (), wrong, habit, line)])
 
 
 def judge(pieces: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
@@ -243,17 +297,18 @@ def _unreadable(message: SseMessage) -> str:
     return f"the data is not a JSON object: {message.data[:40]!r}"
 
 
-def _misframed(message: SseMessage) -> Iterator[str]:
+def _misframed(message: SseMessage) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the framing of a message, and the habit that it is."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return
     if message.data_lines > 1:
-        yield "an event has more than one line of data"
+        yield "an event has more than one line of data", "framing"
     if message.had_cr:
-        yield "a line ends with a carriage return"
+        yield "a line ends with a carriage return", "framing"
     if message.has_id:
-        yield "an event has an id"
+        yield "an event has an id", "framing"
     if message.invalid_utf8:
-        yield "an event is not UTF-8"
+        yield "an event is not UTF-8", ""
 
 
 _WELL_FRAMED: Final = ("event", "data")

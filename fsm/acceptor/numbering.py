@@ -25,7 +25,7 @@ class Numbering:
         self._otherwise = None
         if type(number) is not int:
             self.skip()
-            return [Fault("R2", f"sequence_number is {number!r}, and not a number")]
+            return [Fault("R2", f"sequence_number is {number!r}, and not a number", doubt="" if number else "number")]
         self.expected = number + 1
         if expected is None or number in {expected, otherwise}:
             return []

@@ -30,6 +30,9 @@ class Register:
     _by_id: dict[str, Track] = field(factory=dict[str, Track], init=False)
     _ids: set[str] = field(factory=set[str], init=False)
     """Every id and call id so far."""
+    _lists_logprobs: set[str] = field(factory=set[str], init=False)
+    agreed: bool = field(default=False, init=False)
+    """Whether two events named an item by the same id."""
     _next: int | None = field(default=None, init=False)
     """The index that the next item has."""
 
@@ -69,7 +72,8 @@ class Register:
         else:
             faults = [Fault("R7", "comes before its item is added", (ADDED.name,))] if self.whole else []
             self._next = max(index + 1, self._next or 0)
-        track = Track(item_id, index, kind, known=spec is ADDED and (before is None or before.added))
+        known = spec is ADDED and (before is None or before.added)
+        track = Track(item_id, index, kind, known, lists_logprobs=self._lists_logprobs)
         self.items[index] = self._by_id[item_id] = track
         return track, faults
 
@@ -80,8 +84,11 @@ class Register:
         if type(index) is int and index not in {item.index, *item.aliases}:
             faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
         item.id = item.id or item_id
-        if spec.scope is not Scope.BRACKET and item_id not in {item.id, *item.aliases}:
-            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
+        known = item_id in {item.id, *item.aliases}
+        if spec.scope is not Scope.BRACKET and not known:
+            wrong = f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"
+            faults.append(Fault("R7", wrong, doubt="item id"))
+        self.agreed = self.agreed or (known and spec is not ADDED)
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
@@ -101,9 +108,11 @@ class Register:
             if not isinstance(given, str):
                 continue
             if not given.startswith(prefix):
-                faults.append(Fault("R7", f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"))
+                wrong = f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"
+                faults.append(Fault("R7", wrong, habit="foreign-id"))
             if given in self._ids:
-                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
+                over = name == "id" and given in self._by_id and self._by_id[given].ended
+                faults.append(Fault("R7", f"the {name} {given!r} is used twice", habit="repeated-id" if over else ""))
             self._ids.add(given)
         return faults
 

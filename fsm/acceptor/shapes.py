@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from interlock.events.items import ITEMS, OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, ItemSpec, PartSpec
-from interlock.events.spec import EVENTS, EventSpec, Scope
+from interlock.events.spec import ADDED, EVENTS, EventSpec, Scope
 from interlock.fsm.acceptor.values import a_list, a_text, an_object
 
 Types: TypeAlias = frozenset[type]
@@ -73,11 +73,13 @@ class Wrong:
 
     Args:
         message: What is wrong.
-        stray: Whether it is only a field too many, so that the rest can be judged all the same.
+        stray: Whether the rest of the event can be judged all the same.
+        habit: The habit of real services that it is; empty for an error.
     """
 
     message: str
     stray: bool = False
+    habit: str = ""
 
 
 @frozen
@@ -94,16 +96,28 @@ class Shape:
     types: Mapping[str, Types]
     required: frozenset[str]
 
-    def wrongs(self, value: Mapping[str, object]) -> Iterator[Wrong]:
-        """Say which fields are missing, of a wrong type or not the type's at all."""
+    def wrongs(self, value: Mapping[str, object], excused: frozenset[str] = frozenset()) -> Iterator[Wrong]:
+        """Yield the fields that are missing, of a wrong type or not the type's at all.
+
+        Args:
+            value: The object.
+            excused: Fields that may be missing all the same.
+        """
         for field, inner in value.items():
             types = self.types.get(field)
             if types is None:
-                yield Wrong(f"{self.name} has no field {field!r}", stray=True)
+                habit = "" if field in _OF_ANOTHER_LEVEL else "vendor-field"
+                yield Wrong(f"{self.name} has no field {field!r}", stray=True, habit=habit)
+            elif inner is None and type(None) not in types and field not in self.required:
+                yield Wrong(f"{self.name}: {field} is null", stray=True, habit="null")
             elif type(inner) not in types:
                 yield Wrong(f"{self.name}: {field} is {_called(inner)}")
-        for field in sorted(self.required - value.keys()):
-            yield Wrong(f"{self.name}: {field} is missing")
+        for field in sorted(self.required - value.keys() - excused):
+            yield self._missing(field)
+
+    def _missing(self, field: str) -> Wrong:
+        young = (self.name, field) in _YOUNG
+        return Wrong(f"{self.name}: {field} is missing", stray=young, habit="field-of-newer" if young else "")
 
 
 def _shape(name: str, fields: Iterable[str], optional: Iterable[str]) -> Shape:
@@ -161,7 +175,25 @@ _USAGE_TYPES: Final[Mapping[str, Types]] = {
 }
 _HOLDERS: Final = frozenset({"item", "response", "part", "annotation"})
 """The fields of an event whose objects are looked into."""
+_NOTHING: Final[frozenset[str]] = frozenset()
 _OF_AN_EVENT: Final = ("sequence_number", "output_index")
+_OF_ANOTHER_LEVEL: Final = frozenset(
+    {*_OF_AN_EVENT, "item_id", "content_index", "summary_index", "delta", "logprobs", "response", "item", "part"}
+)
+"""Fields that an object cannot have as a vendor's own: they say where an event stands, or hold what it carries."""
+_YOUNG: Final = frozenset(
+    {
+        ("web_search_call", "action"),
+        *(("response", name) for name in ("created_at", "model", "parallel_tool_calls", "tool_choice", "tools")),
+        *(("usage", name) for name in ("input_tokens_details", "output_tokens_details")),
+    }
+)
+"""Fields that older services do not send, or that only echo the request; the type of the object, and the field."""
+_LATER: Final[Mapping[str, frozenset[str]]] = {
+    "web_search_call": frozenset({"action"}),
+    "image_generation_call": frozenset({"result"}),
+}
+"""Fields that an item need not have before it is done."""
 
 
 def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
@@ -178,7 +210,7 @@ def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
     if not all(isinstance(body.get(name), Mapping) for name in _HOLDERS & {*spec.scope.value, *spec.fields}):
         return wrongs
     if spec.scope is Scope.BRACKET:
-        wrongs += _in_item(an_object(body.get("item")))
+        wrongs += _in_item(an_object(body.get("item")), begins=spec is ADDED)
     elif spec.scope is Scope.RESPONSE:
         wrongs += _in_response(an_object(body.get("response")))
     elif "part" in spec.fields:
@@ -188,19 +220,30 @@ def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
     return wrongs
 
 
-def _in_typed(value: Mapping[str, object], shapes: Mapping[str, Shape], what: str) -> Iterator[Wrong]:
+def is_unknown_part(body: Mapping[str, object]) -> bool:
+    """Whether an event carries a part of a type that nobody knows."""
+    kind = a_text(an_object(body.get("part")).get("type"))
+    return bool(kind) and kind not in _PART_SHAPES
+
+
+def _in_typed(
+    value: Mapping[str, object], shapes: Mapping[str, Shape], what: str, excused: frozenset[str] = _NOTHING
+) -> Iterator[Wrong]:
     shape = shapes.get(str(value.get("type")))
-    if shape is None:
-        yield Wrong(f"there is no {what} of type {value.get('type')!r}")
+    if shape is not None:
+        yield from shape.wrongs(value, excused)
+    elif a_text(value.get("type")):
+        yield Wrong(f"there is no {what} of type {value.get('type')!r}", stray=True, habit="unknown-item")
     else:
-        yield from shape.wrongs(value)
+        yield Wrong(f"there is no {what} of type {value.get('type')!r}")
 
 
-def _in_item(item: Mapping[str, object]) -> Iterator[Wrong]:
-    yield from _in_typed(item, _ITEM_SHAPES, "item")
+def _in_item(item: Mapping[str, object], *, begins: bool) -> Iterator[Wrong]:
+    excused = _LATER.get(a_text(item.get("type")), _NOTHING) if begins else _NOTHING
+    yield from _in_typed(item, _ITEM_SHAPES, "item", excused)
     for part in (*a_list(item.get("content")), *a_list(item.get("summary"))):
         yield from _in_typed(an_object(part), _PART_SHAPES, "part")
-    if item.get("type") == "web_search_call":
+    if item.get("type") == "web_search_call" and item.get("action") is not None:
         yield from _in_typed(an_object(item.get("action")), _ACTION_SHAPES, "action")
     if item.get("type") == "message" and item.get("role") != "assistant":
         yield Wrong(f"a message of a response is the assistant's, not of role {item.get('role')!r}")

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, cast
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from interlock.fsm.acceptor.values import a_list, an_object, digest
 
@@ -20,6 +20,19 @@ _KEPT: Final = 4096
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+@frozen
+class Difference:
+    """How a text differs from its deltas.
+
+    Args:
+        what: For a sentence that begins with what says otherwise.
+        habit: The habit of real services that it is; empty for an error.
+    """
+
+    what: str
+    habit: str = ""
 
 
 @define(eq=False)
@@ -51,34 +64,36 @@ class Text:
         self._length += len(text)
         self.pieces.clear()
 
-    def settle(self, whole: str) -> str:
+    def settle(self, whole: str) -> Difference | None:
         """Compare with what is said to be the whole; the next to say the same says nothing new.
 
         Args:
             whole: What an event, a part or an item says that the text is.
 
         Returns:
-            What is wrong, for a sentence that begins with what says so; empty if nothing is.
+            The difference, or None if there is none.
         """
         if not self.known:
             self.known, self.pieces = True, [whole]
             self._folded, self._length = hashlib.blake2b(), 0
-        wrong = "" if whole == self._said else self._difference(whole)
+        wrong = None if whole == self._said else self._difference(whole)
         self._said = whole
         return wrong
 
-    def _difference(self, whole: str) -> str:
+    def _difference(self, whole: str) -> Difference | None:
         rest = "".join(self.pieces)
         length = self._length + len(rest)
         if self._length and hashlib.blake2b(_encoded(whole[: self._length])).digest() != self._folded.digest():
-            return f"differs from the {length} characters of the deltas, among the first {self._length}"
+            return Difference(f"differs from the {length} characters of the deltas, among the first {self._length}")
         said = whole[self._length :]
         if said == rest:
-            return ""
+            return None
+        ends = str.rstrip if self._length else str.strip
+        habit = "edge-white-space" if ends(said) == ends(rest) else ""
         same = next((at for at, (one, other) in enumerate(zip(said, rest, strict=False)) if one != other), None)
         if same is None:
-            return f"has {len(whole)} characters where the deltas have {length}"
-        return f"differs from the deltas at character {self._length + same}"
+            return Difference(f"has {len(whole)} characters where the deltas have {length}", habit)
+        return Difference(f"differs from the deltas at character {self._length + same}", habit)
 
 
 @define(eq=False)

@@ -84,6 +84,14 @@ class Track:
     next_index: dict[str, int] = field(init=False)
     """The index that the next part of a list has, as far as it is known."""
     first_delta: str | None = None
+    early: list[Fault] = field(factory=list[Fault], init=False)
+    """What it had when it was added and should not have had before it was done."""
+    begun_as: str = field(default="", init=False)
+    """The status with which it was added, if that was not that it runs."""
+    quiet: bool = field(default=True, init=False)
+    """Whether nothing came between its `added` and its `done`."""
+    lists_logprobs: set[str] = field(factory=set[str])
+    """The events of the stream that had an empty list of log probabilities."""
     status: str | None = None
     """The status that its `done` gave."""
     ended: bool = False
@@ -92,6 +100,8 @@ class Track:
     """Whether its events came in order, so that they tell how it ended."""
     done: Mapping[str, Digest] | None = None
     """What its `done` showed, field by field."""
+    loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
+    """The same without what services show otherwise at the end (`loosened`)."""
 
     def __attrs_post_init__(self) -> None:
         """Start where the lifecycle starts, or anywhere in it."""
@@ -101,7 +111,7 @@ class Track:
         self.node = start.start if self.known else start.unknown
         self.text = Text(self.known)
         self.next_index = {"content": 0, "summary": 0} if self.known else {}
-        self.parts = {name: [] if self.known else None for name in ("content", "summary")}
+        self.parts = {name: [] if self.known and self.spec else None for name in ("content", "summary")}
 
     @property
     def state(self) -> str:
@@ -121,6 +131,15 @@ class Track:
             self.part.text.known = False
             self.part.logprobs = None
 
+    def pass_over(self, event: str) -> None:
+        """Take an event that nobody knows: one of this kind may stand for any that are known.
+
+        Args:
+            event: Its wire name.
+        """
+        if self.automaton is not None and event.startswith(f"response.{self.kind}."):
+            self.node = self.automaton.beyond(self.node)
+
     def move(self, event: str) -> Fault | None:
         """Take an event: go to where it leads, or to where it would have been legal.
 
@@ -136,6 +155,7 @@ class Track:
             return Fault("R7", "the item is added a second time", self.node.legal)
         self.added = self.added or event == ADDED.name
         self.ended = event == DONE.name
+        self.quiet = self.quiet and (self.ended or event == ADDED.name)
         following = self.automaton.step(self.node, event) if self.automaton else self.node
         if following is not None or self.automaton is None:
             self.node = following or self.node

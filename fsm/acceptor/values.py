@@ -65,3 +65,22 @@ def _numbers(value: object) -> object:
 def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
     """Give the digest of each field of an object, so that what differs can be named."""
     return {name: digest(inner) for name, inner in value.items()}
+
+
+def loosened(value: Mapping[str, object]) -> Mapping[str, Digest]:
+    """Return the digests of an object's fields without what no client reads twice: nulls, log probabilities, encryptions."""
+    return digests(an_object(_loose(value)))
+
+
+def _loose(value: object) -> object:
+    match value:
+        case Mapping():
+            inner = cast("Mapping[str, object]", value)
+            return {name: _loose(one) for name, one in inner.items() if one is not None and name not in _UNREAD}
+        case list():
+            return [_loose(one) for one in cast("list[object]", value)]
+        case _:
+            return value
+
+
+_UNREAD = frozenset({"logprobs", "encrypted_content"})

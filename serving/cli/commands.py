@@ -40,9 +40,10 @@ EXAMPLES: Final[tuple[tuple[Callable[..., None], tuple[str, ...]], ...]] = (
     (
         check,
         (
-            "interlock check stream.sse",
+            "interlock check stream.sse recordings/",
             "interlock check http://127.0.0.1:8000/v1/responses --body request.json",
             "curl -sN ... | interlock check - --json",
+            "interlock check --explain R10",
         ),
     ),
     (verify, ("interlock verify", "interlock verify --json")),

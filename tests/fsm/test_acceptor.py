@@ -9,7 +9,7 @@ from corpus.legal import FAILED, LEGAL, code_interpreter_call, function_call, it
 from interlock.events.dialects import to_open_responses
 from interlock.fsm.acceptor import Acceptor, Finding
 from interlock.fsm.acceptor.automaton import Automaton
-from interlock.fsm.acceptor.texts import Logprobs, Text
+from interlock.fsm.acceptor.texts import Difference, Logprobs, Text
 from interlock.fsm.acceptor.values import digest
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
@@ -53,13 +53,14 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
     assert found(dropped("function-call", 5)) == [
         Finding(
             rule="R10",
+            severity="error",
             event=5,
             sequence_number=5,
             item="fc_0",
             kind="function_call",
             state="in_progress",
             came="response.output_item.done",
-            legal=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
+            expected=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
             message="does not come here in the lifecycle of a function_call",
         )
     ]
@@ -67,7 +68,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
 
 def test_what_is_legal_is_said_in_the_words_of_the_dialect():
     bodies = [to_open_responses(body) for body in dropped("reasoning", 6)]
-    assert found(bodies, dialect="open_responses")[0].legal == ("response.reasoning.delta", "response.reasoning.done")
+    assert found(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
 
 
 @pytest.mark.parametrize("name", ["reasoning", "fault-said"])
@@ -82,7 +83,7 @@ def test_a_stream_that_is_cut_says_what_was_open():
         finding.message
         == "the stream ends without a terminal event, with item 0 (ci_0, ready), item 1 (msg_1, output_text or refusal) open"
     )
-    assert finding.legal == ("response.completed", "response.failed", "response.incomplete")
+    assert finding.expected == ("response.completed", "response.failed", "response.incomplete")
 
 
 def test_the_empty_stream_does_not_end():
@@ -255,15 +256,16 @@ def test_a_long_text_is_folded_and_still_compared():
         for piece in pieces:
             text.add(piece)
         assert len(text.pieces) < 4096
-        assert text.settle(said).startswith(wrong)
-        assert text.settle(said) == ""
+        difference = text.settle(said)
+        assert difference.what.startswith(wrong) if wrong else difference is None
+        assert text.settle(said) is None
 
 
 def test_a_text_whose_beginning_is_not_known_is_what_it_is_said_to_be():
     text = Text(known=False)
     text.add("end")
-    assert text.settle("whole") == ""
-    assert text.settle("another") == "differs from the deltas at character 0"
+    assert text.settle("whole") is None
+    assert text.settle("another") == Difference("differs from the deltas at character 0")
 
 
 def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():

@@ -19,7 +19,7 @@ def messages(*pieces, rule="R5"):
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
 def test_a_legal_stream_is_legal(path) -> None:
     verdict = judge([path.read_bytes()])
-    assert (verdict.legal, verdict.reported) == (True, [])
+    assert (verdict.legal, verdict.strict, verdict.reported) == (True, True, [])
 
 
 def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
@@ -54,7 +54,8 @@ def test_values_that_only_some_readers_take_are_read(text) -> None:
         (FRAMES.replace(b"\n", b"\r\n"), "a line ends with a carriage return"),
         (FRAMES.replace(b"data: {", b"id: 1\ndata: {", 1), "an event has an id"),
         (FRAMES.replace(b'"resp_1"', b'"resp_\xff"'), "an event is not UTF-8"),
-        (FRAMES.replace(b"\n\ndata: [DONE]\n\n", b""), "the stream ends inside an event"),
+        (FRAMES.replace(b"}\n\ndata: [DONE]\n\n", b""), "the stream ends inside an event"),
+        (FRAMES.replace(b"\n\ndata: [DONE]\n\n", b""), "the last event has no empty line after it"),
         (b"event: x\n\n" + FRAMES, "1 blocks name an event and have no data"),
         (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
     ],
@@ -90,7 +91,9 @@ def test_findings_without_end_are_counted_and_not_kept() -> None:
     for number in range(3 * LISTED):
         judging.feed(b'event: x\ndata: {"type": "x", "sequence_number": %d, "more": 1}\n\n' % (2 * number))
     verdict = judging.end()
-    assert (len(verdict.reported), verdict.rules["R14"], verdict.rules["R2"]) == (LISTED, 3 * LISTED, 3 * LISTED - 1)
+    listed = [one for one in verdict.reported if one.finding.severity == "error"]
+    assert (len(listed), verdict.rules["R14"], verdict.rules["R2"]) == (LISTED, 3 * LISTED, 3 * LISTED - 1)
+    assert verdict.severities == {"error": 3 * LISTED, "deviation": 1, "not_judged": 1}
 
 
 def test_a_long_stream_takes_no_more_memory_than_a_short_one() -> None:

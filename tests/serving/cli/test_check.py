@@ -5,11 +5,12 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import attrs
 import pytest
-from rich.console import Console
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from interlock.serving.cli import verdicts
+from interlock.fsm.acceptor import HABITS, RULES, Finding
 from interlock.serving.cli.commands import app
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -23,73 +24,193 @@ def run(*arguments, given=None):
 
 def test_a_legal_stream_is_called_legal_and_the_status_is_0() -> None:
     result = run(LEGAL)
-    assert (result.exit_code, result.stdout) == (0, "legal: 11 events, 1 item, completed\n")
+    assert (result.exit_code, result.stdout) == (0, f"legal: {LEGAL}: 11 events, 1 item, completed\n")
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_a_broken_stream_is_called_by_its_rule_and_the_status_is_1(path) -> None:
-    result = run(path, "--json")
-    said = json.loads(result.stdout)
-    assert (result.exit_code, said["verdict"]) == (1, "illegal")
-    assert path.name.split("-")[0] in said["rules"]
+    result = run(path, "--json", "--strict")
+    unknown = path.stem in {"R14-unknown-action", "R14-unknown-item"}  # which are not judged
+    assert (result.exit_code, word(result)) == ((0, "legal") if unknown else (1, "illegal"))
+    assert path.name.split("-")[0] in rules(result)
 
 
-def test_a_finding_says_where_it_is_what_came_and_what_was_legal() -> None:
-    said = json.loads(run(CORPUS / "broken" / "R11-never-searched.sse", "--json").stdout)
-    assert said["source"].endswith("R11-never-searched.sse")
-    assert {name: said[name] for name in ("verdict", "events", "items", "status", "rules", "findings")} == {
+def sources(result):
+    """What `--json` says of each source."""
+    return json.loads(result.stdout)["sources"]
+
+
+def rules(result):
+    return {finding["rule"] for finding in sources(result)[0]["findings"]}
+
+
+def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
+    path = CORPUS / "broken" / "R11-never-searched.sse"
+    assert json.loads(run(path, "--json").stdout) == {
+        "version": 1,
         "verdict": "illegal",
-        "events": 7,
-        "items": ["web_search_call"],
-        "status": "completed",
-        "rules": {"R11": 1},
-        "findings": [
+        "sources": [
             {
-                "rule": "R11",
-                "event": 4,
-                "sequence_number": 4,
-                "item": "ws_0",
-                "kind": "web_search_call",
-                "state": "in_progress or ready",
-                "came": "response.web_search_call.completed",
-                "legal": ["response.output_item.done", "response.web_search_call.searching"],
-                "message": "says that a tool came to its end that did not run",
-                "times": 1,
+                "source": str(path),
+                "verdict": "illegal",
+                "responses": 1,
+                "events": 7,
+                "items": ["web_search_call"],
+                "status": "completed",
+                "counts": {"error": 1, "deviation": 0, "not_judged": 0},
+                "findings": [
+                    {
+                        "rule": "R11",
+                        "severity": "error",
+                        "event": 4,
+                        "sequence_number": 4,
+                        "item": "ws_0",
+                        "kind": "web_search_call",
+                        "state": "in_progress or ready",
+                        "came": "response.web_search_call.completed",
+                        "expected": ["response.output_item.done", "response.web_search_call.searching"],
+                        "message": "says that a tool came to its end that did not run",
+                        "habit": "",
+                        "line": 13,
+                        "times": 1,
+                    }
+                ],
             }
         ],
     }
 
 
+def test_a_person_reads_errors_first_and_deviations_after_them_in_80_columns() -> None:
+    frames = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
+    assert run("-", given=frames).stdout.splitlines() == [
+        "illegal: standard input: 1 error, 1 deviation in 10 events, 1 item, completed",
+        "",
+        "Errors: what is wrongly said",
+        "  R9   output_text.done: text differs from the deltas at character 5",
+        "       line 19, event 6, message msg_0 (output_text)",
+        "",
+        "Deviations: unusual, and every client tried copes (--strict counts them)",
+        "  R3   the stream has no end marker [DONE] [no-done-marker]",
+        "       at the end",
+    ]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+def test_no_line_is_longer_than_80_columns_unless_it_is_one_word(path) -> None:
+    lines = run(path, "--strict").stdout.splitlines()[1:]
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
+
+
+def test_a_deviation_is_an_error_if_that_is_asked_for() -> None:
+    path = CORPUS / "broken" / "R3-no-done-marker.sse"
+    assert (run(path).exit_code, run(path, "--strict").exit_code) == (0, 1)
+    assert [word(run(path, "--json", *more)) for more in ([], ["--strict"])] == ["legal", "illegal"]
+
+
+def word(result):
+    return json.loads(result.stdout)["verdict"]
+
+
+def test_a_rule_or_a_habit_can_be_ignored() -> None:
+    path = CORPUS / "broken" / "R3-no-done-marker.sse"
+    assert run(path, "--strict", "--ignore", "r2, no-done-marker").exit_code == 0
+    assert run(CORPUS / "broken" / "R9-delta-lost.sse", "--ignore", "R9").exit_code == 0
+    refused = run(path, "--ignore", "R99")
+    assert (refused.exit_code, "no rule and no deviation 'R99'" in refused.stderr) == (2, True)
+
+
 def test_the_same_finding_is_listed_once_and_counted() -> None:
     crlf = CORPUS / "broken" / "R5-crlf.sse"
-    assert json.loads(run(crlf, "--json").stdout)["rules"] == {"R5": 12}
-    assert "(12 times)" in run(crlf).stdout
+    assert [found["times"] for found in sources(run(crlf, "--json"))[0]["findings"]] == [12]
+    assert "12 times" in run(crlf).stdout
 
 
-def test_a_table_says_what_was_legal() -> None:
-    line = run(CORPUS / "broken" / "R11-never-searched.sse").stdout.splitlines()[1]
-    assert line.rstrip().endswith("; legal: output_item.done, web_search_call.searching")
+def test_several_streams_and_folders_are_judged_in_one_run(tmp_path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.sse").write_bytes(STREAM)
+    (tmp_path / "b.jsonl").write_bytes(STREAM)
+    (tmp_path / "c.png").write_bytes(STREAM)
+    result = run(LEGAL, tmp_path, CORPUS / "broken" / "R9-delta-lost.sse")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:3] == [
+        f"legal: {LEGAL}: 11 events, 1 item, completed",
+        f"legal: {tmp_path / 'b.jsonl'}: 11 events, 1 item, completed",
+        f"legal: {tmp_path / 'more' / 'a.sse'}: 11 events, 1 item, completed",
+    ]
+    assert result.stdout.splitlines()[-1] == "4 streams: 3 legal, 1 illegal"
 
 
-def test_there_is_colour_on_a_terminal(monkeypatch) -> None:
-    def on_a_terminal(**_settings):
-        return Console(force_terminal=True, width=200)
+def test_a_folder_without_streams_is_unreadable(tmp_path) -> None:
+    result = run(LEGAL, tmp_path)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {tmp_path}: Is a directory\n")
+    assert result.stdout.splitlines()[-1] == "2 streams: 1 legal, 1 unreadable"
 
-    monkeypatch.setattr(verdicts, "Console", on_a_terminal)
-    assert "\x1b[" in run(LEGAL).stdout
+
+def test_bare_lines_of_json_are_judged_without_their_framing(tmp_path) -> None:
+    bodies = [line.removeprefix(b"data: ") for line in STREAM.splitlines() if line.startswith(b"data: {")]
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b"\n\n".join(bodies))
+    (said,) = sources(run(path, "--json"))
+    assert (said["verdict"], said["events"], [found["habit"] for found in said["findings"]]) == ("legal", 11, ["bare-lines"])
+    path.write_bytes(b"\n".join([*bodies[:4], b"{", *bodies[4:]]))
+    found = sources(run(path, "--json"))[0]["findings"][0]
+    assert (found["line"], found["message"]) == (5, "the data is not a JSON object: '{'")
+
+
+def test_a_job_is_told_by_annotations() -> None:
+    result = run(CORPUS / "broken" / "R5-crlf.sse", CORPUS / "broken" / "R9-delta-lost.sse", "/no/such", "--format", "github")
+    crlf, text, missing = result.stdout.splitlines()
+    assert crlf.startswith("::warning file=")
+    assert crlf.endswith("R5-crlf.sse,line=1,title=R5::created: a line ends with a carriage return [framing], 12 times")
+    assert text.endswith("line=19,title=R9::output_text.done: text differs from the deltas at character 5")
+    assert missing == "::error file=/no/such::No such file or directory"
+
+
+@pytest.mark.parametrize("name", [*RULES, *HABITS])
+def test_every_rule_and_habit_is_explained(name) -> None:
+    result = run("--explain", name)
+    assert (result.exit_code, result.stdout.split()[0] in {name, f"{name}:"}) == (0, True)
+
+
+def test_a_rule_that_is_none_is_not_explained() -> None:
+    assert run("--explain", "R99").exit_code == 2
+
+
+def test_there_has_to_be_a_stream_and_a_request_has_to_have_a_server(tmp_path) -> None:
+    assert run().exit_code == 2
+    refused = run(LEGAL, "--body", tmp_path)
+    assert (refused.exit_code, "is none" in refused.stderr) == (2, True)
+
+
+def test_what_json_says_is_what_its_schema_says() -> None:
+    schema = json.loads((CORPUS.parents[1] / "docs" / "check.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    files = sorted(CORPUS.glob("*/*.sse"))
+    said = json.loads(run(*files, "/no/such", "--json").stdout)
+    assert (len(said["sources"]), list(Draft202012Validator(schema).iter_errors(said))) == (len(files) + 1, [])
+    fields = schema["$defs"]["finding"]["properties"].keys()
+    assert fields == {"times", *(field.name for field in attrs.fields(Finding))}
+
+
+def test_there_is_colour_on_a_terminal() -> None:
+    result = CliRunner().invoke(app, ["check", str(LEGAL)], color=True)
+    assert "\x1b[" in result.stdout
 
 
 def test_a_program_is_told_that_there_was_nothing_to_judge() -> None:
     result = run("-", "--json", given=b"\x00\xff")
-    said = json.loads(result.stdout)
-    assert (result.exit_code, said["source"], said["verdict"]) == (2, "standard input", "unreadable")
+    assert (result.exit_code, sources(result)) == (
+        2,
+        [{"source": "standard input", "verdict": "unreadable", "error": "no server-sent events"}],
+    )
 
 
 def test_a_resumed_stream_begins_where_it_is_said_to() -> None:
     tail = STREAM[STREAM.index(b"event: response.output_text.delta") :]
     assert run("-", "--from", 4, given=tail).exit_code == 0
-    assert json.loads(run("-", "--from", 3, "--json", given=tail).stdout)["rules"] == {"R2": 1}
-    assert "R1" in json.loads(run("-", "--json", given=tail).stdout)["rules"]
+    assert rules(run("-", "--from", 3, "--json", given=tail)) == {"R2"}
+    guessed = run("-", given=tail)
+    assert (guessed.exit_code, "(--from 4) [resumed]" in " ".join(guessed.stdout.split())) == (0, True)
 
 
 def test_items_that_are_written_at_once_are_legal_if_that_is_permitted() -> None:
@@ -151,7 +272,7 @@ def test_a_stream_that_is_kept_is_got(url) -> None:
 
 
 def test_the_content_type_is_judged(url) -> None:
-    said = json.loads(run(f"{url}/plain", "--json").stdout)
+    (said,) = sources(run(f"{url}/plain", "--json"))
     assert [found["message"] for found in said["findings"]] == [
         "the content type is 'application/json' instead of text/event-stream"
     ]
@@ -159,7 +280,7 @@ def test_the_content_type_is_judged(url) -> None:
 
 def test_a_connection_that_breaks_is_a_stream_that_does_not_end(url) -> None:
     result = run(f"{url}/broken", "--json")
-    assert (result.exit_code, "R3" in json.loads(result.stdout)["rules"]) == (1, True)
+    assert (result.exit_code, "R3" in rules(result)) == (1, True)
 
 
 def test_a_server_that_refuses_is_quoted(url) -> None:

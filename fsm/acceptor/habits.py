@@ -1,0 +1,283 @@
+"""What real services do that no rule allows and that every client tried copes with: deviations, and what is not judged.
+
+A fault that names none of these habits is an error: the published contract, or a known client, breaks on it. The table is
+data: the acceptor names a habit, `docs/rules.md` and `interlock check --explain` show what is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from interlock.fsm.acceptor.finding import Severity
+
+
+@frozen
+class Habit:
+    """One thing that real services do.
+
+    Args:
+        name: What findings call it.
+        rule: The rule that it departs from.
+        what: What is seen in the stream.
+        why: Why it is no error.
+        seen: Who does it.
+        severity: `deviation`, or `not_judged` where nothing is known of what came.
+    """
+
+    name: str
+    rule: str
+    what: str
+    why: str
+    seen: str
+    severity: Severity = "deviation"
+
+
+HABITS: Final[Mapping[str, Habit]] = {
+    habit.name: habit
+    for habit in (
+        Habit(
+            "resumed",
+            "R1",
+            "the first event is none that opens a stream, and its number is not 0",
+            "a response that is resumed begins in the middle; `--from` says that this is meant",
+            "OpenAI, background responses",
+        ),
+        Habit(
+            "unnumbered",
+            "R2",
+            "no event of the stream has a `sequence_number`",
+            "only a client that resumes a response reads the numbers",
+            "OpenAI before June 2025, proxies",
+        ),
+        Habit(
+            "no-done-marker",
+            "R3",
+            "`data: [DONE]` does not follow the terminal event",
+            "clients end at the terminal event; Open Responses demands the marker, and there it is an error",
+            "every service seen",
+        ),
+        Habit(
+            "another-stream",
+            "R3",
+            "another response begins after the terminal event",
+            "recorders write several streams into one file; each is judged by itself",
+            "recorded files",
+        ),
+        Habit(
+            "error-is-last",
+            "R3",
+            "an `error` event ends the stream, and no terminal event follows",
+            "clients raise at the `error` event and read no further",
+            "OpenAI, when a request fails early",
+        ),
+        Habit(
+            "unknown-after-end",
+            "R3",
+            "an event that nobody knows follows the terminal event",
+            "clients have stopped to read, or pass over it",
+            "xAI's `response.done`",
+        ),
+        Habit(
+            "no-event-line",
+            "R5",
+            "messages have no `event:` line",
+            "clients read the type in the data; only a browser's `EventSource` needs the line",
+            "OpenRouter, proxies",
+        ),
+        Habit(
+            "framing",
+            "R5",
+            "lines end with CR LF, messages have ids or several lines of data",
+            "the standard of server-sent events allows it, and its decoders read it",
+            "proxies",
+        ),
+        Habit(
+            "bare-lines",
+            "R5",
+            "a file has one JSON object in each line and no server-sent events",
+            "recorders keep the data alone; framing cannot be judged then",
+            "recorded files",
+        ),
+        Habit(
+            "foreign-id",
+            "R7",
+            "an id does not begin as its kind does in OpenAI's API",
+            "clients compare ids and do not read them",
+            "xAI, DeepSeek, LM Studio, vLLM",
+        ),
+        Habit(
+            "repeated-id",
+            "R7",
+            "an item has the id of one that was done before it began",
+            "clients address by `output_index`, or the earlier item is over",
+            "xAI",
+        ),
+        Habit(
+            "rotating-ids",
+            "R7",
+            "no two events name an item, or the response, by the same id",
+            "a client that goes by `output_index` copes; known to break those that go by `item_id`, which had to learn it",
+            "GitHub Copilot",
+        ),
+        Habit(
+            "unframed-part",
+            "R8",
+            "a text comes without the events that add and end its part",
+            "clients make the part when its first delta comes",
+            "xAI, vLLM, Ollama, for reasoning",
+        ),
+        Habit(
+            "edge-white-space",
+            "R9",
+            "a text and its deltas differ in white space at the beginning or the end alone",
+            "clients show the one or the other",
+            "LM Studio",
+        ),
+        Habit(
+            "begins-whole",
+            "R9",
+            "an item is added with its whole text, and no delta follows",
+            "clients take the item as `added` or `done` show it",
+            "xAI",
+        ),
+        Habit(
+            "status-at-added",
+            "R10",
+            "an item is added with the status in which it ends",
+            "clients wait for `done` in any case",
+            "xAI; OpenAI's outputs of tools, where it is the rule",
+        ),
+        Habit(
+            "status-behind",
+            "R10",
+            "an item is done and its status still says that it runs",
+            "clients take `done` for the end",
+            "OpenAI: image generation (`generating`), calls of programs (`in_progress`)",
+        ),
+        Habit(
+            "status-of-tool",
+            "R10",
+            "a tool's last event says that it completed, and the item's status says that it failed, or the other way round",
+            "clients show the item's status",
+            "OpenAI, hosted tools",
+        ),
+        Habit(
+            "result-at-added",
+            "R11",
+            "a hosted call is added with its result",
+            "clients take the result from `done`",
+            "xAI",
+        ),
+        Habit(
+            "unknown-reason",
+            "R12",
+            "`incomplete_details.reason` is neither `max_output_tokens` nor `content_filter`",
+            "clients show the reason",
+            "OpenAI: `max_tool_calls`",
+        ),
+        Habit(
+            "encrypted-content",
+            "R13",
+            "the terminal response has another `encrypted_content` than `done` had",
+            "each is a valid encryption of the same reasoning",
+            "OpenAI, Azure",
+        ),
+        Habit(
+            "null-or-absent",
+            "R13",
+            "a field is null in `done` and absent in the terminal response, or the other way round",
+            "clients read both as nothing",
+            "proxies",
+        ),
+        Habit(
+            "other-in-final",
+            "R13",
+            "a vendor's field, a log probability or a status that was behind differs in the terminal response",
+            "no client reads it twice",
+            "OpenAI, xAI",
+        ),
+        Habit(
+            "failed-without-output",
+            "R13",
+            "a response that failed or was cancelled shows none of its items",
+            "clients have the items by then",
+            "OpenAI",
+        ),
+        Habit(
+            "usage",
+            "R13",
+            "`usage` is missing in a response that was not completed, lacks its details, or does not add up",
+            "clients only show it",
+            "OpenAI when it fails, older services",
+        ),
+        Habit(
+            "vendor-field",
+            "R14",
+            "an event, item or part has a field that the API does not have",
+            "clients pass over fields that they do not know",
+            "GitHub Copilot (`copilot_usage`), Azure (`content_filters`), xAI",
+        ),
+        Habit(
+            "null",
+            "R14",
+            "a field is null that the API leaves out",
+            "the types of the `openai` package allow null wherever a field may be absent",
+            "LM Studio, vLLM, proxies",
+        ),
+        Habit(
+            "field-of-newer",
+            "R14",
+            "a field is missing that services did not send from the beginning",
+            "clients read it where it is",
+            "older services",
+        ),
+        Habit(
+            "nested-error",
+            "R14",
+            "the fields of an `error` event are nested, as in Open Responses",
+            "the `openai` package raises on it as it does on the flat form",
+            "OpenAI",
+        ),
+        Habit(
+            "no-logprobs",
+            "R15",
+            "text events have no `logprobs`, or null",
+            "clients take it for an empty list",
+            "older services, xAI (`output_text.done`)",
+        ),
+        Habit(
+            "tokens-differ",
+            "R15",
+            "the tokens of the log probabilities do not make up the text",
+            "clients show text and tokens apart",
+            "LM Studio",
+        ),
+        Habit(
+            "blank",
+            "R18",
+            "a message is blank, or begins with a delta of white space alone",
+            "clients show nothing; the rule binds what is sent here, where it can be kept",
+            "OpenAI (an empty message after an image), LM Studio",
+        ),
+        Habit(
+            "unknown-event",
+            "R14",
+            "the API has no event of that name",
+            "clients pass over what they do not know; place, numbering and ids are judged",
+            "vendors, extensions (`prefix:name`), newer releases",
+            "not_judged",
+        ),
+        Habit(
+            "unknown-item",
+            "R14",
+            "the API has no item, part or action of that type",
+            "likewise; its `added`, `done`, index and ids are judged",
+            "xAI (`x_search_call`), extensions, newer releases",
+            "not_judged",
+        ),
+    )
+}
+"""Every habit by its name."""
