@@ -31,7 +31,6 @@ main()
     ("package", "arguments", "extra"),
     [
         ("typer", ["--help"], "cli"),
-        ("rich", ["check", "-"], "cli"),
         ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "cli"),
         ("uvicorn", ["serve"], "serve"),
         ("mcp_types", ["serve"], "serve"),
