@@ -9,7 +9,7 @@ from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["ApiError", "EngineError", "ToolError"]
+__all__ = ["ApiError", "EngineError", "ToolError", "invalid", "missing"]
 
 
 @frozen
@@ -31,12 +31,32 @@ class ApiError(InterlockError):
     code: str | None = None
 
     def __str__(self) -> str:
-        """Say it as the wire does."""
+        """Return the message."""
         return self.message
 
     def body(self) -> dict[str, object]:
-        """Give the body of the HTTP answer, in OpenAI's shape."""
+        """Return the body of the HTTP answer, in OpenAI's shape."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+def invalid(param: str | None, message: str, code: str | None = "invalid_value") -> ApiError:
+    """Return the error for a parameter that is not as it must be.
+
+    Args:
+        param: The path of the parameter, or None for the body as a whole.
+        message: What is wrong with it.
+        code: A word for programs; None where OpenAI's API has none.
+    """
+    return ApiError(400, message, param=param, code=code)
+
+
+def missing(param: str) -> ApiError:
+    """Return the error for a required parameter that is not given.
+
+    Args:
+        param: The path of the parameter.
+    """
+    return invalid(param, f"Missing required parameter: '{param}'.", "missing_required_parameter")
 
 
 class EngineError(InterlockError):

@@ -26,8 +26,8 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 )
 
 from interlock.serving.engines.engine import Turn
-from interlock.serving.requests.checks import elements, is_array, members
 from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.values import elements, is_array, members
 
 __all__ = ["encoding", "is_answered", "is_from_user", "output_text", "prompt_tokens", "text_of", "tool_name"]
 

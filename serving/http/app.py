@@ -28,12 +28,11 @@ from interlock.events.json import dumps
 from interlock.events.sse import SseWriter, Writer
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
-from interlock.serving.errors import ApiError
+from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
-from interlock.serving.requests.checks import invalid
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, parse_request, read_request
 from interlock.serving.runs.background import NOT_STREAMED, Record, Records
@@ -47,7 +46,7 @@ __all__ = ["create_app"]
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES: Final = 64 * 2**20
+MAX_BODY_BYTES: Final = 32 * 2**20
 OUR_FAULT: Final = "The server had an error while processing your request."
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
@@ -119,8 +118,7 @@ class Api:
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
-            Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
-            Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}", self.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
             Route("/v1/models", self.list_models, methods=["GET"]),
@@ -197,6 +195,10 @@ class Api:
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
         stored = await self.store.find(referred)
         return asked.conversation(before.conversation if before is not None else (), stored)
+
+    async def retrieve_or_delete(self, request: Request) -> ASGIApp:
+        """Answer by the method: two routes of one path would each name only its own methods in `Allow`."""
+        return await (self.delete(request) if request.method == "DELETE" else self.retrieve(request))
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Give a response that was stored or is made in the background, or stream one of the background."""

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
+from interlock.serving.requests.body import MOST_VALUES, Census
 
 __all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
 
@@ -44,7 +45,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
     Raises:
         ApiError: 415 if it is not said to be JSON (nothing said included, for that is what a browser sends for a foreign
-            page without asking), 413 if it is too large.
+            page without asking), 413 if it is too large, or holds too many values.
         ClientDisconnect: The client went away.
     """
     given = request.headers.get("content-type", "")
@@ -52,15 +53,19 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         message = f"Unsupported content type: '{given[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
     body = bytearray()
+    census = Census()
     size = 0
     async for piece in request.stream():
         size += len(piece)
         if size > max_bytes + DISCARDED:
             break
-        if size <= max_bytes:
+        census.count(piece)
+        if size <= max_bytes and census.values <= MOST_VALUES:
             body += piece
     if size > max_bytes:
         raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
+    if census.values > MOST_VALUES:
+        raise ApiError(413, f"The body of the request holds more than {MOST_VALUES} JSON values.", code="request_too_large")
     return bytes(body)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from interlock.serving.requests.checks import invalid
+from interlock.serving.errors import invalid
 from interlock.serving.requests.conversation import Item
 
 __all__ = ["page_of"]

@@ -7,27 +7,55 @@ that cut strings in the middle do send, become U+FFFD.
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Final, NoReturn, cast
 
 import orjson
+from attrs import define, field
 
-from interlock.serving.errors import ApiError
-from interlock.serving.requests.checks import invalid, is_array, is_object
+from interlock.serving.errors import ApiError, invalid
+from interlock.serving.requests.values import is_object
 
-__all__ = ["read_object"]
+__all__ = ["MOST_VALUES", "Census", "read_object"]
 
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
 
+MOST_VALUES: Final = 200_000
+"""Values that a body may have: each takes time to read, in which a server does nothing else, and a hundred bytes."""
+
+
+@define
+class Census:
+    """Counts the values of a body while it comes, so that one of too many is refused before it is read.
+
+    It looks at commas and brackets outside of strings; what is no JSON is counted somehow.
+    """
+
+    values: int = field(default=1, init=False)
+    _in_string: bool = field(default=False, init=False)
+    _escape: bytes = field(default=b"", init=False)
+    """The backslash that ended the piece before, if the character that it escapes is in the next one."""
+
+    def count(self, piece: bytes) -> None:
+        """Count the values of the next piece.
+
+        Args:
+            piece: Any number of bytes.
+        """
+        text = (self._escape + piece).replace(rb"\\", b"")
+        self._escape = text[-1:] if text.endswith(b"\\") else b""
+        strings = text.replace(rb"\"", b"").split(b'"')
+        outside = b"".join(strings[self._in_string :: 2])
+        self._in_string ^= len(strings) % 2 == 0
+        self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+
 
 def read_object(body: bytes) -> dict[str, object]:
-    """Read a body.
+    """Return the object that a body says.
 
     Args:
         body: JSON in UTF-8.
-
-    Returns:
-        The object that it says.
 
     Raises:
         ApiError: 400; it is no JSON, no object, or nested too deeply.
@@ -73,9 +101,9 @@ def _unreadable(why: str) -> ApiError:
 def _deeper_than(value: object, levels: int) -> bool:
     level = [value]
     for _ in range(levels + 1):
-        level = [inner for outer in level if is_object(outer) for inner in outer.values()] + [
-            inner for outer in level if is_array(outer) for inner in outer
-        ]
+        objects = [cast("dict[str, object]", outer) for outer in level if type(outer) is dict]
+        arrays = [cast("list[object]", outer) for outer in level if type(outer) is list]
+        level = [*chain.from_iterable(outer.values() for outer in objects), *chain.from_iterable(arrays)]
         if not level:
             return False
     return True

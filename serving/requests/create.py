@@ -1,25 +1,28 @@
 """The body of `POST /v1/responses`, read and judged, as one frozen object that the rest of serving can rely on.
 
-The shape of each parameter is in `interlock.serving.requests.fields`; what no single parameter can say follows here in a few
+The shape of each parameter is in `interlock.serving.requests.parameters`; what no single parameter can say follows here in a few
 rules. This module knows nothing of the models that are served, of stored responses, or of the size of bodies: the server
 judges those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from attrs import field, frozen
+from pydantic import ValidationError
 
+from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
-from interlock.serving.requests.checks import elements, invalid, members, missing, optional
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
-from interlock.serving.requests.fields import CALLED, FIELDS
+from interlock.serving.requests.parameters import Parameters
+from interlock.serving.requests.refusals import path_of, refusal
+from interlock.serving.requests.schema import JsonSchema
+from interlock.serving.requests.tools import CALLED
+from interlock.serving.requests.values import elements, members
 
 __all__ = ["CreateResponse", "parse_request", "read_request"]
-
-T = TypeVar("T")
 
 
 @frozen
@@ -65,14 +68,14 @@ class CreateResponse:
     reasoning_effort: str | None
 
     def conversation(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
-        """Give what the model is asked to go on from: what came before, and this request's input.
+        """Return what the model is asked to go on from: what came before, and this request's input.
 
         Args:
             previous: The conversation until the previous response, its output included.
             stored: Other items that references in the input may mean, by their ids.
 
         Raises:
-            ApiError: 400; a tool's output answers no call of the conversation.
+            ApiError: 400 if a tool's output answers no call before it, 404 if a reference means no item that there is.
         """
         return join(previous, self.input, stored)
 
@@ -105,43 +108,42 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     """
     if raw.get("model") is None:
         raise missing("model")
-    for name, check in FIELDS.items():
-        optional(check)(name, raw.get(name))
-    request = _create_response(raw)
-    _require_input(request)
-    _require_chosen_tool(request)
-    _require_store(request)
+    try:
+        parameters = Parameters.model_validate(raw)
+    except ValidationError as error:
+        raise refusal(error) from None
+    request = _create_response(raw, parameters)
+    for require in RULES:
+        require(request)
     return request
 
 
-def _create_response(raw: Mapping[str, object]) -> CreateResponse:
-    """Pick what serving needs from a body whose fields are all valid."""
-    settings = _given(raw, "text", cast("Mapping[str, object]", {}))
+def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResponse:
+    """Return what serving needs of a valid body."""
+    settings = members(raw.get("text"))
     return CreateResponse(
         raw=raw,
-        model=str(raw["model"]),
+        model=given.model,
         input=read_input(raw.get("input")),
-        instructions=_given(raw, "instructions", cast("str | None", None)),
-        stream=_given(raw, "stream", default=False),
-        store=_given(raw, "store", default=True),
-        background=_given(raw, "background", default=False),
-        previous_response_id=_given(raw, "previous_response_id", cast("str | None", None)),
-        max_output_tokens=_given(raw, "max_output_tokens", cast("int | None", None)),
-        max_tool_calls=_given(raw, "max_tool_calls", cast("int | None", None)),
-        parallel_tool_calls=_given(raw, "parallel_tool_calls", default=True),
-        tools=tuple(_given(raw, "tools", cast("Sequence[Mapping[str, object]]", ()))),
-        tool_choice=_given(raw, "tool_choice", cast("str | Mapping[str, object]", "auto")),
-        include=tuple(_given(raw, "include", cast("Sequence[str]", ()))),
-        top_logprobs=_given(raw, "top_logprobs", 0),
-        text_format=_given(settings, "format", cast("Mapping[str, object]", {"type": "text"})),
-        reasoning_effort=_given(_given(raw, "reasoning", cast("Mapping[str, object]", {})), "effort", cast("str | None", None)),
+        instructions=given.instructions,
+        stream=given.stream is True,
+        store=given.store is not False,
+        background=given.background is True,
+        previous_response_id=given.previous_response_id,
+        max_output_tokens=given.max_output_tokens,
+        max_tool_calls=given.max_tool_calls,
+        parallel_tool_calls=given.parallel_tool_calls is not False,
+        tools=tuple(map(members, elements(raw.get("tools")))),
+        tool_choice=_choice(raw.get("tool_choice")),
+        include=tuple(given.include or ()),
+        top_logprobs=given.top_logprobs or 0,
+        text_format=members(settings.get("format")) or {"type": "text"},
+        reasoning_effort=given.reasoning.effort if given.reasoning else None,
     )
 
 
-def _given(of: Mapping[str, object], name: str, default: T) -> T:
-    """A member that was checked before, so that it has the type of its default; null is the default too."""
-    value = of.get(name)
-    return default if value is None else cast("T", value)
+def _choice(given: object) -> str | Mapping[str, object]:
+    return given if isinstance(given, str) else members(given) or "auto"
 
 
 def _require_input(request: CreateResponse) -> None:
@@ -150,15 +152,52 @@ def _require_input(request: CreateResponse) -> None:
         raise invalid("input", message, "missing_required_parameter")
 
 
+def _require_distinct_names(request: CreateResponse) -> None:
+    """Refuse two tools of one name, among the tools themselves and in each namespace."""
+    seen: set[tuple[str, object]] = set()
+    for param, tool in declared_tools(request.tools):
+        if tool["type"] in CALLED:
+            name = (param.rpartition("[")[0], tool["name"])
+            if name in seen:
+                raise invalid(f"{param}.name", f"Two tools are named '{tool['name']}'.", "duplicate_tool_name")
+            seen.add(name)
+
+
+def _require_schemas(request: CreateResponse) -> None:
+    """Refuse what is no JSON schema where one must be: the parameters of a strict function, the form of an answer."""
+    if request.text_format.get("type") == "json_schema":
+        _require_schema("text.format.schema", request.text_format["schema"])
+    for param, tool in declared_tools(request.tools):
+        if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
+            _require_schema(f"{param}.parameters", tool["parameters"])
+
+
+def _require_schema(param: str, schema: object) -> None:
+    try:
+        JsonSchema.model_validate(schema)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        message = f"Invalid schema for '{param}': {found['msg']} (at {path_of(found['loc'])})."
+        raise invalid(param, message, "invalid_json_schema") from None
+
+
 def _require_chosen_tool(request: CreateResponse) -> None:
-    """Refuse a choice among no tools, and of a function that is not declared."""
+    """Refuse a choice of a tool that is not declared."""
     choice = request.tool_choice
     if choice == "required" and not request.tools:
-        raise invalid("tool_choice", "'tool_choice' is 'required', but there are no 'tools'.")
-    declared = set(_declared(request.tools))
+        raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
+    declared = [tool for _, tool in declared_tools(request.tools)]
+    named = {(tool["type"], tool["name"]) for tool in declared if tool["type"] in CALLED}
+    labels = {tool["server_label"] for tool in request.tools if tool["type"] == "mcp"}
+    kinds = {tool["type"] for tool in declared}
     for param, tool in _chosen(members(choice)):
-        if tool.get("type") in CALLED and (tool["type"], tool.get("name")) not in declared:
+        kind = tool["type"]
+        if kind in CALLED and (kind, tool.get("name")) not in named:
             raise invalid(f"{param}.name", f"'{tool.get('name')}' is not among the 'tools'.")
+        if kind == "mcp" and "server_label" in tool and tool["server_label"] not in labels:
+            raise invalid(f"{param}.server_label", f"'{tool['server_label']}' is not among the 'tools'.")
+        if kind not in kinds:
+            raise invalid(param, f"Tool choice '{kind}' not found in 'tools' parameter.")
 
 
 def _require_store(request: CreateResponse) -> None:
@@ -167,15 +206,20 @@ def _require_store(request: CreateResponse) -> None:
 
 
 def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
-    """The tools that an object of `tool_choice` names, each with its path."""
+    """Return the tools that an object of `tool_choice` names, each with its path."""
     if choice.get("type") != "allowed_tools":
-        return [("tool_choice", choice)]
+        return [("tool_choice", choice)] if choice else []
     return [(f"tool_choice.tools[{index}]", members(tool)) for index, tool in enumerate(elements(choice["tools"]))]
 
 
-def _declared(tools: Iterable[object]) -> Iterable[tuple[object, object]]:
-    """Type and name of every tool that the client runs, those of namespaces included."""
-    for tool in map(members, tools):
-        yield tool.get("type"), tool.get("name")
-        if tool.get("type") == "namespace":
-            yield from _declared(elements(tool.get("tools")))
+def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield every tool of a valid request with its path, those of namespaces after their namespace."""
+    for index, tool in enumerate(map(members, tools)):
+        yield f"tools[{index}]", tool
+        if tool["type"] == "namespace":
+            inner = map(members, elements(tool.get("tools")))
+            yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
+
+
+RULES: Final = (_require_input, _require_distinct_names, _require_schemas, _require_chosen_tool, _require_store)
+"""What no single parameter can say."""

@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, TextContent
 from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
-from interlock.serving.requests.checks import members
+from interlock.serving.requests.values import members
 from interlock.serving.tools.citation import pages_of
 from interlock.serving.tools.hosted import HostedTool
 

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from mcp_types import Tool
 
 from interlock.serving.errors import ToolError
-from interlock.serving.requests.checks import elements, is_array, is_object, members
+from interlock.serving.requests.values import elements, is_array, is_object, members
 from interlock.serving.tools.reach import Reach
 from interlock.serving.tools.session import Endpoint
 

@@ -19,9 +19,9 @@ from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import Outcome, is_fault, outcome
-from interlock.serving.requests.checks import elements, members
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
+from interlock.serving.requests.values import elements, members
 from interlock.serving.tools.approval import Approvals
 from interlock.serving.tools.calling import Wanted, hosted_tool, result_text, shown_result, wanted
 from interlock.serving.tools.citation import Citations, pages_of

@@ -17,7 +17,7 @@ from interlock.serving.engines.embedded.pattern import Pattern, Unreadable
 from interlock.serving.engines.embedded.schema import arguments_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user, text_of
-from interlock.serving.requests.checks import elements, members
+from interlock.serving.requests.values import elements, members
 
 __all__ = ["Call", "chosen_calls", "user_text", "words_after_colon"]
 

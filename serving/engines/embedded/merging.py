@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from interlock.serving.requests.checks import elements, is_array, is_object
+from interlock.serving.requests.values import elements, is_array, is_object
 
 __all__ = ["merged"]
 

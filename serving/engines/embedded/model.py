@@ -16,7 +16,7 @@ from interlock.serving.engines.embedded.choosing import Call, chosen_calls, user
 from interlock.serving.engines.embedded.schema import Impossible, value_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user, output_text, tool_name
-from interlock.serving.requests.checks import members
+from interlock.serving.requests.values import members
 
 __all__ = ["Saying", "speak"]
 

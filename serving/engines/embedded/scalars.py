@@ -13,7 +13,7 @@ from jsonschema import FormatChecker
 
 from interlock.serving.engines.embedded.pattern import Pattern, Unreadable
 from interlock.serving.engines.embedded.validation import UNENFORCED
-from interlock.serving.requests.checks import elements
+from interlock.serving.requests.values import elements
 
 __all__ = ["numbers", "strings"]
 

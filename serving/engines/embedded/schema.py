@@ -23,7 +23,7 @@ from referencing.exceptions import Unresolvable
 from interlock.serving.engines.embedded.merging import merged
 from interlock.serving.engines.embedded.scalars import numbers, strings
 from interlock.serving.engines.embedded.validation import Impossible, Judge
-from interlock.serving.requests.checks import elements, is_array, is_object, members
+from interlock.serving.requests.values import elements, is_array, is_object, members
 
 __all__ = ["Impossible", "arguments_for", "value_for"]
 

@@ -15,7 +15,7 @@ from jsonschema.exceptions import ValidationError
 from referencing import Registry
 
 from interlock.serving.engines.embedded.pattern import Pattern, Unreadable
-from interlock.serving.requests.checks import is_array, is_object, members
+from interlock.serving.requests.values import is_array, is_object, members
 
 __all__ = ["Impossible", "Judge"]
 

@@ -123,7 +123,7 @@ def test_a_budget_of_just_enough_cuts_nothing():
             ["functions.sendMails"],
         ),
         ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, []),
-        ({"tool_choice": {"type": "image_generation"}}, []),
+        ({"tools": [MAIL, {"type": "image_generation"}], "tool_choice": {"type": "image_generation"}}, []),
         ({"words": "Send a mail"}, ["functions.sendMails"]),
         ({"words": "Hello"}, ["functions.sendMails"]),
         ({"words": "use get_weather, then sendMails"}, ["functions.get_weather", "functions.sendMails"]),
@@ -131,7 +131,7 @@ def test_a_budget_of_just_enough_cuts_nothing():
     ],
 )
 def test_tools_are_chosen_by_the_request_and_the_words_of_the_user(members, recipients):
-    assert [recipient for recipient, _ in called(asked(tools=[MAIL, WEATHER], **members))] == recipients
+    assert [recipient for recipient, _ in called(asked(**{"tools": [MAIL, WEATHER], **members}))] == recipients
 
 
 def test_a_function_of_a_namespace_is_called_by_its_flat_name():

@@ -12,7 +12,7 @@ from openai.types.responses import Response
 from interlock.events.resource import response_settings
 from interlock.serving.errors import ApiError
 from interlock.serving.requests.create import parse_request, read_request
-from interlock.serving.requests.fields import FIELDS
+from interlock.serving.requests.parameters import Parameters
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}
@@ -47,7 +47,7 @@ def test_what_is_given_is_picked():
         background=True,
         instructions="i",
         previous_response_id="resp_1",
-        max_output_tokens=5,
+        max_output_tokens=50,
         max_tool_calls=2,
         parallel_tool_calls=False,
         tools=[FUNCTION],
@@ -59,7 +59,7 @@ def test_what_is_given_is_picked():
     )
     assert (request.stream, request.background, request.instructions) == (True, True, "i")
     assert read(store=False).store is False
-    assert (request.previous_response_id, request.max_output_tokens, request.max_tool_calls) == ("resp_1", 5, 2)
+    assert (request.previous_response_id, request.max_output_tokens, request.max_tool_calls) == ("resp_1", 50, 2)
     assert (request.parallel_tool_calls, request.tools, request.top_logprobs) == (False, (FUNCTION,), 3)
     assert (request.tool_choice, request.text_format) == ({"type": "function", "name": "f"}, {"type": "json_object"})
     assert (request.reasoning_effort, request.wants_logprobs) == ("low", True)
@@ -101,12 +101,11 @@ def test_parts_of_every_kind_are_taken(part):
         {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
         {**CALL, "id": None, "status": "completed"},
         {"type": "custom_tool_call", "call_id": "call_1", "name": "f", "input": ""},
-        {"type": "item_reference", "id": "msg_1"},
         {"type": "mcp_call", "id": "mcp_1", "name": "x", "arguments": "{}", "server_label": "s", "output": None},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
         {"type": "code_interpreter_call", "id": "ci_1", "code": None, "container_id": "c", "outputs": None},
         {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"},
-        {"type": "from_the_future", "anything": [1]},
+        {"type": "compaction", "encrypted_content": "a", "anything": [1]},
     ],
 )
 def test_items_of_every_kind_are_taken_as_they_are(item):
@@ -204,7 +203,7 @@ def test_an_error_has_the_body_of_openai():
         read(temperature="hot")
     assert caught.value.body() == {
         "error": {
-            "message": "Invalid type for 'temperature': expected a number, but got a string.",
+            "message": "Invalid type for 'temperature': expected a number, but got a string instead.",
             "type": "invalid_request_error",
             "param": "temperature",
             "code": "invalid_type",
@@ -217,7 +216,7 @@ def test_an_error_has_the_body_of_openai():
     [
         ({"model": None}, "model", "missing_required_parameter"),
         ({"model": 7}, "model", "invalid_type"),
-        ({"model": ""}, "model", "string_below_min_length"),
+        ({"model": ""}, "model", "empty_string"),
         ({"input": None}, "input", "missing_required_parameter"),
         ({"input": []}, "input", "missing_required_parameter"),
         ({"input": {}}, "input", "invalid_type"),
@@ -243,24 +242,29 @@ def test_an_error_has_the_body_of_openai():
         ),
         ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments", "invalid_type"),
         ({"input": [{"type": "function_call"}]}, "input[0].call_id", "missing_required_parameter"),
-        ({"input": [USER, RESULT]}, "input[1].call_id", "invalid_value"),
+        ({"input": [USER, RESULT]}, "input", None),
         ({"input": [{**RESULT, "output": {}}, CALL]}, "input[0].output", "invalid_type"),
-        ({"input": [{"type": "custom_tool_call_output", "call_id": "x", "output": ""}]}, "input[0].call_id", "invalid_value"),
+        ({"input": [{"type": "custom_tool_call_output", "call_id": "x", "output": ""}]}, "input", None),
+        ({"input": [RESULT, CALL]}, "input", None),
+        ({"input": [CALL, {**RESULT, "call_id": {}}]}, "input[1].call_id", "invalid_type"),
+        ({"input": [{"type": "from_the_future"}]}, "input[0].type", "invalid_value"),
+        ({"input": [{"type": {}}]}, "input[0].type", "invalid_type"),
+        ({"input": [{"type": "shell_call_output", "call_id": []}]}, "input[0].call_id", "invalid_type"),
         ({"instructions": ["a"]}, "instructions", "invalid_type"),
         ({"stream": "yes"}, "stream", "invalid_type"),
         ({"stream": 1}, "stream", "invalid_type"),
-        ({"max_output_tokens": 0}, "max_output_tokens", "below_min_value"),
-        ({"max_output_tokens": -1}, "max_output_tokens", "below_min_value"),
+        ({"max_output_tokens": 15}, "max_output_tokens", "integer_below_min_value"),
+        ({"max_output_tokens": -1}, "max_output_tokens", "integer_below_min_value"),
         ({"max_output_tokens": True}, "max_output_tokens", "invalid_type"),
         ({"max_output_tokens": 1.5}, "max_output_tokens", "invalid_type"),
-        ({"max_tool_calls": -1}, "max_tool_calls", "below_min_value"),
-        ({"temperature": 2.1}, "temperature", "above_max_value"),
-        ({"temperature": -0.1}, "temperature", "below_min_value"),
+        ({"max_tool_calls": -1}, "max_tool_calls", "integer_below_min_value"),
+        ({"temperature": 2.1}, "temperature", "decimal_above_max_value"),
+        ({"temperature": -0.1}, "temperature", "decimal_below_min_value"),
         ({"temperature": float("nan")}, "temperature", "invalid_type"),
         ({"temperature": True}, "temperature", "invalid_type"),
-        ({"top_p": 1.1}, "top_p", "above_max_value"),
-        ({"top_logprobs": 21}, "top_logprobs", "above_max_value"),
-        ({"top_logprobs": -1}, "top_logprobs", "below_min_value"),
+        ({"top_p": 1.1}, "top_p", "decimal_above_max_value"),
+        ({"top_logprobs": 21}, "top_logprobs", "integer_above_max_value"),
+        ({"top_logprobs": -1}, "top_logprobs", "integer_below_min_value"),
         ({"metadata": {"k": 1}}, "metadata.k", "invalid_type"),
         ({"metadata": {"k" * 65: "v"}}, "metadata", "string_above_max_length"),
         ({"metadata": {"k": "v" * 513}}, "metadata.k", "string_above_max_length"),
@@ -322,7 +326,7 @@ def test_what_is_wrong_is_refused_by_name(members, param, code):
 
 
 def test_a_function_of_a_namespace_may_be_chosen():
-    tools = [{"type": "namespace", "name": "n", "tools": [FUNCTION]}]
+    tools = [{"type": "namespace", "name": "n", "tools": [FUNCTION]}, {"type": "mcp", "server_label": "s"}]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "mcp"}]}
     assert read(tools=tools, tool_choice=choice).tool_choice == choice
 
@@ -339,9 +343,24 @@ def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
     assert request.conversation([stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
 
 
-def test_a_tool_output_may_answer_a_call_behind_an_open_reference():
-    reference = {"type": "item_reference", "id": "fc_1"}
-    assert read(input=[reference, RESULT]).conversation() == (reference, RESULT)
+def test_a_reference_to_what_nobody_has_is_not_found():
+    with pytest.raises(ApiError) as refused:
+        read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]).conversation()
+    assert (refused.value.status, refused.value.param, refused.value.code) == (404, "input", None)
+    assert "fc_1" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools", "param"),
+    [
+        ({"type": "web_search"}, [FUNCTION], "tool_choice"),
+        ({"type": "code_interpreter"}, [], "tool_choice"),
+        ({"type": "mcp", "server_label": "s"}, [], "tool_choice.server_label"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}, [FUNCTION], "tool_choice.tools[0]"),
+    ],
+)
+def test_a_tool_that_is_chosen_must_be_there(choice, tools, param):
+    assert refusal(tools=tools, tool_choice=choice) == (param, "invalid_value")
 
 
 SCALARS = st.one_of(
@@ -361,7 +380,7 @@ DRIVEN = {"id": "resp_1", "object": "response", "created_at": 1, "status": "in_p
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES, max_size=4))
+@given(st.dictionaries(st.sampled_from(sorted(Parameters.model_fields)), VALUES, max_size=4))
 def test_any_object_is_taken_or_refused_and_what_is_taken_is_echoed(members):
     try:
         request = read(**members)
