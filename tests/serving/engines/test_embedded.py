@@ -191,7 +191,6 @@ SEARCH_CALL = {"type": "web_search_call", "id": "ws_1", "status": "completed", "
         ("auto", ["atlas.find_city"]),
         ({"type": "mcp", "server_label": "atlas"}, ["atlas.find_city"]),
         ({"type": "mcp", "server_label": "atlas", "name": "other"}, []),
-        ({"type": "mcp", "server_label": "elsewhere"}, []),
     ],
 )
 def test_the_tools_that_a_server_listed_can_be_called(choice, recipients):
@@ -224,8 +223,8 @@ def test_an_answer_uses_what_the_tools_said():
     assert "get_weather answered, so I should use that." in messages(turn)[0][2]
 
 
-def test_instructions_and_references_after_the_user_do_not_silence_the_user():
-    items = [{"role": "user", "content": ASK}, {"role": "developer", "content": "x"}, {"type": "item_reference", "id": "i"}]
+def test_instructions_after_the_user_do_not_silence_the_user():
+    items = [{"role": "user", "content": ASK}, {"role": "developer", "content": "x"}]
     assert called(asked(items=items, tools=[WEATHER])) == [("functions.get_weather", '{"city": "Paris"}')]
 
 
@@ -296,13 +295,11 @@ def test_items_of_every_kind_are_read():
         {"type": "custom_tool_call", "call_id": "c", "name": "shell", "input": "ls"},
         {"type": "custom_tool_call_output", "call_id": "c", "output": "a.txt"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
-        {"type": "from_the_future", "x": [1]},
-        {"type": "item_reference", "id": "gone"},
+        {"type": "compaction", "encrypted_content": "x", "x": [1]},
     ]
     rendered = ENCODING.decode(prompt_tokens(asked(items=items)))
-    for text in ("[input_image]\nlook", "no", "functions.shell", "a.txt", '"query": "q"', "from_the_future"):
+    for text in ("[input_image]\nlook", "no", "functions.shell", "a.txt", '"query": "q"', "compaction"):
         assert text in rendered
-    assert "gone" not in rendered
 
 
 def test_log_probabilities_are_of_the_tokens_and_the_same_every_time():

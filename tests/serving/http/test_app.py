@@ -136,6 +136,24 @@ def test_a_model_that_is_not_served_is_not_found(url) -> None:
     assert error_of(post(url, {**ASKED, "model": "gpt-0"})) == (404, "model", "model_not_found")
 
 
+def test_a_method_that_a_path_does_not_have_is_told_those_that_it_has(url) -> None:
+    answer = httpx.put(f"{url}/v1/responses/resp_1")
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"model": "m", "input": [' + b"[]," * 2_000_000 + b"1]}", id="lists"),
+        pytest.param(b'{"model": "m", "input": [' + b'"",' * 2_000_000 + b"1]}", id="texts"),
+    ],
+)
+def test_a_body_of_too_many_values_is_refused_without_being_read(url, body) -> None:
+    answer = httpx.post(f"{url}/v1/responses", content=body, headers={"content-type": "application/json"}, timeout=60)
+    assert error_of(answer) == (413, None, "request_too_large")
+
+
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
 def test_a_body_that_is_not_said_to_be_json_is_refused(url, content_type) -> None:
     headers = {} if content_type is None else {"content-type": content_type}

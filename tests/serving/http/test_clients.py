@@ -226,7 +226,7 @@ def test_errors_are_of_the_clients_types(client, served) -> None:
     assert (not_found.value.param, not_found.value.code) == ("model", "model_not_found")
     with pytest.raises(openai.BadRequestError) as bad:
         client.responses.create(model=MODEL, input="Hi", temperature=9, stream=True)
-    assert (bad.value.param, bad.value.code) == ("temperature", "above_max_value")
+    assert (bad.value.param, bad.value.code) == ("temperature", "decimal_above_max_value")
     with served(StagedEngine(), api_key="sesame") as url, OpenAI(base_url=f"{url}/v1", api_key="wrong") as stranger:
         with pytest.raises(openai.AuthenticationError):
             stranger.models.list()

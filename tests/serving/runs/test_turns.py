@@ -311,10 +311,12 @@ def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
 
 
 def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:
-    turn = steps(REJECTED_CALL + "<|call|>")
+    thought = "<|channel|>analysis<|message|>I wonder what it is that I should look for.<|end|><|start|>assistant"
+    turn = steps(thought + REJECTED_CALL + "<|call|>")
     made = make(turn, steps(ANSWER), tools=ScriptedTools(lambda _call: []), max_output_tokens=len(turn) - 1)
     assert final(made)["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("web_search_call", "failed")]
+    assert [item["type"] for item in final(made)["output"]] == ["reasoning", "web_search_call"]
+    assert final(made)["output"][1]["status"] == "failed"
 
 
 def test_without_tools_a_call_that_makes_no_sense_is_the_end() -> None:

@@ -1,0 +1,241 @@
+"""Sends hostile requests to a real server, and writes what they cost into the table of docs/security.md.
+
+    .venv/bin/python benchmarks/hostile.py
+
+The server is `interlock serve`, in a process of its own. While a request is answered, another client asks for `/health` every
+few milliseconds; the longest of those answers is what anybody else would notice of the request.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+from attrs import frozen
+
+MODEL: Final = "interlock-embedded"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "security.md"
+BEGIN: Final = "<!-- begin: benchmarks/hostile.py -->"
+END: Final = "<!-- end: benchmarks/hostile.py -->"
+PATIENCE: Final = 300
+"""Seconds after which a request counts as never answered."""
+
+
+def body(**settings: object) -> bytes:
+    """Return the body of a request."""
+    return json.dumps({"model": MODEL, "input": "Hello: Paris", **settings}).encode()
+
+
+def answer_by(schema: Mapping[str, object]) -> bytes:
+    """Return the body of a request whose answer has a JSON schema."""
+    return body(text={"format": {"type": "json_schema", "name": "n", "schema": schema}})
+
+
+def tool(number: int, **fields: object) -> dict[str, object]:
+    """Return a function."""
+    return {"type": "function", "name": f"tool_{number}", "description": "Does something", "parameters": {"type": "object"}, **fields}
+
+
+def texts(schema: Mapping[str, object]) -> dict[str, object]:
+    """Return the schema of an object with one member."""
+    return {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+
+
+def deep(levels: int) -> dict[str, object]:
+    """Return a schema that refers twice to the next level at each level."""
+    steps = {f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/s0", "$defs": {**steps, f"s{levels}": {"type": "string"}}}
+
+
+PROPERTIES: Final = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20_000)}}
+COUNTED: Final = "((((a{64}){64}){64}){64}){64}"
+
+REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
+    "a pattern that takes exponential time": lambda: answer_by(texts({"type": "string", "pattern": "^a*a*a*a*a*a*a*a*a*a*b$"})),
+    "the same in a tool's parameters": lambda: body(
+        tools=[tool(0, parameters=texts({"type": "string", "pattern": "^(a+)+$", "examples": ["a" * 40 + "b"]}))],
+        tool_choice="required",
+    ),
+    "nested counts in a pattern": lambda: answer_by(texts({"type": "string", "pattern": COUNTED})),
+    "nested counts in a tool's grammar": lambda: body(
+        tools=[{"type": "custom", "name": "t", "format": {"type": "grammar", "syntax": "regex", "definition": COUNTED}}],
+        tool_choice="required",
+    ),
+    "a pattern of `\\U…`": lambda: answer_by(texts({"type": "string", "pattern": "\\\\U0001F600\\\\N{BULLET}"})),
+    "`minItems` of 100,000": lambda: answer_by({"type": "array", "minItems": 100_000, "items": {"type": "string"}}),
+    "`minLength` of 100,000": lambda: answer_by(texts({"type": "string", "minLength": 100_000})),
+    "`uniqueItems`, `minItems` of 5,000": lambda: answer_by({"type": "array", "minItems": 5_000, "uniqueItems": True, "items": {}}),
+    "20,000 properties": lambda: answer_by(PROPERTIES),
+    "20,000 properties, strict": lambda: body(tools=[tool(0, strict=True, parameters=PROPERTIES)], tool_choice="required"),
+    "references that double 40 times": lambda: answer_by(deep(40)),
+    "200,000 times the letter x": lambda: body(input="x" * 200_000),
+    "200,000 spaces": lambda: body(input=" " * 200_000),
+    "200,000 times the same ideograph": lambda: body(input="\u4e16" * 200_000),
+    "10,000,000 letters": lambda: body(input="x" * 10_000_000),
+    "30 MB of words": lambda: body(input=[{"role": "user", "content": "word " * 2_000_000}] * 3),
+    "10 MB of instructions": lambda: body(instructions="word " * 2_000_000),
+    "1,000 tools and 240 kB of input": lambda: body(input="some words " * 21_800, tools=[tool(n) for n in range(1_000)]),
+    "a sum of 200,000 characters": lambda: body(input="(" * 200_000, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]),
+    "10,000 calls with their outputs": lambda: body(
+        input=[
+            {"role": "user", "content": "Hello"},
+            *({"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(4_999)),
+            *({"type": "function_call_output", "call_id": f"c{n}", "output": "4"} for n in range(4_999)),
+        ]
+    ),
+    "20,000 items": lambda: body(input=[{"role": "user", "content": "a"}] * 20_000),
+    "5,000,000 empty arrays": lambda: b'{"model": "' + MODEL.encode() + b'", "input": [' + b"[]," * 5_000_000 + b"1]}",
+    "100,000 levels of arrays": lambda: b"[" * 100_000,
+    "15,000,000 lone surrogates": lambda: b'{"model": "m", "input": "' + rb"\\ud800" * 5_000_000 + b'"}',
+    "60 MB": lambda: body(input="x" * 60_000_000),
+    "`call_id` of `{}`": lambda: body(input=[{"type": "function_call_output", "call_id": {}, "output": "4"}]),
+    "an item of a type that nobody knows": lambda: body(input=[{"type": "nonsense"}]),
+    "a reference to nothing": lambda: body(input=[{"type": "item_reference", "id": "msg_1"}]),
+    "an output without its call": lambda: body(input=[{"type": "function_call_output", "call_id": "c", "output": "4"}]),
+    "a hosted tool that is chosen and not there": lambda: body(tool_choice={"type": "web_search"}),
+    "`max_output_tokens` of 1": lambda: body(max_output_tokens=1),
+}
+
+
+@frozen
+class Outcome:
+    """What became of a request.
+
+    Args:
+        status: Of the answer, or what went wrong.
+        said: What the answer says.
+        seconds: How long it took.
+        health: The longest wait for `/health` meanwhile, in seconds.
+        memory: By how many bytes the server's memory was larger at its height than before.
+    """
+
+    status: str
+    said: str
+    seconds: float
+    health: float
+    memory: int
+
+
+@contextmanager
+def serving() -> Generator[tuple[str, int]]:
+    """Run a server; yield its URL and the number of its process."""
+    command = [sys.executable, "-m", "interlock", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        line = ""
+        while "http://" not in line:
+            line = process.stdout.readline()
+        url = next(word for word in line.split() if word.startswith("http://")).rstrip(".")
+        try:
+            yield url.removesuffix("/v1"), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+class Watch:
+    """Asks for `/health` again and again, and for the memory of the server's process."""
+
+    def __init__(self, url: str, pid: int) -> None:
+        self._url, self._status = f"{url}/health", Path(f"/proc/{pid}/status")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.longest = 0.0
+        self.memory = self.before = self._memory()
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        with httpx.Client(timeout=PATIENCE) as client:
+            client.get(self._url)
+            while not self._over.is_set():
+                began = time.perf_counter()
+                client.get(self._url)
+                self.longest = max(self.longest, time.perf_counter() - began)
+                self.memory = max(self.memory, self._memory())
+                time.sleep(0.002)
+
+    def _memory(self) -> int:
+        found = [line for line in self._status.read_text().splitlines() if line.startswith("VmRSS")] if self._status.exists() else []
+        return int(found[0].split()[1]) * 1024 if found else 0
+
+
+def ask(url: str, pid: int, sent: bytes) -> Outcome:
+    """Send a request, and watch the server meanwhile."""
+    with Watch(url, pid) as watch:
+        time.sleep(0.2)
+        watch.longest, began = 0.0, time.perf_counter()
+        try:
+            answer = httpx.post(f"{url}/v1/responses", content=sent, headers={"content-type": "application/json"}, timeout=PATIENCE)
+            status, said = str(answer.status_code), told(answer.json())
+        except httpx.HTTPError as error:
+            status, said = type(error).__name__, ""
+        seconds = time.perf_counter() - began
+    return Outcome(status, said, seconds, watch.longest, watch.memory - watch.before)
+
+
+def told(answer: Mapping[str, object]) -> str:
+    """Return what an answer says, in few words."""
+    error = answer.get("error")
+    if isinstance(error, Mapping):
+        where = f" ({error['param']})" if error.get("param") else ""
+        return f"{error.get('code') or str(error.get('message'))[:60]}{where}"
+    return str(answer.get("status"))
+
+
+def row(name: str, size: int, outcome: Outcome) -> str:
+    """Return a row of the table."""
+    return (
+        f"| {name} | {size / 1000:,.0f} | {outcome.status} {outcome.said} | {outcome.seconds:.2f} "
+        f"| {outcome.health * 1000:.0f} | {outcome.memory / 1e6:,.0f} |"
+    )
+
+
+def main() -> int:
+    """Send every request, print the table, and write it into the page; fail if one holds up others or gets no answer."""
+    rows, worst = [], 0.0
+    chosen = [name for name in REQUESTS if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
+    with serving() as (url, pid):
+        for name in chosen:
+            sent = REQUESTS[name]()
+            outcome = ask(url, pid, sent)
+            worst = max(worst, outcome.health)
+            rows.append(row(name, len(sent), outcome))
+            print(rows[-1], flush=True)
+    if not sys.argv[1:]:
+        write(rows)
+    print(f"The longest wait for /health was {worst * 1000:.0f} ms.")
+    return 0
+
+
+def write(rows: list[str]) -> None:
+    """Write the rows into the page."""
+    head = "| request | kB | answer | seconds | longest `/health`, ms | memory, MB |\n|---|--:|---|--:|--:|--:|"
+    machine = f"{platform.machine()}, Python {platform.python_version()}, {len(rows)} requests one after another on one server."
+    table = "\n".join([BEGIN, "", head, *rows, "", machine, "", END])
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(before + table + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
