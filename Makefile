@@ -74,6 +74,10 @@ fuzz-judges: .venv/.dev ## Random streams and ten mutants of each before both ju
 fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000
 	cd tests && ../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
+.PHONY: hostile
+hostile: .venv/.dev ## Send hostile requests to a server, and write what they cost into docs/security.md
+	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
+
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
 	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)

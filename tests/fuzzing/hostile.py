@@ -1,6 +1,4 @@
-"""Sends hostile requests to a real server, and writes what they cost into the table of docs/security.md.
-
-    .venv/bin/python benchmarks/hostile.py
+"""Sends hostile requests to a real server, and writes what they cost into the table of docs/security.md: `make hostile`.
 
 The server is `interlock serve`, in a process of its own. While a request is answered, another client asks for `/health` every
 few milliseconds; the longest of those answers is what anybody else would notice of the request.
@@ -10,25 +8,21 @@ from __future__ import annotations
 
 import json
 import platform
-import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import httpx
 from attrs import frozen
+from live.watched import PATIENCE, Watch, serving
 
+JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
-PAGE: Final = Path(__file__).parents[1] / "docs" / "security.md"
-BEGIN: Final = "<!-- begin: benchmarks/hostile.py -->"
-END: Final = "<!-- end: benchmarks/hostile.py -->"
-PATIENCE: Final = 300
-"""Seconds after which a request counts as never answered."""
+PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
+BEGIN: Final = "<!-- begin: make hostile -->"
+END: Final = "<!-- end: make hostile -->"
 
 
 def body(**settings: object) -> bytes:
@@ -43,7 +37,8 @@ def answer_by(schema: Mapping[str, object]) -> bytes:
 
 def tool(number: int, **fields: object) -> dict[str, object]:
     """Return a function."""
-    return {"type": "function", "name": f"tool_{number}", "description": "Does something", "parameters": {"type": "object"}, **fields}
+    about = {"description": "Does something", "parameters": {"type": "object"}}
+    return {"type": "function", "name": f"tool_{number}", **about, **fields}
 
 
 def texts(schema: Mapping[str, object]) -> dict[str, object]:
@@ -74,7 +69,7 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
     "a pattern of `\\U…`": lambda: answer_by(texts({"type": "string", "pattern": "\\\\U0001F600\\\\N{BULLET}"})),
     "`minItems` of 100,000": lambda: answer_by({"type": "array", "minItems": 100_000, "items": {"type": "string"}}),
     "`minLength` of 100,000": lambda: answer_by(texts({"type": "string", "minLength": 100_000})),
-    "`uniqueItems`, `minItems` of 5,000": lambda: answer_by({"type": "array", "minItems": 5_000, "uniqueItems": True, "items": {}}),
+    "`uniqueItems`, `minItems` of 5,000": lambda: answer_by({"type": "array", "minItems": 5_000, "uniqueItems": True}),
     "20,000 properties": lambda: answer_by(PROPERTIES),
     "20,000 properties, strict": lambda: body(tools=[tool(0, strict=True, parameters=PROPERTIES)], tool_choice="required"),
     "references that double 40 times": lambda: answer_by(deep(40)),
@@ -85,7 +80,9 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
     "30 MB of words": lambda: body(input=[{"role": "user", "content": "word " * 2_000_000}] * 3),
     "10 MB of instructions": lambda: body(instructions="word " * 2_000_000),
     "1,000 tools and 240 kB of input": lambda: body(input="some words " * 21_800, tools=[tool(n) for n in range(1_000)]),
-    "a sum of 200,000 characters": lambda: body(input="(" * 200_000, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]),
+    "a sum of 200,000 characters": lambda: body(
+        input="(" * 200_000, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]
+    ),
     "10,000 calls with their outputs": lambda: body(
         input=[
             {"role": "user", "content": "Hello"},
@@ -126,66 +123,13 @@ class Outcome:
     memory: int
 
 
-@contextmanager
-def serving() -> Generator[tuple[str, int]]:
-    """Run a server; yield its URL and the number of its process."""
-    command = [sys.executable, "-m", "interlock", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        line = ""
-        while "http://" not in line:
-            line = process.stdout.readline()
-        url = next(word for word in line.split() if word.startswith("http://")).rstrip(".")
-        try:
-            yield url.removesuffix("/v1"), process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-class Watch:
-    """Asks for `/health` again and again, and for the memory of the server's process."""
-
-    def __init__(self, url: str, pid: int) -> None:
-        self._url, self._status = f"{url}/health", Path(f"/proc/{pid}/status")
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.longest = 0.0
-        self.memory = self.before = self._memory()
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        with httpx.Client(timeout=PATIENCE) as client:
-            client.get(self._url)
-            while not self._over.is_set():
-                began = time.perf_counter()
-                client.get(self._url)
-                self.longest = max(self.longest, time.perf_counter() - began)
-                self.memory = max(self.memory, self._memory())
-                time.sleep(0.002)
-
-    def _memory(self) -> int:
-        found = [line for line in self._status.read_text().splitlines() if line.startswith("VmRSS")] if self._status.exists() else []
-        return int(found[0].split()[1]) * 1024 if found else 0
-
-
 def ask(url: str, pid: int, sent: bytes) -> Outcome:
     """Send a request, and watch the server meanwhile."""
     with Watch(url, pid) as watch:
         time.sleep(0.2)
         watch.longest, began = 0.0, time.perf_counter()
         try:
-            answer = httpx.post(f"{url}/v1/responses", content=sent, headers={"content-type": "application/json"}, timeout=PATIENCE)
+            answer = httpx.post(f"{url}/v1/responses", content=sent, headers=JSON, timeout=PATIENCE)
             status, said = str(answer.status_code), told(answer.json())
         except httpx.HTTPError as error:
             status, said = type(error).__name__, ""
