@@ -154,8 +154,14 @@ def row(name: str, size: int, outcome: Outcome) -> str:
     )
 
 
+def tell(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
-    """Send every request, print the table, and write it into the page; fail if one holds up others or gets no answer."""
+    """Send every request, or those whose names have a word of the command line; a whole table is written into the page."""
     rows, worst = [], 0.0
     chosen = [name for name in REQUESTS if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
     with serving() as (url, pid):
@@ -164,10 +170,10 @@ def main() -> int:
             outcome = ask(url, pid, sent)
             worst = max(worst, outcome.health)
             rows.append(row(name, len(sent), outcome))
-            print(rows[-1], flush=True)
+            tell(rows[-1])
     if not sys.argv[1:]:
         write(rows)
-    print(f"The longest wait for /health was {worst * 1000:.0f} ms.")
+    tell(f"The longest wait for /health was {worst * 1000:.0f} ms.")
     return 0
 
 

@@ -29,7 +29,7 @@ def memory_of(pid: int) -> int:
 def serving() -> Generator[tuple[str, int]]:
     """Run a server; yield its URL and the number of its process."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603 - our own
         assert process.stdout is not None
         line = ""
         while "http://" not in line:
