@@ -16,9 +16,10 @@ from live.wire import bodies
 from openai import OpenAI
 from typer.testing import CliRunner
 
-from interlock.serving.cli import commands
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.http import app as http_app
+from interlock.serving.http import server
 from interlock.serving.tools.configuration import ToolServers
 from interlock.serving.tools.reach import Reach
 
@@ -150,9 +151,9 @@ def test_wrong_options_are_refused(arguments, message) -> None:
 
 def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
     made = {}
-    monkeypatch.setattr(commands, "create_app", lambda _engine, **options: made.update(options))
+    monkeypatch.setattr(http_app, "create_app", lambda _engine, **options: made.update(options))
     for name in ("listen", "serve", "url_of"):
-        monkeypatch.setattr(commands.server, name, lambda *_, **__: None)
+        monkeypatch.setattr(server, name, lambda *_, **__: None)
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]
     ran = CliRunner().invoke(app, ["serve", *options])
     assert (ran.exit_code, ran.output) == (0, "")
