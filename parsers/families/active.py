@@ -1,0 +1,165 @@
+"""The active item: the one that the framing is writing, be it reasoning, a message or a call.
+
+It knows items and deltas, and nothing of markers or states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field
+
+from interlock.fsm.deltas import Delta
+from interlock.parsers.alignment import Alignment
+from interlock.parsers.families.call import Call
+from interlock.parsers.families.tokens import Count
+from interlock.parsers.families.values import Schemas
+from interlock.parsers.routing import ANSWER, REASONING, Routing
+from interlock.parsers.writing import Streamed, Withheld, Writer, joined, writer_for, written
+
+__all__ = ["ActiveItem", "Settings"]
+
+_ANSWERED = frozenset({"function_call", "custom_tool_call"})
+"""The kinds of calls that have a `call_id`."""
+
+
+@define
+class Settings:
+    """How a response is read, beyond its family.
+
+    Args:
+        routing: Where the names of the request's tools go.
+        schemas: What their parameters are.
+        calls: Whether calls are read; else their markers are text.
+        parallel: Whether a turn may have more than one call; else the markers after the first are text.
+        include_reasoning: Whether reasoning is given, or only counted.
+        special: The markers that the model's vocabulary has as special tokens, by their ids. Where chunks have ids, these
+            markers count only as those tokens: the same text written letter by letter is text.
+        count: Counts the reasoning tokens of a turn; without it, they are estimated from the length of the text.
+    """
+
+    routing: Routing = field(factory=Routing)
+    schemas: Schemas = field(factory=Schemas)
+    calls: bool = True
+    parallel: bool = True
+    include_reasoning: bool = True
+    special: Mapping[int, str] = field(factory=dict[int, str])
+    count: Count | None = None
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, object]) -> Settings:
+        """Return what a request says of how its response is read.
+
+        Args:
+            body: The body of `POST /v1/responses`. Without tools, or with the `tool_choice` `none`, calls
+                are text.
+        """
+        return cls(
+            Routing.from_request(body),
+            Schemas.from_request(body),
+            calls=bool(body.get("tools")) and body.get("tool_choice") != "none",
+            parallel=body.get("parallel_tool_calls") is not False,
+            include_reasoning=body.get("include_reasoning") is not False,
+        )
+
+
+@define(eq=False)
+class ActiveItem:
+    """Writes one item after another.
+
+    Args:
+        settings: Where calls go, and what is shown.
+        alignment: The tokens of the text, if their log probabilities were asked for.
+        out: The deltas that were not taken yet.
+    """
+
+    _settings: Settings
+    alignment: Alignment = field(factory=Alignment)
+    out: list[Delta] = field(factory=list[Delta])
+    _writer: Writer | None = None
+    _call: Call | None = None
+
+    @property
+    def streams(self) -> bool:
+        """Whether text can be passed on as it comes."""
+        return isinstance(self._writer, Streamed) and (self._call is None or self._call.streams)
+
+    @property
+    def call(self) -> Call:
+        """The call that is open.
+
+        Raises:
+            AttributeError: None is, which the framing rules out.
+        """
+        if self._call is None:
+            raise AttributeError("no call is open")
+        return self._call
+
+    def take(self) -> list[Delta]:
+        """Return the deltas since the last time, pieces of text joined."""
+        out, self.out = self.out, []
+        return joined(out) if len(out) > 1 else out
+
+    def reason(self, text: str) -> None:
+        """Write reasoning, and open its item if none is open."""
+        if self._writer is None:
+            self._open(Streamed(REASONING) if self._settings.include_reasoning else Withheld(REASONING))
+        self.write(text)
+
+    def speak(self, text: str) -> None:
+        """Write to a message, and open one if none is open."""
+        if self._writer is None:
+            self._open(Streamed(ANSWER))
+        self.write(text)
+
+    def _open(self, writer: Writer) -> None:
+        self._writer = writer
+        self.out += writer.open()
+
+    def write(self, text: str) -> None:
+        """Write to the item that is open, as it is."""
+        if self._call is not None:
+            self.out += self._call.write(text)
+        elif self._writer is not None:
+            self.out += written(self._writer, text, self.alignment.find(text))
+
+    def close(self) -> None:
+        """Close the reasoning or message, if one is open."""
+        if self._writer is not None:
+            self.out += self._writer.close()
+            self._writer = None
+
+    def leave(self) -> None:
+        """Leave it for the driver to cut."""
+        if self._writer is not None:
+            self.out += self._writer.leave()
+            self._writer = None
+
+    def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
+        """Close what is open, and open a call.
+
+        Args:
+            name: As the model wrote it.
+            call_id: Likewise; empty if the family writes none.
+            keyed: Whether its arguments are keys and values.
+            lenient: Whether a value of which nothing is said is JSON if it can be.
+        """
+        self.close()
+        route = self._settings.routing.function(name)
+        writer = writer_for(route, {"call_id": call_id} if call_id and route.kind in _ANSWERED else {})
+        self._open(writer)
+        self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
+
+    def end_call(self) -> None:
+        """Complete and close the call; what strayed is a message after it."""
+        deltas, strayed = self.call.end()
+        self.out += deltas
+        self._writer = self._call = None
+        if strayed.strip():
+            self.speak(strayed)
+            self.close()
+
+    def quit_call(self) -> None:
+        """Leave the call for the driver to cut."""
+        self.out += self.call.quit()
+        self._writer = self._call = None

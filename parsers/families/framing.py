@@ -1,0 +1,369 @@
+"""The framing that the families share, as a declared table: reasoning, messages, and calls with keys and values or with JSON.
+
+It knows in which order the parts of a turn may come and what each asks for. It knows no marker's text: a family
+(`interlock.parsers.families.family`) says which marker has which role, and the roles are the triggers here. Every state has a
+row for every trigger, so there is an edge for whatever a model writes (rule R20).
+
+Three kinds of states follow one another. In a *channel* text is passed on: reasoning, or a message, outside of a section of
+calls (`content`) or inside of one (`aside`). In a *tentative* state a marker was read that begins a call if a name
+follows; everything since that marker is held, and goes back to the channel as text if no name does. In a *committed* state a
+call is open, and is never taken back.
+
+A trigger that has no meaning in a state is text there: its row is the row of `text`. The scanner looks only for the
+markers whose rows differ (`interlock.parsers.families.lexicon`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum, StrEnum
+from typing import Final
+
+from interlock.fsm.table import Edge, Table
+
+__all__ = ["FRAMING", "Effect", "Trigger"]
+
+
+class Trigger(StrEnum):
+    """What can come next: a marker by its role, text, or the end of the turn."""
+
+    THINK = "think"
+    """Reasoning begins."""
+    UNTHINK = "unthink"
+    """Reasoning ends."""
+    SECTION = "section"
+    """A section of calls begins."""
+    UNSECTION = "unsection"
+    """A section of calls ends."""
+    CALL = "call"
+    """A call begins, in a family whose calls stand alone."""
+    INVOKE = "invoke"
+    """A call begins inside of a section."""
+    BARE = "bare"
+    """A call begins whose section was forgotten: the same marker where no section is open."""
+    KEYS = "keys"
+    """The name ends, and keys with values follow."""
+    STRANGE = "strange"
+    """The same, and the request declares no tool of this name."""
+    GLUED_KEYS = "glued_keys"
+    """The name ends because the marker of a key, or of the call's end, follows it."""
+    JSON = "json"
+    """The name ends, and the arguments follow as JSON."""
+    GLUED_JSON = "glued_json"
+    """The name ends because the JSON begins."""
+    MEMBER = "member"
+    """The name ends inside of an envelope, whose other members follow."""
+    SETTLED = "settled"
+    """The name ends inside of an envelope whose arguments came before it."""
+    KEY = "key"
+    """A key begins."""
+    UNKEY = "unkey"
+    """A key ends, and the marker of its value is still to come."""
+    VALUE = "value"
+    """A value begins."""
+    UNVALUE = "unvalue"
+    """A value ends."""
+    QUOTE = "quote"
+    """A quote that begins or ends a string in JSON."""
+    BREAK = "break"
+    """A line break inside of a string in JSON, which JSON does not allow."""
+    WHOLE = "whole"
+    """The JSON is a whole value, and the marker of the call's end is to follow."""
+    ENDED = "ended"
+    """The same in a family without such a marker."""
+    SHUT = "shut"
+    """What closes around the JSON: the brace of an envelope, a fence."""
+    UNCALL = "uncall"
+    """A call ends."""
+    WORD = "word"
+    """Text that a name or a key can still be made of, or the inside of an envelope."""
+    BLANK = "blank"
+    """White space."""
+    TEXT = "text"
+    """Any other text."""
+    FINISH = "finish"
+    """The turn ends because the model stopped."""
+    CUT = "cut"
+    """The turn ends for any other reason: the budget, a filter, an abort, an error."""
+
+
+class Effect(Enum):
+    """What an edge does."""
+
+    HOLD = "hold"
+    """Hold what was read until it is known whether it begins a call."""
+    NOTE = "note"
+    """Hold it, and add it to the name or key."""
+    SPILL = "spill"
+    """Write what is held to the message that it came from, or to a new one."""
+    RETHINK = "rethink"
+    """Write what is held to the reasoning that it came from, or to a new one."""
+    AGAIN = "again"
+    """Read the same once more in the state that was entered."""
+    REST = "rest"
+    """Keep the white space after the last line break, in case text follows."""
+    WRITE = "write"
+    """Write the text to the open item."""
+    REASON = "reason"
+    """Open a reasoning item with the text."""
+    SPEAK = "speak"
+    """Open a message with the text."""
+    CLOSE = "close"
+    """Close the reasoning or message, if one is open."""
+    LEAVE = "leave"
+    """Leave it for the driver to cut."""
+    COMMIT = "commit"
+    """Close it, and open the call whose name was read."""
+    ARGUE = "argue"
+    """Write the arguments that an envelope gave before the name."""
+    ADMIT = "admit"
+    """Write what is held to the arguments, as it was written."""
+    ENTER = "enter"
+    """Begin the value of the key that was read."""
+    ADD = "add"
+    """Add to the value."""
+    SET = "set"
+    """End the value."""
+    STRAY = "stray"
+    """Begin to keep text for a message after the call."""
+    KEEP = "keep"
+    """Keep more of it."""
+    SPOIL = "spoil"
+    """Keep what is held for that message."""
+    END = "end"
+    """Complete the arguments, close the call, and write the message of what strayed."""
+    QUIT = "quit"
+    """Leave the call for the driver to cut, with what there is."""
+    FORGET = "forget"
+    """Drop what is held, which was framing."""
+
+
+_T, _E = Trigger, Effect
+_Row = Edge[Trigger, Effect]
+
+_ENDS: Final = (_T.FINISH, _T.CUT)
+
+
+def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
+    """Yield rows, and the same row for each trigger that they leave out."""
+    listed = list(rows)
+    answered = {row.trigger for row in listed} | set(() if ends else _ENDS)
+    yield from listed
+    yield from (_Row(state, trigger, dest, effects) for trigger in _T if trigger not in answered)
+
+
+def _resting(state: str, channel: str, opens: Effect, *rows: _Row) -> Iterator[_Row]:
+    """Yield the rows of a place between markers, where white space is framing and text opens an item."""
+    ends = (_Row(state, end, state, (_E.FORGET,)) for end in _ENDS)
+    yield from _others(state, [*rows, _Row(state, _T.BLANK, state, (_E.REST,)), *ends], channel, opens)
+
+
+def _speaking(state: str, rest: str, *rows: _Row) -> Iterator[_Row]:
+    """Yield the rows of a channel with an open item."""
+    ends = (_Row(state, _T.FINISH, rest, (_E.CLOSE,)), _Row(state, _T.CUT, rest, (_E.LEAVE,)))
+    yield from _others(state, [*rows, *ends], state, _E.WRITE)
+
+
+def _tentative(state: str, channel: str, *rows: _Row) -> Iterator[_Row]:
+    """Yield the rows of a place where everything else refutes the call."""
+    spill = _E.RETHINK if channel == "reasoning" else _E.SPILL
+    yield from _others(state, rows, channel, spill, _E.AGAIN, ends=True)
+
+
+def _naming(state: str, channel: str, *, strange: bool = True) -> Iterator[_Row]:
+    """Yield the rows of a name that was begun; whatever cannot belong to it refutes the call."""
+    rows = [
+        _Row(state, _T.WORD, state, (_E.NOTE,)),
+        _Row(state, _T.KEYS, "body", (_E.COMMIT,)),
+        _Row(state, _T.GLUED_KEYS, "body", (_E.COMMIT, _E.AGAIN)),
+        _Row(state, _T.JSON, "argument", (_E.COMMIT,)),
+        _Row(state, _T.GLUED_JSON, "json", (_E.COMMIT, _E.AGAIN)),
+        _Row(state, _T.MEMBER, "member", (_E.COMMIT,)),
+        _Row(state, _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
+    ]
+    if strange:
+        rows.append(_Row(state, _T.STRANGE, "body", (_E.COMMIT,)))
+    yield from _tentative(state, channel, *rows)
+
+
+def _sectioned(state: str, channel: str, name: str) -> Iterator[_Row]:
+    """Yield the rows of a section that was begun and has no call yet."""
+    yield from _tentative(
+        state,
+        channel,
+        _Row(state, _T.BLANK, state, (_E.HOLD,)),
+        _Row(state, _T.INVOKE, name, (_E.HOLD,)),
+    )
+
+
+def _starting(state: str, prefix: str, *extra: _Row) -> Iterator[_Row]:
+    """Yield the rows of the markers that may begin a call in a channel."""
+    yield _Row(state, _T.SECTION, f"{prefix}section", (_E.HOLD,))
+    yield _Row(state, _T.CALL, f"{prefix}name", (_E.HOLD,))
+    yield from extra
+
+
+def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
+    """Yield the rows of the markers that end a call, its own end or what can only stand after it."""
+    yield _Row(state, _T.UNCALL, "inside", (*effects, _E.END))
+    yield _Row(state, _T.UNSECTION, "between", (*effects, _E.END))
+    yield _Row(state, _T.SECTION, "aside section", (*effects, _E.END, _E.HOLD))
+    yield _Row(state, _T.CALL, "aside name", (*effects, _E.END, _E.HOLD))
+    yield _Row(state, _T.INVOKE, "aside name", (*effects, _E.END, _E.HOLD))
+
+
+def _ending(state: str, *effects: Effect) -> Iterator[_Row]:
+    """Yield the rows of the end of the turn in an open call."""
+    yield _Row(state, _T.FINISH, "between", (*effects, _E.END))
+    yield _Row(state, _T.CUT, "between", (*effects, _E.QUIT))
+
+
+def _bare(state: str) -> _Row:
+    return _Row(state, _T.BARE, "bare name", (_E.HOLD,))
+
+
+def _invoke(state: str) -> _Row:
+    return _Row(state, _T.INVOKE, "aside name", (_E.HOLD,))
+
+
+def _reasoning() -> Iterator[_Row]:
+    """Yield the rows of reasoning, and of calls that begin inside of it and so end it."""
+    yield from _resting(
+        "thinking",
+        "reasoning",
+        _E.REASON,
+        _Row("thinking", _T.THINK, "thinking", (_E.FORGET,)),
+        _Row("thinking", _T.UNTHINK, "between", (_E.FORGET,)),
+        *_starting("thinking", "thought "),
+    )
+    yield from _speaking(
+        "reasoning",
+        "between",
+        _Row("reasoning", _T.UNTHINK, "between", (_E.CLOSE,)),
+        *_starting("reasoning", "thought "),
+    )
+    yield from _sectioned("thought section", "reasoning", "thought name")
+    yield from _naming("thought name", "reasoning")
+
+
+def _messages() -> Iterator[_Row]:
+    """Yield the rows of text outside of sections, and of the calls that begin there."""
+    yield from _resting(
+        "between",
+        "content",
+        _E.SPEAK,
+        _Row("between", _T.THINK, "thinking", (_E.FORGET,)),
+        _Row("between", _T.UNTHINK, "between", (_E.FORGET,)),
+        *_starting("between", "", _bare("between")),
+    )
+    yield from _speaking("content", "between", *_starting("content", "", _bare("content")))
+    yield from _sectioned("section", "content", "name")
+    yield from _naming("name", "content")
+    yield from _naming("bare name", "content", strange=False)
+
+
+def _asides() -> Iterator[_Row]:
+    """Yield the rows of what stands after a call whose section is open, if its family has sections."""
+    yield from _resting(
+        "inside",
+        "aside",
+        _E.SPEAK,
+        _Row("inside", _T.THINK, "thinking", (_E.FORGET,)),
+        _Row("inside", _T.UNTHINK, "inside", (_E.FORGET,)),
+        _Row("inside", _T.UNSECTION, "between", (_E.FORGET,)),
+        *_starting("inside", "aside ", _invoke("inside")),
+    )
+    yield from _speaking(
+        "aside",
+        "between",
+        _Row("aside", _T.UNSECTION, "between", (_E.CLOSE,)),
+        *_starting("aside", "aside ", _invoke("aside")),
+    )
+    yield from _sectioned("aside section", "aside", "aside name")
+    yield from _naming("aside name", "aside")
+
+
+def _keys() -> Iterator[_Row]:
+    """Yield the rows of a body of keys and values, and of one in which text went astray."""
+    for state, blank, text in (("body", _E.REST, _E.STRAY), ("astray", _E.KEEP, _E.KEEP)):
+        rows = [_Row(state, _T.BLANK, state, (blank,)), _Row(state, _T.KEY, "key", (_E.HOLD,)), *_closing(state), *_ending(state)]
+        yield from _others(state, rows, "astray", text)
+    yield from _tentative_key(
+        "key",
+        _Row("key", _T.WORD, "key", (_E.NOTE,)),
+        _Row("key", _T.UNKEY, "keyed", (_E.HOLD,)),
+    )
+    yield from _tentative_key("keyed", _Row("keyed", _T.BLANK, "keyed", (_E.HOLD,)))
+    rows = [
+        _Row("value", _T.UNVALUE, "body", (_E.SET,)),
+        _Row("value", _T.FINISH, "between", (_E.SET, _E.END)),
+        _Row("value", _T.CUT, "between", (_E.QUIT,)),
+    ]
+    yield from _others("value", rows, "value", _E.ADD)
+
+
+def _tentative_key(state: str, *rows: _Row) -> Iterator[_Row]:
+    """Yield the rows of a key that was begun; whatever cannot belong to it makes it stray text."""
+    entered = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
+    yield from _others(state, [*rows, entered], "astray", _E.SPOIL, _E.AGAIN, ends=True)
+
+
+def _json() -> Iterator[_Row]:
+    """Yield the rows of a body of JSON, whose text is passed on as it was written."""
+    yield from _others(
+        "member",
+        [
+            _Row("member", _T.WORD, "member", (_E.HOLD,)),
+            _Row("member", _T.BLANK, "member", (_E.HOLD,)),
+            _Row("member", _T.JSON, "argument", (_E.FORGET,)),
+            _Row("member", _T.SHUT, "shut", (_E.FORGET,)),
+            *_closing("member", _E.ADMIT),
+            *_ending("member", _E.ADMIT),
+        ],
+        "loose",
+        _E.ADMIT,
+        _E.AGAIN,
+    )
+    blank = _Row("argument", _T.BLANK, "argument")
+    yield from _others("argument", [blank, *_closing("argument"), *_ending("argument")], "json", _E.AGAIN)
+    yield from _others(
+        "json",
+        [
+            _Row("json", _T.QUOTE, "quoted", (_E.WRITE,)),
+            _Row("json", _T.WHOLE, "whole", (_E.WRITE,)),
+            _Row("json", _T.ENDED, "inside", (_E.WRITE, _E.END)),
+            _Row("json", _T.SHUT, "shut"),
+            *_closing("json"),
+            *_ending("json"),
+        ],
+        "json",
+        _E.WRITE,
+    )
+    for state in ("quoted", "torn"):
+        # After a line break a string may not be one: then the markers of the call's end count in it too.
+        rows = [
+            _Row(state, _T.QUOTE, "json", (_E.WRITE,)),
+            _Row(state, _T.WHOLE, "whole", (_E.WRITE,)),
+            _Row(state, _T.ENDED, "inside", (_E.WRITE, _E.END)),
+            *_ending(state),
+        ]
+        torn = [_Row(state, _T.BREAK, "torn", (_E.WRITE,))] if state == "quoted" else _closing(state)
+        yield from _others(state, [*rows, *torn], state, _E.WRITE)
+    for state in ("whole", "shut"):
+        rows = [
+            _Row(state, _T.BLANK, state, (_E.HOLD,)),
+            *_closing(state, _E.FORGET),
+            *_ending(state, _E.FORGET),
+        ]
+        if state == "whole":
+            rows.append(_Row(state, _T.SHUT, "shut", (_E.FORGET,)))
+        yield from _others(state, rows, "loose", _E.ADMIT, _E.AGAIN)
+    yield from _others("loose", [*_closing("loose"), *_ending("loose")], "loose", _E.WRITE)
+
+
+FRAMING: Final = Table(
+    "framing of the families",
+    initial="between",
+    edges=[*_messages(), *_reasoning(), *_asides(), *_keys(), *_json()],
+    total=_T,
+)

@@ -1,0 +1,203 @@
+"""The families that are known, by the names of vLLM's flags `--tool-call-parser` and `--reasoning-parser`.
+
+Each is a table of markers. docs/families.md says how one is added, and what each format looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from attrs import evolve
+
+from interlock.parsers.families.family import Family, Reasoning, Syntax
+from interlock.parsers.families.framing import Trigger
+
+__all__ = ["REASONINGS", "SYNTAXES", "family", "known"]
+
+_T: Final = Trigger
+_DSML: Final = "｜DSML｜"
+
+QWEN3_CODER: Final = Syntax(
+    "keys",
+    {
+        _T.SECTION: ("<tool_call>",),
+        _T.INVOKE: ("<function=",),
+        _T.BARE: ("<function=",),
+        _T.KEYS: (">",),
+        _T.KEY: ("<parameter=",),
+        _T.VALUE: (">\n", ">"),
+        _T.UNVALUE: ("\n</parameter>", "</parameter>"),
+        _T.UNCALL: ("</function>",),
+        _T.UNSECTION: ("</tool_call>",),
+    },
+)
+
+HERMES: Final = Syntax(
+    "envelope",
+    {_T.CALL: ("<tool_call>",), _T.SHUT: ("}",), _T.UNCALL: ("</tool_call>",)},
+)
+
+GLM45: Final = Syntax(
+    "keys",
+    {
+        _T.CALL: ("<tool_call>",),
+        _T.GLUED_KEYS: ("<arg_key>", "</tool_call>"),
+        _T.KEY: ("<arg_key>",),
+        _T.UNKEY: ("</arg_key>",),
+        _T.VALUE: ("<arg_value>",),
+        _T.UNVALUE: ("</arg_value>",),
+        _T.UNCALL: ("</tool_call>",),
+    },
+)
+
+MINIMAX_M2: Final = Syntax(
+    "keys",
+    {
+        _T.SECTION: ("<minimax:tool_call>",),
+        _T.INVOKE: ("<invoke name=",),
+        _T.BARE: ("<invoke name=",),
+        _T.KEYS: (">",),
+        _T.KEY: ("<parameter name=",),
+        _T.VALUE: (">",),
+        _T.UNVALUE: ("</parameter>",),
+        _T.UNCALL: ("</invoke>",),
+        _T.UNSECTION: ("</minimax:tool_call>",),
+    },
+)
+
+
+def _dsml(*sections: str) -> Syntax:
+    """Return the syntax of DeepSeek's markup with sections of these names, the first of which is the one that is written."""
+    return Syntax(
+        "keys",
+        {
+            _T.SECTION: tuple(f"<{_DSML}{section}>" for section in sections),
+            _T.INVOKE: (f"<{_DSML}invoke name=",),
+            _T.BARE: (f"<{_DSML}invoke name=",),
+            _T.KEYS: (">",),
+            _T.KEY: (f"<{_DSML}parameter name=",),
+            _T.VALUE: (">",),
+            _T.UNVALUE: (f"</{_DSML}parameter>",),
+            _T.UNCALL: (f"</{_DSML}invoke>",),
+            _T.UNSECTION: tuple(f"</{_DSML}{section}>" for section in sections),
+        },
+        key=re.compile(r"""\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?(?:\s+string=["'](?P<string>true|false)["'])?\s*"""),
+        lenient=True,
+    )
+
+
+DEEPSEEK_V32: Final = _dsml("function_calls")
+DEEPSEEK_V4: Final = _dsml("tool_calls", "toolcalls", "tool")
+
+KIMI_K2: Final = Syntax(
+    "json",
+    {
+        _T.SECTION: ("<|tool_calls_section_begin|>",),
+        _T.INVOKE: ("<|tool_call_begin|>",),
+        _T.JSON: ("<|tool_call_argument_begin|>",),
+        _T.UNCALL: ("<|tool_call_end|>",),
+        _T.UNSECTION: ("<|tool_calls_section_end|>",),
+    },
+    name=re.compile(r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.:/$-]+?)(?::\d+)?)\s*"),
+)
+
+DEEPSEEK_V31: Final = Syntax(
+    "json",
+    {
+        _T.SECTION: ("<｜tool▁calls▁begin｜>",),
+        _T.INVOKE: ("<｜tool▁call▁begin｜>",),
+        _T.JSON: ("<｜tool▁sep｜>",),
+        _T.UNCALL: ("<｜tool▁call▁end｜>",),
+        _T.UNSECTION: ("<｜tool▁calls▁end｜>",),
+    },
+)
+
+DEEPSEEK_V3: Final = evolve(
+    DEEPSEEK_V31,
+    markers={
+        **DEEPSEEK_V31.markers,
+        _T.INVOKE: ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>",),
+        _T.JSON: ("\n```json\n",),
+        _T.SHUT: ("\n```", "```"),
+    },
+)
+
+MISTRAL: Final = Syntax(
+    "json",
+    {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]",), _T.GLUED_JSON: ("{",)},
+    name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
+    growing=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
+)
+
+SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType(
+    {
+        "qwen3_coder": QWEN3_CODER,
+        "qwen3_xml": QWEN3_CODER,
+        "step3p5": QWEN3_CODER,
+        "hermes": HERMES,
+        "qwen3_json": HERMES,
+        "glm45": GLM45,
+        "glm47": GLM45,
+        "minimax_m2": MINIMAX_M2,
+        "deepseek_v32": DEEPSEEK_V32,
+        "deepseek_v4": DEEPSEEK_V4,
+        "kimi_k2": KIMI_K2,
+        "deepseek_v3": DEEPSEEK_V3,
+        "deepseek_v31": DEEPSEEK_V31,
+        "mistral": MISTRAL,
+    }
+)
+"""How calls are written, by the names of `--tool-call-parser`."""
+
+_THINK: Final = Reasoning()
+_UNTIL_SAID: Final = evolve(_THINK, yields=False)
+
+REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
+    {
+        "qwen3": _THINK,
+        "step3p5": _THINK,
+        "glm45": _THINK,
+        "glm47": _THINK,
+        "minimax_m2": _THINK,
+        "kimi_k2": _THINK,
+        "deepseek_v4": _THINK,
+        "deepseek_r1": _UNTIL_SAID,
+        "deepseek_v3": evolve(_UNTIL_SAID, implied=False),
+        "mistral": evolve(_THINK, begins=("[THINK]", "<think>"), ends=("[/THINK]", "\n</think>", "</think>"), implied=False),
+    }
+)
+"""How reasoning is written, by the names of `--reasoning-parser`."""
+
+
+def known(tool_parser: str | None, reasoning_parser: str | None) -> bool:
+    """Return whether there is a family of these names; None stands for no such parser.
+
+    Args:
+        tool_parser: As in `--tool-call-parser`.
+        reasoning_parser: As in `--reasoning-parser`.
+    """
+    calls, reasons = tool_parser or None, reasoning_parser or None
+    return (calls is None or calls in SYNTAXES) and (reasons is None or reasons in REASONINGS) and bool(calls or reasons)
+
+
+@cache
+def family(tool_parser: str | None, reasoning_parser: str | None = None) -> Family:
+    """Return the family of these names.
+
+    Args:
+        tool_parser: As in `--tool-call-parser`; None if calls are not read.
+        reasoning_parser: As in `--reasoning-parser`; None if reasoning is not read.
+
+    Raises:
+        ValueError: There is no family of that name; the message lists those that there are.
+    """
+    for said, names in ((tool_parser, SYNTAXES), (reasoning_parser, REASONINGS)):
+        if said is not None and said not in names:
+            raise ValueError(f"no family {said!r}; there are: {', '.join(names)}")
+    syntax = None if tool_parser is None else SYNTAXES[tool_parser]
+    reasoning = None if reasoning_parser is None else REASONINGS[reasoning_parser]
+    return Family(" and ".join(filter(None, (tool_parser, reasoning_parser))), syntax, reasoning)

@@ -1,0 +1,220 @@
+"""Values: from the text of a parameter to JSON, by the type that its schema or its markup gives.
+
+It knows JSON Schema as far as types go, and nothing of how a family marks values. What does not convert stays a string, so
+that no text is lost to a type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Final, TypeAlias, cast
+
+import orjson
+from attrs import field, frozen
+
+from interlock.events.json import clean
+from interlock.parsers.routing import SEPARATOR
+
+__all__ = ["STRING", "Schemas", "Types", "converted", "escaped", "quoted"]
+
+Types: TypeAlias = frozenset[str]
+"""The names of the JSON types that a value may have."""
+
+STRING: Final[Types] = frozenset({"string"})
+"""What a value is of which nothing is said."""
+
+_TYPE_NAMES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+_DEEPEST: Final = 16
+"""How deep references and alternatives are followed."""
+
+
+def escaped(text: str) -> str:
+    """Return a text as it stands inside of a JSON string.
+
+    Args:
+        text: Any text; surrogates become U+FFFD.
+    """
+    return encode_basestring(clean(text))[1:-1]
+
+
+def quoted(text: str) -> str:
+    """Return a text as a JSON string."""
+    return encode_basestring(clean(text))
+
+
+@frozen
+class Schemas:
+    """The parameters that a request declares for its tools.
+
+    Args:
+        parameters: The schema of each tool's arguments, by every name by which a model may call it.
+    """
+
+    parameters: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, object]) -> Schemas:
+        """Read the `tools` of a request; what is no tool is passed over.
+
+        Args:
+            body: The body of `POST /v1/responses`.
+        """
+        return cls(dict(_declared(_sequence(body.get("tools")), "")))
+
+    def types(self, name: str, key: str) -> Types | None:
+        """Return the types that a parameter may have; None if nothing is said of it.
+
+        Args:
+            name: The tool's, as the model wrote it.
+            key: The parameter's.
+        """
+        schema = self.parameters.get(name)
+        if schema is None:
+            return None
+        found = _properties(schema, schema, 0).get(key)
+        return None if found is None else _types(found, schema, 0) or None
+
+
+def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+    for tool in map(_mapping, tools):
+        if tool.get("type") == "namespace":
+            yield from _declared(_sequence(tool.get("tools")), f"{tool.get('name')}")
+            continue
+        shown = tool if "name" in tool else _mapping(tool.get("function"))
+        name, parameters = shown.get("name"), _mapping(shown.get("parameters"))
+        for said in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
+            yield said, parameters
+            yield f"functions.{said}", parameters
+
+
+def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
+    """Return the properties of an object, those of the parts that it is put together from included."""
+    schema = _resolved(schema, root)
+    found: dict[str, object] = {}
+    if depth < _DEEPEST:
+        for word in ("allOf", "anyOf", "oneOf"):
+            for part in _sequence(schema.get(word)):
+                found |= _properties(_mapping(part), root, depth + 1)
+    return {**found, **_mapping(schema.get("properties"))}
+
+
+def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
+    """Return the types that a schema allows; none if it does not say."""
+    resolved = _resolved(_mapping(schema), root)
+    given = resolved.get("type")
+    types = {given} if isinstance(given, str) else {str(each) for each in _sequence(given)}
+    if not types:
+        values = [*_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
+        types = {_type_of(value) for value in values}
+    if depth < _DEEPEST:
+        for word in ("anyOf", "oneOf", "allOf"):
+            for part in _sequence(resolved.get(word)):
+                types |= _types(part, root, depth + 1)
+    return frozenset(types | ({"null"} if resolved.get("nullable") is True else set()))
+
+
+def _type_of(value: object) -> str:
+    return "null" if value is None else _TYPE_NAMES.get(type(value), "string")
+
+
+def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
+    """Follow a `$ref` into the same document; one that leads nowhere, or in a circle, says nothing."""
+    for _ in range(_DEEPEST):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        target: object = root
+        for step in reference.removeprefix("#").strip("/").split("/"):
+            target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+        beside = {word: value for word, value in schema.items() if word != "$ref"}
+        schema = {**_mapping(target), **beside}
+    return {}
+
+
+def converted(text: str, types: Types) -> str:
+    """Return a value as JSON, of the first of its types that the text can be.
+
+    Args:
+        text: As the model wrote it.
+        types: What the value may be; a string if nothing else fits.
+    """
+    bare = text.strip()
+    for name, convert in _CONVERSIONS.items():
+        if name in types:
+            written = convert(bare)
+            if written is not None:
+                return written
+    return quoted(text)
+
+
+def _null(text: str) -> str | None:
+    return "null" if text.lower() == "null" else None
+
+
+def _integer(text: str) -> str | None:
+    return f"{int(text)}" if re.fullmatch(r"[+-]?[0-9]{1,4000}", text) else None
+
+
+def _number(text: str) -> str | None:
+    """Return a number as it was written, or as JSON writes it."""
+    if isinstance(_loaded(text), int | float) and text not in {"true", "false"}:
+        return text
+    if not re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", text):
+        return None
+    value = float(text)
+    return orjson.dumps(value).decode() if isfinite(value) else None
+
+
+def _boolean(text: str) -> str | None:
+    return {"true": "true", "1": "true", "false": "false", "0": "false"}.get(text.lower())
+
+
+def _object(text: str) -> str | None:
+    return text if isinstance(_loaded(text), dict) else None
+
+
+def _array(text: str) -> str | None:
+    return text if isinstance(_loaded(text), list) else None
+
+
+def _any(text: str) -> str | None:
+    return text if _loaded(text) is not _NOT_JSON else None
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "null": _null,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _object,
+    "array": _array,
+    "any": _any,
+}
+"""From the type that is tried first to the last; a string is what is left."""
+
+_NOT_JSON: Final = object()
+
+
+def _loaded(text: str) -> object:
+    try:
+        return cast("object", orjson.loads(text))
+    except ValueError:
+        return _NOT_JSON
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,150 @@
+"""Reference encoders: what a model of a family would have written to say given items.
+
+They follow the chat templates of the models and share nothing with the tables of markers, so that each is a test of the
+other; recordings and the embedded engine are written with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, cast
+
+import orjson
+from attrs import frozen
+
+__all__ = ["TEMPLATES", "Said", "Template", "encode"]
+
+Kind: TypeAlias = Literal["reasoning", "message", "call"]
+
+
+@frozen
+class Said:
+    """Something that a model says.
+
+    Args:
+        kind: Reasoning, a message, or a call.
+        text: What it says; of a call, its arguments as a JSON object.
+        name: The function that is called.
+    """
+
+    kind: Kind
+    text: str
+    name: str = ""
+
+
+@frozen
+class Template:
+    """How calls that follow one another are written.
+
+    Args:
+        call: A call, with the fields `name`, `arguments` and `index`.
+        pair: A key and its value, in `arguments`, with the fields `key`, `value` and `string`; without it they are JSON.
+        between: What stands between two calls.
+        section: What stands before and after them.
+    """
+
+    call: str
+    pair: str | None = None
+    between: str = ""
+    section: tuple[str, str] = ("", "")
+
+
+_D: Final = "｜DSML｜"
+_QWEN: Final = Template(
+    call="<tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</tool_call>",
+    pair="<parameter=%(key)s>\n%(value)s\n</parameter>\n",
+    between="\n",
+)
+_HERMES: Final = Template('<tool_call>\n{"name": "%(name)s", "arguments": %(arguments)s}\n</tool_call>', between="\n")
+_GLM_PAIR: Final = "<arg_key>%(key)s</arg_key>\n<arg_value>%(value)s</arg_value>\n"
+
+
+def _dsml(section: str) -> Template:
+    return Template(
+        call=f'<{_D}invoke name="%(name)s">\n%(arguments)s</{_D}invoke>\n',
+        pair=f'<{_D}parameter name="%(key)s" string="%(string)s">%(value)s</{_D}parameter>\n',
+        section=(f"<{_D}{section}>\n", f"</{_D}{section}>"),
+    )
+
+
+TEMPLATES: Final[Mapping[str, Template]] = {
+    "qwen3_coder": _QWEN,
+    "qwen3_xml": _QWEN,
+    "step3p5": _QWEN,
+    "hermes": _HERMES,
+    "qwen3_json": _HERMES,
+    "glm45": Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_PAIR, between="\n"),
+    "glm47": Template("<tool_call>%(name)s%(arguments)s</tool_call>", _GLM_PAIR.replace("\n", "")),
+    "minimax_m2": Template(
+        call='<invoke name="%(name)s">\n%(arguments)s</invoke>\n',
+        pair='<parameter name="%(key)s">%(value)s</parameter>\n',
+        section=("<minimax:tool_call>\n", "</minimax:tool_call>"),
+    ),
+    "deepseek_v32": _dsml("function_calls"),
+    "deepseek_v4": _dsml("tool_calls"),
+    "kimi_k2": Template(
+        "<|tool_call_begin|>functions.%(name)s:%(index)d<|tool_call_argument_begin|>%(arguments)s<|tool_call_end|>",
+        section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    ),
+    "deepseek_v3": Template(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>%(name)s\n```json\n%(arguments)s\n```<｜tool▁call▁end｜>",
+        between="\n",
+        section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    ),
+    "deepseek_v31": Template(
+        "<｜tool▁call▁begin｜>%(name)s<｜tool▁sep｜>%(arguments)s<｜tool▁call▁end｜>",
+        section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    ),
+    "mistral": Template("[TOOL_CALLS]%(name)s[ARGS]%(arguments)s"),
+}
+"""How each family writes calls, by the names of `--tool-call-parser`."""
+
+_THINKS: Final[Mapping[str, tuple[str, str]]] = {
+    "mistral": ("[THINK]", "[/THINK]"),
+    **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
+}
+_LINES: Final = ("<think>\n", "\n</think>\n\n")
+"""How reasoning is written by the families that are not named above: on lines of its own."""
+
+
+def encode(said: Sequence[Said], tool_parser: str, reasoning_parser: str | None = None, *, thinking: bool = True) -> str:
+    """Return the text of a turn.
+
+    Args:
+        said: What is said, in order; reasoning comes first, and only once.
+        tool_parser: As in `--tool-call-parser`.
+        reasoning_parser: As in `--reasoning-parser`; None for a model without reasoning, which is then left out.
+        thinking: Whether the prompt has begun the reasoning already.
+
+    Raises:
+        KeyError: There is no family of that name.
+    """
+    return "".join(_written(said, TEMPLATES[tool_parser], reasoning_parser, thinking=thinking))
+
+
+def _written(said: Sequence[Said], template: Template, reasoning_parser: str | None, *, thinking: bool) -> Iterator[str]:
+    begin, end = _THINKS.get(reasoning_parser or "", _LINES)
+    thought = next((each.text for each in said if each.kind == "reasoning"), "")
+    if reasoning_parser is not None and (thought or thinking):
+        yield f"{'' if thinking else begin}{thought}{end}"
+    calls: list[str] = []
+    for each in [*said, Said("message", "")]:
+        if each.kind == "call":
+            calls.append(_call(each, template, len(calls)))
+        elif each.kind == "message":
+            yield f"{template.section[0]}{template.between.join(calls)}{template.section[1]}" if calls else ""
+            calls = []
+            yield each.text
+
+
+def _call(said: Said, template: Template, index: int) -> str:
+    arguments = said.text
+    if template.pair is not None:
+        values = cast("dict[str, object]", orjson.loads(arguments))
+        arguments = "".join(template.pair % _pair(key, value) for key, value in values.items())
+    return template.call % {"name": said.name, "arguments": arguments, "index": index}
+
+
+def _pair(key: str, value: object) -> dict[str, str]:
+    string = isinstance(value, str)
+    return {"key": key, "value": value if isinstance(value, str) else orjson.dumps(value).decode(), "string": f"{string}".lower()}

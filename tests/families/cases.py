@@ -1,0 +1,422 @@
+"""The cases of the families: what a model wrote, and what its reader sees. docs/families.md says what the rules are.
+
+The numbers in comments are issues and pull requests of vLLM in which the input, or one like it, was lost or misread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+from recovery.notation import Item, answer, call, reasoning
+
+from interlock.fsm.deltas import FinishReason
+
+_D = "｜DSML｜"
+_CODER = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
+_HERMES = '<tool_call>\n{"name": "f", "arguments": {"s": "a"}}\n</tool_call>'
+_GLM = "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"
+_KIMI = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "a"}<|tool_call_end|>'
+_V31 = '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"s": "a"}<｜tool▁call▁end｜>'
+
+
+def kimi(index: int, text: str, ending: str = "Close") -> Item:
+    return Item("function_call", text, {"name": "f", "call_id": f"functions.f:{index}"}, ending)
+
+
+@frozen
+class Case:
+    """A turn of a model.
+
+    Args:
+        name: What is the matter with it.
+        family: As in `--tool-call-parser`; all cases are read with the reasoning of qwen3.
+        text: What the model wrote, from inside of its reasoning on.
+        items: What the reader sees.
+        reason: Why the turn ended.
+    """
+
+    name: str
+    family: str
+    text: str
+    items: Sequence[Item]
+    reason: FinishReason = "stop"
+
+
+CASES = [
+    # reasoning and messages
+    Case("reasoning and an answer", "qwen3_coder", "Hm.\n</think>\n\nSunny.", [reasoning("Hm."), answer("Sunny.")]),
+    Case("the model begins the reasoning itself", "glm45", "<think>\nHm.</think>\nSunny.", [reasoning("Hm."), answer("Sunny.")]),
+    Case("empty reasoning", "hermes", "\n\n</think>\n\nSunny.", [answer("Sunny.")]),
+    Case("the end of reasoning said twice", "kimi_k2", "Hm.</think></think>Sunny.", [reasoning("Hm."), answer("Sunny.")]),
+    Case("reasoning that never ends", "qwen3_coder", "Hm. <tool", [reasoning("Hm. <tool")]),  # 51914
+    Case("reasoning that is cut", "glm45", "Hm.\n</thi", [reasoning("Hm.\n</thi", "")], "length"),
+    Case("reasoning that a call ends", "qwen3_coder", f"Hm.{_CODER}", [reasoning("Hm."), call("f", '{"s":"a"}')]),  # 52645
+    Case(
+        "reasoning again after a call",
+        "glm45",
+        f"</think>{_GLM}<think>So.</think>Sunny.",
+        [call("f", '{"s":"a"}'), reasoning("So."), answer("Sunny.")],
+    ),
+    Case("indented text after reasoning", "hermes", "Hm.</think>\n\n    x = 1", [reasoning("Hm."), answer("    x = 1")]),
+    Case("a message of white space", "hermes", f"</think>\n\n{_HERMES}\n\n", [call("f", '{"s": "a"}')]),
+    # markers in prose
+    Case("a quoted marker", "hermes", "</think>Write `<tool_call>` first.", [answer("Write `<tool_call>` first.")]),  # 56658
+    Case("a quoted marker in reasoning", "qwen3_coder", "Write <tool_call> and\n</think>", [reasoning("Write <tool_call> and")]),
+    Case("a quoted end of reasoning in a message", "glm45", "</think>It is `</think>`.", [answer("It is `</think>`.")]),
+    Case(
+        "a quoted call in a message", "minimax_m2", '</think>Write `<invoke name="x">`.', [answer('Write `<invoke name="x">`.')]
+    ),
+    Case(
+        "a name that is none", "glm45", "</think><tool_call>not a name</tool_call>", [answer("<tool_call>not a name</tool_call>")]
+    ),
+    Case(
+        "a section without a call",
+        "kimi_k2",
+        "</think><|tool_calls_section_begin|>No.",
+        [answer("<|tool_calls_section_begin|>No.")],
+    ),
+    Case("a marker said twice", "qwen3_coder", f"</think><tool_call>{_CODER}", [answer("<tool_call>"), call("f", '{"s":"a"}')]),
+    Case("a marker that is cut", "hermes", "</think>Sunny. <tool_", [answer("Sunny. <tool_", "")], "length"),
+    Case(
+        "an envelope that is cut before its name", "hermes", '</think><tool_call>{"na', [answer('<tool_call>{"na', "")], "length"
+    ),
+    Case(
+        "an envelope that is no call",
+        "hermes",
+        '</think><tool_call>{"x": 1}</tool_call>',
+        [answer('<tool_call>{"x": 1}</tool_call>')],
+    ),
+    Case("an envelope with an empty name", "hermes", '</think><tool_call>{"name": ""}', [answer('<tool_call>{"name": ""}')]),
+    Case(
+        "a late name that is empty",
+        "hermes",
+        '</think><tool_call>{"arguments": {}, "name": ""}',
+        [answer('<tool_call>{"arguments": {}, "name": ""}')],
+    ),
+    Case("arguments and no name", "hermes", '</think><tool_call>{"arguments": {}}', [answer('<tool_call>{"arguments": {}}')]),
+    Case(
+        "arguments that are no object and no name",
+        "hermes",
+        '</think><tool_call>{"arguments": 5}',
+        [answer('<tool_call>{"arguments": 5}')],
+    ),
+    Case(
+        "a marker inside of a call that was none",
+        "hermes",
+        f'</think><tool_call>{{"arguments": {{"x": "{_HERMES}',
+        [answer('<tool_call>{"arguments": {"x": "'), call("f", '{"s": "a"}')],
+    ),
+    # text around calls: 56263, 56840, 47903, 57120
+    Case(
+        "text before, between and after calls",
+        "hermes",
+        f"</think>One.{_HERMES}Two.{_HERMES}Three.",
+        [answer("One."), call("f", '{"s": "a"}'), answer("Two."), call("f", '{"s": "a"}'), answer("Three.")],
+    ),
+    Case(
+        "text after a call inside of its section",
+        "kimi_k2",
+        f"</think><|tool_calls_section_begin|>{_KIMI}Two.{_KIMI}<|tool_calls_section_end|>Three.",
+        [kimi(0, '{"s": "a"}'), answer("Two."), kimi(0, '{"s": "a"}'), answer("Three.")],
+    ),
+    Case(
+        "text after the last call inside of a section",
+        "deepseek_v31",
+        f"</think><｜tool▁calls▁begin｜>{_V31}Two.<｜tool▁calls▁end｜>Three.",
+        [call("f", '{"s": "a"}'), answer("Two."), answer("Three.")],
+    ),
+    Case(
+        "text after a call without an end",
+        "mistral",
+        '</think>[TOOL_CALLS]f[ARGS]{"s": "a"} Then.',
+        [call("f", '{"s": "a"}'), answer(" Then.")],
+    ),  # 48975
+    Case(
+        "two calls and nothing between them",
+        "mistral",
+        '</think>[TOOL_CALLS]f{"s": "a"}[TOOL_CALLS]g[ARGS]{}',
+        [call("f", '{"s": "a"}'), call("g", "{}")],
+    ),
+    Case(
+        "an id between name and arguments",
+        "mistral",
+        '</think>[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"s": "a"}',
+        [Item("function_call", '{"s": "a"}', {"name": "f", "call_id": "abc123def"})],
+    ),
+    # wrappers that are not what they should be
+    Case(
+        "a section that was forgotten",
+        "qwen3_coder",
+        "</think>I look.\n<function=f>\n</function>\n</tool_call>",
+        [answer("I look.\n"), call("f", "{}")],
+    ),  # 48931, 36435
+    Case(
+        "a section that was forgotten, of a tool that nobody declared",
+        "qwen3_coder",
+        "</think>Say <function=name>.",
+        [answer("Say <function=name>.")],
+    ),
+    Case("a tool that nobody declared", "glm45", "</think><tool_call>strange</tool_call>", [call("strange", "{}")]),
+    Case("a section that is not ended", "minimax_m2", '</think><minimax:tool_call><invoke name="f"></invoke>', [call("f", "{}")]),
+    Case(
+        "a call that is not ended before its section is",
+        "qwen3_coder",
+        "</think><tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</tool_call>",
+        [call("f", '{"s":"a"}')],
+    ),
+    Case(
+        "a call that is not ended before the next",
+        "glm45",
+        f"</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value>{_GLM}",
+        [call("f", '{"s":"a"}'), call("f", '{"s":"a"}')],
+    ),
+    Case(
+        "a call that is not ended", "qwen3_coder", "</think><tool_call><function=f>\n<parameter=s>\na", [call("f", '{"s":"a"}')]
+    ),
+    Case(
+        "two calls in a section",
+        "qwen3_coder",
+        "</think><tool_call>\n<function=f>\n</function>\n<function=g>\n</function>\n</tool_call>",
+        [call("f", "{}"), call("g", "{}")],
+    ),
+    Case(
+        "a name in single quotes",
+        "minimax_m2",
+        "</think><minimax:tool_call><invoke name='f'></invoke></minimax:tool_call>",
+        [call("f", "{}")],
+    ),
+    Case(
+        "a name without a namespace",
+        "kimi_k2",
+        "</think><|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        [Item("function_call", "{}", {"name": "f", "call_id": "f"})],
+    ),
+    # keys and values
+    Case(
+        "an empty value",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s></parameter></function></tool_call>",
+        [call("f", '{"s":""}')],
+    ),
+    Case(
+        "a value of line breaks",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s>\n\n\n</parameter></function>",
+        [call("f", '{"s":"\\n"}')],
+    ),
+    Case(
+        "a value as it was written",
+        "minimax_m2",
+        '</think><minimax:tool_call><invoke name="f"><parameter name="s">\n a&amp;<b>"\\\n</parameter></invoke>',
+        [call("f", '{"s":"\\n a&amp;<b>\\"\\\\\\n"}')],
+    ),
+    Case(
+        "markers in a value",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s>\n</tool_call></function><parameter=x>\n</parameter></function></tool_call>",
+        [call("f", '{"s":"</tool_call></function><parameter=x>"}')],
+    ),
+    Case(
+        "a key said twice",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><arg_key>s</arg_key><arg_value>b</arg_value></tool_call>",
+        [call("f", '{"s":"a","s":"b"}')],
+    ),
+    Case(
+        "typed values",
+        "qwen3_coder",
+        '</think><tool_call><function=f><parameter=n>\n7\n</parameter><parameter=o>\n{"a": [1]}\n</parameter></function>',
+        [call("f", '{"n":7,"o":{"a": [1]}}')],
+    ),
+    Case(
+        "a value that does not convert",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=n>\nseven\n</parameter></function>",
+        [call("f", '{"n":"seven"}')],
+    ),
+    Case(
+        "types from the markup",
+        "deepseek_v32",
+        f'</think><{_D}function_calls><{_D}invoke name="g"><{_D}parameter name="a" string="true">5</{_D}parameter>'
+        f'<{_D}parameter name="b" string="false">5</{_D}parameter><{_D}parameter name="c">[]</{_D}parameter></{_D}invoke>',
+        [call("g", '{"a":"5","b":5,"c":[]}')],
+    ),
+    Case(
+        "a section by its other name",
+        "deepseek_v4",
+        f'</think><{_D}toolcalls><{_D}invoke name="g"></{_D}invoke></{_D}toolcalls>',
+        [call("g", "{}")],
+    ),
+    Case(
+        "text that belongs to no value",
+        "minimax_m2",
+        '</think><minimax:tool_call><invoke name="f">\n Well, <parameter name="s">a</parameter> then</invoke>',
+        [call("f", '{"s":"a"}'), answer(" Well,  then")],
+    ),
+    Case(
+        "a key that is none",
+        "minimax_m2",
+        '</think><minimax:tool_call><invoke name="f"><parameter name="">a</parameter></invoke>',
+        [call("f", "{}"), answer('<parameter name="">a</parameter>')],
+    ),
+    Case(
+        "a key without a value",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key>no</tool_call>",
+        [call("f", "{}"), answer("<arg_key>s</arg_key>no")],
+    ),
+    Case(
+        "a value that is cut",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s>\na\n</par",
+        [call("f", '{"s":"a\n</par'.replace("\n", "\\n"), "")],
+        "length",
+    ),
+    Case(
+        "a number that is cut",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=n>\n7",
+        [call("f", '{"n":7', "")],
+        "length",
+    ),
+    Case(
+        "a call that is cut after text went astray",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value>no",
+        [call("f", '{"s":"a"no', "")],
+        "length",
+    ),
+    Case(
+        "a key that is cut",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><arg_key>t",
+        [call("f", '{"s":"a"<arg_key>t', "")],
+        "length",
+    ),
+    # JSON
+    Case("no arguments", "hermes", '</think><tool_call>{"name": "f"}</tool_call>', [call("f", "{}")]),
+    Case(
+        "arguments before the name",
+        "hermes",
+        '</think><tool_call>{"arguments": {"s": "}"}, "name": "f"}</tool_call>',
+        [call("f", '{"s": "}"}')],
+    ),
+    Case(
+        "arguments by their other name",
+        "hermes",
+        '</think><tool_call>{"name": "f", "parameters": {"s": "a"}}</tool_call>',
+        [call("f", '{"s": "a"}')],
+    ),
+    Case(
+        "arguments that are no object",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": "a"}</tool_call>',
+        [call("f", '"a"')],
+    ),
+    Case(
+        "arguments that are null",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": null}</tool_call>',
+        [call("f", "null")],
+    ),
+    Case(
+        "another member",
+        "hermes",
+        '</think><tool_call>{"name": "f", "id": 1, "arguments": {}}</tool_call>',
+        [call("f", ', "id": 1, "arguments": {}}')],
+    ),
+    Case("a member that is cut", "hermes", '</think><tool_call>{"name": "f", "argu', [call("f", ', "argu', "")], "length"),
+    Case(
+        "a brace too few",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {"s": "a"}</tool_call>',
+        [call("f", '{"s": "a"}')],
+    ),
+    Case(
+        "a brace too many",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {"s": "a"}}}</tool_call>',
+        [call("f", '{"s": "a"}}')],
+    ),
+    Case(
+        "text after the arguments",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>',
+        [call("f", '{}, "x": 1}')],
+    ),
+    Case(
+        "text after the envelope",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {}} x</tool_call>',
+        [call("f", "{} x")],
+    ),
+    Case(
+        "JSON that is not whole",
+        "kimi_k2",
+        f"</think><|tool_calls_section_begin|>{_KIMI.replace('}', '')}<|tool_calls_section_end|>",
+        [kimi(0, '{"s": "a"')],
+    ),
+    Case(
+        "a string that is not whole",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {"s": "a\n</tool_call>Then.',
+        [call("f", '{"s": "a\n'), answer("Then.")],
+    ),
+    Case(
+        "a line break in a string",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {"s": "a\nb\\"c"}}</tool_call>',
+        [call("f", '{"s": "a\nb\\"c"}')],
+    ),
+    Case(
+        "a marker in a string",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {"s": "</tool_call>\\\\"}}</tool_call>',
+        [call("f", '{"s": "</tool_call>\\\\"}')],
+    ),
+    Case(
+        "a bracket too many",
+        "kimi_k2",
+        f"</think><|tool_calls_section_begin|>{_KIMI.replace('{', '}{')}",
+        [kimi(0, '}{"s": "a"}')],
+    ),
+    Case(
+        "a fence",
+        "deepseek_v3",
+        "</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
+        '```json\n{"s": "```"}\n```<｜tool▁call▁end｜>',
+        [call("f", '{"s": "```"}')],
+    ),
+    Case(
+        "white space before and after the arguments",
+        "deepseek_v31",
+        f"</think><｜tool▁calls▁begin｜>{_V31}".replace("{", "\n {").replace("}", "} \n"),
+        [call("f", '{"s": "a"}')],
+    ),
+    Case(
+        "arguments that are cut",
+        "kimi_k2",
+        f"</think><|tool_calls_section_begin|>{_KIMI}"[:-21],
+        [kimi(0, '{"s": ', "")],
+        "length",
+    ),
+    Case(
+        "a scalar and then a call",
+        "mistral",
+        '</think>[TOOL_CALLS]f[ARGS]"a"[TOOL_CALLS]g[ARGS]5',
+        [call("f", '"a"'), call("g", "5")],
+    ),
+    Case(
+        "a string that breaks and ends the arguments",
+        "mistral",
+        '</think>[TOOL_CALLS]f[ARGS]"a\n"Then.',
+        [call("f", '"a\n"'), answer("Then.")],
+    ),
+    Case(
+        "Unicode",
+        "hermes",
+        '</think>漢😀<tool_call>{"name": "f", "arguments": {"s": "é漢😀"}}</tool_call>',
+        [answer("漢😀"), call("f", '{"s": "é漢😀"}')],
+    ),
+]

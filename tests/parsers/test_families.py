@@ -1,0 +1,297 @@
+"""The families: the same turn in every format, the cases, and what is true of any text."""
+
+from random import Random
+
+import orjson
+import pytest
+from families.campaign import random_text
+from families.cases import CASES
+from families.properties import (
+    GROUPS,
+    REQUEST,
+    gives_whole_arguments,
+    is_the_same_in_every_partition,
+    keeps_all_words,
+    makes_a_legal_stream,
+    read,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recovery.notation import Item, answer, call, items, parse, reasoning, run, seen, tokens
+
+from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, parser_for
+from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, known
+from interlock.parsers.families.active import ActiveItem
+from interlock.parsers.families.writing import TEMPLATES, Said, encode
+
+SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]
+
+TURN = [
+    Said("reasoning", 'The user asks for "Rome".'),
+    Said("message", "I look it up. "),
+    Said("call", '{"s":"Rome & <b>\\n\\"x\\""}', "f"),
+    Said("call", "{}", "g"),
+    Said("call", '{"n":7,"s":"","o":{"a":[1,null]}}', "f"),
+    Said("message", "Done."),
+]
+HARMONY = (
+    '<|channel|>analysis<|message|>The user asks for "Rome".<|end|>'
+    "<|start|>assistant<|channel|>final<|message|>I look it up. <|end|>"
+    '<|start|>assistant<|channel|>commentary to=functions.f<|message|>{"s":"Rome & <b>\\n\\"x\\""}<|call|>'
+    "<|start|>assistant<|channel|>commentary to=functions.g<|message|>{}<|call|>"
+    '<|start|>assistant<|channel|>commentary to=functions.f<|message|>{"n":7,"s":"","o":{"a":[1,null]}}<|call|>'
+    "<|start|>assistant<|channel|>final<|message|>Done.<|return|>"
+)
+
+
+def bare(read_items: list[Item]) -> list[tuple[str, str, object]]:
+    """Items without their ids."""
+    return [(item.kind, item.text, item.fields.get("name")) for item in read_items]
+
+
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tuple[int, ...]):
+    expected = [(said.kind, said.text, said.name or None) for said in TURN]
+    names = {"reasoning": "reasoning", "message": "message", "call": "function_call"}
+    assert bare(read(name, encode(TURN, name, "qwen3"), sizes)) == [
+        (names[kind], text, called) for kind, text, called in expected
+    ]
+
+
+def test_and_so_does_harmony():
+    routing = Routing.from_request(REQUEST)
+    assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))
+
+
+@pytest.mark.parametrize("name", REASONINGS)
+@pytest.mark.parametrize("thinking", [True, False])
+def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
+    turn = [TURN[0], Said("message", "Sunny.")]
+    text = encode(turn, "hermes", name, thinking=thinking)
+    for size in (1, 3, 1000):
+        reader = FamilyParser(family(None, name), Settings(), "thinking" if thinking else "between")
+        chunks = [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]
+        assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")]
+
+
+def test_templates_and_tables_know_the_same_families():
+    assert TEMPLATES.keys() == SYNTAXES.keys()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case):
+    assert read(case.family, case.text, reason=case.reason) == list(case.items)
+    for sizes in SPLITS:
+        assert read(case.family, case.text, sizes, case.reason) == list(case.items)
+    makes_a_legal_stream(case.family, case.text, (3,), case.reason)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_can_be_cut_anywhere(case):
+    for end in range(len(case.text)):
+        assert read(case.family, case.text[:end], (3, 1), "length") == read(case.family, case.text[:end], reason="length")
+    makes_a_legal_stream(case.family, case.text[: len(case.text) // 2], (2,), "length")
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(GROUPS)), st.integers(0, 1 << 30), st.sampled_from(["stop", "length"]))
+def test_any_text_keeps_the_properties(group, seed, reason):
+    rng = Random(seed)  # noqa: S311 - repeatable, not secret
+    name = rng.choice(GROUPS[group])
+    text = "".join(random_text(rng, name))
+    sizes = [rng.randint(1, 9) for _ in range(3)]
+    is_the_same_in_every_partition(name, text, sizes, reason)
+    keeps_all_words(name, text, reason)
+    makes_a_legal_stream(name, text, sizes, reason)
+    gives_whole_arguments(name, text)
+
+
+def test_strings_stream_and_other_values_come_when_they_are_whole():
+    reader = FamilyParser(family("qwen3_coder"), Settings.from_request(REQUEST))
+    assert reader.feed(Chunk(text="<tool_call>\n<function=f>\n<parameter=s>\n")) == [
+        Open("function_call", {"name": "f"}),
+        '{"s":"',
+    ]
+    assert reader.feed(Chunk(text='a "b"')) == ['a \\"b\\"']
+    assert reader.feed(Chunk(text="\n")) == []
+    assert reader.feed(Chunk(text="c\n</parameter>\n<parameter=n>\n")) == ['\\nc","n":']
+    assert reader.feed(Chunk(text="12")) == []
+    assert reader.feed(Chunk(text="3\n</parameter>")) == ["123"]
+    assert reader.feed(Chunk(text="</function>")) == ["}", Close()]
+
+
+def test_what_is_held_does_not_grow():
+    reader = FamilyParser(family("hermes"), Settings.from_request(REQUEST))
+    head = '<tool_call>{"arguments": {"s": "'
+    read_items = [*reader.feed(Chunk(text=head))]
+    for _ in range(2000):
+        read_items += reader.feed(Chunk(text="abcd"))
+        assert len(reader.held) <= 4200
+    assert items([*read_items, *reader.end("stop", Usage())]) == [answer(head + "abcd" * 2000)]
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_a_name_that_does_not_end_is_given_back(name: str):
+    text = encode([Said("call", "{}", "x" * 5000)], name)
+    assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+@pytest.mark.parametrize("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
+def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
+    text = encode([Said("message", "So: "), Said("call", '{"s":"a"}', "f")], name)
+    reader = FamilyParser(family(name), Settings.from_request(request_))
+    assert items(run(reader, [Chunk(text=text)])) == [answer(text)]
+
+
+def test_without_a_family_of_calls_they_are_text_too():
+    text = encode([Said("call", "{}", "f")], "hermes")
+    reader = FamilyParser(family(None, "qwen3"), Settings.from_request(REQUEST))
+    assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
+
+
+def test_without_parallel_calls_the_markers_after_the_first_are_text():
+    one = encode([Said("call", '{"s":"a"}', "f")], "hermes")
+    reader = FamilyParser(family("hermes"), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
+    for _ in range(2):
+        assert items(run(reader, [Chunk(text=one * 2)])) == [call("f", '{"s":"a"}'), answer(one)]
+
+
+def test_reasoning_that_is_not_wanted_is_counted():
+    body = {**REQUEST, "include_reasoning": False}
+    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(body))
+    deltas = run(reader, [Chunk([1], "Hm."), Chunk([2]), Chunk([3], "</think>"), Chunk([4], "Sunny.")])
+    assert items(deltas) == [answer("Sunny.")]
+    assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
+
+
+def test_the_tokens_of_a_chunk_are_shared_by_the_place_where_reasoning_ends():
+    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(REQUEST))
+    [*_, end] = run(reader, [Chunk([1, 2, 3, 4], "abcdefgh</think>12345678")])
+    assert end == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=1))
+    [*_, end] = run(reader, [Chunk([1, 2], "abcd")], "length")
+    assert end == EndTurn("length", Usage(output_tokens=2, reasoning_tokens=2))
+    [*_, end] = run(reader, [Chunk([1], "a"), Chunk([2, 3], encode(TURN[2:3], "hermes"))])
+    assert end == EndTurn("stop", Usage(output_tokens=3, reasoning_tokens=1))
+
+
+def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
+    settings = Settings(count=lambda ids: sum(token < 5 for token in ids))
+    reader = FamilyParser(family("hermes", "qwen3"), settings)
+    for _ in range(2):
+        [*_, end] = run(reader, [Chunk([1, 9], "a"), Chunk([2], "b")])
+        assert end == EndTurn("stop", Usage(output_tokens=3, reasoning_tokens=2))
+
+
+def test_what_the_engine_counted_is_kept():
+    reader = FamilyParser(family("hermes", "qwen3"), Settings())
+    counted = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
+    reader.feed(Chunk([1], "a"))
+    assert reader.end("stop", counted)[-1] == EndTurn("stop", counted)
+
+
+def test_the_tokens_of_a_message_are_given_with_it():
+    def chunk(token: int, text: str) -> Chunk:
+        return Chunk([token], text, logprobs=[{"token": text}])
+
+    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(REQUEST))
+    texts = ["Hm", "</think>", "\n\n", "It", " <", "b>", '<tool_call>{"name": "f"', "}</tool_call>"]
+    deltas = run(reader, [chunk(at, text) for at, text in enumerate(texts)])
+    assert deltas[:-1] == [
+        Open("reasoning"),
+        "Hm",
+        Close(),
+        Open("message", {"phase": "final_answer"}),
+        Text("It", [{"token": "It"}]),
+        " ",
+        Text("<b>", [{"token": " <"}, {"token": "b>"}]),
+        Close(),
+        Open("function_call", {"name": "f"}),
+        "{}",
+        Close(),
+    ]
+
+
+SPECIAL = {7: "<tool_call>", 8: "</tool_call>", 9: "</think>"}
+
+
+def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
+    reader = FamilyParser(family("hermes", "qwen3"), Settings(special=SPECIAL))
+    body = '{"name": "f", "arguments": {}}'
+    chunks = [
+        Chunk([1, 2], "a</think>"),
+        Chunk([3], "b\n"),
+        Chunk([9], "</think>"),
+        Chunk([4, 4, 4], f"<tool_call>{body}"),
+        Chunk([7], "<tool_call>"),
+        Chunk([4], body),
+        Chunk([8], "</tool_call>"),
+    ]
+    expected = [reasoning("a</think>b"), answer(f"<tool_call>{body}"), call("f", "{}")]
+    assert items(run(reader, chunks)) == expected
+    assert items(run(reader, chunks)) == expected
+
+
+def test_a_special_token_that_begins_no_call_does_not_vouch_for_another_marker():
+    reader = FamilyParser(family("hermes"), Settings(special=SPECIAL))
+    chunks = [Chunk([7], "<tool_call>"), Chunk([7], "<tool_call>"), Chunk([1], '{"name": "f"}<tool_call>{"name": "g"}')]
+    assert items(run(reader, chunks)) == [answer("<tool_call>"), call("f", '<tool_call>{"name": "g"}')]
+
+
+def test_without_ids_the_text_of_a_special_token_counts():
+    reader = FamilyParser(family("hermes", "qwen3"), Settings(special=SPECIAL))
+    assert items(run(reader, [Chunk(text="a</think>b")])) == [reasoning("a"), answer("b")]
+
+
+def test_calls_go_where_the_request_says():
+    body = {
+        "tools": [
+            {"type": "custom", "name": "patch"},
+            {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "get"}]},
+        ]
+    }
+    said = [Said("call", '{"input":"a\\nb"}', "patch"), Said("call", '{"s":"a"}', "crm__get")]
+    for name in SYNTAXES:
+        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(said, name))]))
+        assert [(item.kind, item.text) for item in read_items] == [("custom_tool_call", "a\nb"), ("function_call", '{"s":"a"}')]
+        assert read_items[1].fields["namespace"] == "crm"
+
+
+def test_nothing_is_written_where_nothing_is_open():
+    item = ActiveItem(Settings())
+    item.write("a")
+    item.close()
+    item.leave()
+    assert item.take() == []
+    with pytest.raises(AttributeError, match="no call is open"):
+        item.call.set()
+
+
+def test_a_parser_is_found_by_its_names():
+    assert isinstance(parser_for("tagged", REQUEST, "hermes", "qwen3"), FamilyParser)
+    assert isinstance(parser_for("harmony", REQUEST), HarmonyParser)
+
+
+def test_a_family_that_nobody_knows_is_refused():
+    with pytest.raises(ValueError, match="no family 'pythonic'; there are: qwen3_coder, "):
+        family("pythonic")
+    with pytest.raises(ValueError, match="no family 'granite'; there are: qwen3, "):
+        family(None, "granite")
+
+
+def test_which_pairs_are_known():
+    assert known("hermes", "qwen3")
+    assert known("hermes", None)
+    assert known("", "qwen3")
+    assert not known(None, None)
+    assert not known("hermes", "granite")
+    assert not known("pythonic", "qwen3")
+
+
+def test_arguments_of_keys_are_whole_json_even_if_the_model_stops_in_the_middle():
+    text = encode([Said("call", '{"n":7,"s":"a","o":{"a":[]}}', "f")], "glm45")
+    for end in range(text.index("<arg_key>") + len("<arg_key>"), len(text)):
+        found = read("glm45", f"</think>{text[:end]}")[0]
+        assert isinstance(orjson.loads(found.text), dict)

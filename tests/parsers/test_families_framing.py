@@ -1,0 +1,169 @@
+"""The framing of the families as a table, and the lexicons that are compiled from it."""
+
+from collections import Counter
+from itertools import chain
+from random import Random
+from typing import ClassVar
+
+import pytest
+from families.campaign import random_text
+from families.cases import CASES
+from families.properties import GROUPS, REQUEST
+
+from interlock.fsm.deltas import Usage
+from interlock.parsers import Chunk
+from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families.family import CALLING
+from interlock.parsers.families.framing import FRAMING, Effect, Trigger
+from interlock.parsers.families.lexicon import lexica
+
+CHANNELS = {"reasoning", "content", "aside"}
+TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name"))}
+COMMITTED = {"body", "astray", "key", "keyed", "value", "argument", "json", "quoted", "torn", "whole", "shut", "loose", "member"}
+RESTING = {"thinking", "between", "inside"}
+
+
+def test_the_states_are_of_four_kinds():
+    assert set(FRAMING.states) == CHANNELS | TENTATIVE | COMMITTED | RESTING
+
+
+def test_every_state_answers_every_trigger():
+    assert all(set(state.rows) == set(Trigger) for state in FRAMING.states.values())
+
+
+def test_a_tentative_state_goes_on_commits_or_gives_back_what_it_holds():
+    for name in TENTATIVE:
+        for dest, effects in FRAMING.states[name].rows.values():
+            gives_back = effects in {(Effect.SPILL, Effect.AGAIN), (Effect.RETHINK, Effect.AGAIN)}
+            assert gives_back is (dest.name in CHANNELS)
+            assert (Effect.COMMIT in effects) is (dest.name in COMMITTED)
+            assert gives_back or Effect.COMMIT in effects or dest.name in TENTATIVE
+
+
+def test_a_committed_call_is_never_taken_back():
+    ending = {Effect.END, Effect.QUIT}
+    for name in COMMITTED:
+        for dest, effects in FRAMING.states[name].rows.values():
+            assert not {Effect.SPILL, Effect.RETHINK, Effect.COMMIT} & set(effects)
+            assert bool(ending & set(effects)) is (dest.name not in COMMITTED)
+
+
+def test_a_turn_ends_outside_of_everything():
+    for state in FRAMING.states.values():
+        for end in (Trigger.FINISH, Trigger.CUT):
+            dest, effects = state.rows[end]
+            assert dest.name in RESTING or Effect.AGAIN in effects
+
+
+def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_ever():
+    for state in FRAMING.states.values():
+        for trigger in Trigger:
+            seen, now = [state], state
+            while Effect.AGAIN in now.rows[trigger][1]:
+                now = now.rows[trigger][0]
+                assert now not in seen
+                seen.append(now)
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+@pytest.mark.parametrize("calls", [True, False])
+def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str, calls):
+    """So that text which opens an item was cut at every marker that counts there."""
+    lexicon = lexica(family(name, "qwen3"), calls=calls)
+    for rest, channel in (("thinking", "reasoning"), ("between", "content"), ("inside", "aside")):
+        assert lexicon[channel].roles.items() <= lexicon[rest].roles.items()
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
+    """So that a marker that is not whole hides no other."""
+    for state, lexicon in lexica(family(name, "qwen3"), calls=True).items():
+        for text in lexicon.roles if state != "member" else ():  # what follows a name there is no marker
+            for other in lexicon.roles:
+                assert other not in text[1:-1]
+
+
+def test_without_calls_nothing_begins_one():
+    for lexicon in lexica(family("qwen3_coder", "qwen3"), calls=False).values():
+        assert not CALLING & set(lexicon.roles.values())
+
+
+def test_a_reasoning_that_calls_do_not_end_looks_for_none():
+    lexicon = lexica(family("deepseek_v3", "deepseek_r1"), calls=True)
+    assert set(lexicon["reasoning"].roles.values()) == {Trigger.UNTHINK}
+    assert Trigger.SECTION in lexicon["content"].roles.values()
+
+
+class Counting(FamilyParser):
+    """Counts the edges that are taken."""
+
+    counts: ClassVar[Counter[tuple[str, Trigger]]] = Counter()
+
+    def _fire(self, trigger, text):
+        self.counts[self._state.name, trigger] += 1
+        return super()._fire(trigger, text)
+
+    def _passes_json(self, _):  # the shortcut takes no edges
+        return False
+
+
+def fire(name, text, reason="stop"):
+    """Read a text letter by letter; gives the shortest beginning that leads to each state."""
+    reader = Counting(family(name, "qwen3"), Settings.from_request(REQUEST))
+    ways = {}
+    for at, letter in enumerate(text):
+        reader.feed(Chunk(text=letter))
+        if not reader._held:
+            ways.setdefault(reader._state.name, text[: at + 1])
+    reader.end(reason, Usage())
+    return ways
+
+
+BY_STYLE = {
+    "keys": {Trigger.STRANGE},
+    "json": {Trigger.QUOTE, Trigger.BREAK},
+    "envelope": {Trigger.QUOTE, Trigger.BREAK, Trigger.MEMBER, Trigger.SETTLED, Trigger.JSON},
+}
+ALWAYS = {Trigger.WORD, Trigger.BLANK, Trigger.TEXT, Trigger.FINISH, Trigger.CUT}
+
+
+def reachable(name):
+    """The states that texts of a family can lead to."""
+    markers = set(family(name, "qwen3").markers)
+    ended = set() if SYNTAXES[name].style == "keys" else {Trigger.WHOLE if Trigger.UNCALL in markers else Trigger.ENDED}
+    triggers = markers | BY_STYLE[SYNTAXES[name].style] | ALWAYS | ended
+    reached, waiting = set(), ["thinking"]
+    while waiting:
+        state = waiting.pop()
+        if state not in reached:
+            reached.add(state)
+            waiting += [dest.name for trigger, (dest, _) in FRAMING.states[state].rows.items() if trigger in triggers]
+    return reached
+
+
+def test_every_state_can_be_reached_in_some_family():
+    assert set().union(*map(reachable, SYNTAXES)) == set(FRAMING.states)
+
+
+@pytest.mark.parametrize("name", [name for names in GROUPS.values() for name in names])
+def test_every_marker_is_read_in_every_state_that_looks_for_it(name: str):
+    ways: dict[str, str] = {"thinking": ""}
+    rng = Random(5)  # noqa: S311 - repeatable, not secret
+    texts = (case.text for case in CASES if case.family == name)
+    for text in chain(texts, ("".join(random_text(rng, name)) for _ in range(100_000))):
+        if ways.keys() == reachable(name):
+            break
+        for state, way in fire(name, text).items():
+            ways[state] = min(ways.get(state, way), way, key=len)
+    assert ways.keys() == reachable(name)
+    for state, way in ways.items():
+        for marker, role in lexica(family(name, "qwen3"), calls=True)[state].roles.items():
+            Counting.counts.clear()
+            fire(name, way + marker)
+            enveloped = SYNTAXES[name].style == "envelope" and state.endswith("name")
+            tried = (Trigger.TEXT, Trigger.WHOLE, Trigger.ENDED, Trigger.SHUT, Trigger.STRANGE, role)
+            assert any(Counting.counts[state, trigger] for trigger in tried) or enveloped
+        for reason, trigger in (("stop", Trigger.FINISH), ("length", Trigger.CUT)):
+            Counting.counts.clear()
+            fire(name, way, reason)
+            assert Counting.counts[state, trigger]
