@@ -6,19 +6,30 @@ another, and the text is somewhere in them, after what was found before. Markup 
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Final, TypeAlias, cast
 
 from attrs import define, field
 
 from interlock.parsers.vocabulary import Entry
 
+__all__ = ["Aligned", "Alignment"]
+
+Aligned: TypeAlias = tuple[str, Sequence[Entry]]
+"""A text, and the tokens that say all of it; none if they are not known."""
+
+CONTINUATION: Final = range(0x80, 0xC0)
+"""The bytes that do not begin a character."""
+
 
 @define(eq=False)
 class Alignment:
-    """The tokens of a turn that have not become text yet."""
+    """The tokens of a turn that have not become text yet, and text that ends inside of one of them."""
 
     _bytes: bytes = b""
-    _ends: list[tuple[int, Entry]] = field(factory=list[tuple[int, Entry]])
+    _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
+    """Where each of them begins and ends; one of which a part was forgotten begins before 0."""
+    _held: bytes = b""
 
     def add(self, entry: Entry) -> None:
         """Take the next token.
@@ -29,27 +40,57 @@ class Alignment:
         """
         content = _content(entry)
         if content:
+            begin = len(self._bytes)
             self._bytes += content
-            self._ends.append((len(self._bytes), entry))
+            self._tokens.append((begin, len(self._bytes), entry))
 
-    def find(self, text: str) -> list[Entry]:
-        """Give the tokens that end in this text, and forget them and those before.
+    def find(self, text: str) -> Aligned:
+        """Return the text whose tokens are whole, with these tokens, and forget them and those before.
+
+        A text that ends inside of a token is held until the rest of it comes, because a text has the probabilities of all of
+        its tokens or of none (rule R15).
 
         Args:
-            text: A piece of what the tokens say; a token that it ends inside of comes with the next piece. If the text is not
-                to be found, it has no tokens.
+            text: A piece of what the tokens say. If it is not to be found, it comes back without tokens.
         """
-        if not self._ends:
-            return []
-        wanted = text.encode(errors="replace")
+        if not self._tokens:
+            return text, ()
+        wanted = self._held + text.encode(errors="replace")
         start = self._bytes.find(wanted)
         if start < 0:
-            return []
+            self._held = b""
+            return wanted.decode(), ()
         stop = start + len(wanted)
-        found = [entry for end, entry in self._ends if start < end <= stop]
+        ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._cuts(end)]
+        whole = self._take(start, ends[-1] if ends else start)
+        self._held = wanted[len(whole[0].encode()) :]
+        return whole
+
+    def rest(self) -> Aligned:
+        """Return the text that is held, at the end of an item."""
+        held, self._held = self._held, b""
+        return self._take(0, len(held))
+
+    def _cuts(self, end: int) -> bool:
+        """Return whether a place is inside of a character."""
+        return end < len(self._bytes) and self._bytes[end] in CONTINUATION
+
+    def _take(self, start: int, stop: int) -> Aligned:
+        """Return a text and its tokens, and forget it and what is before; a token that is not all in it stands for its part."""
+        said = self._bytes[start:stop]
+        found = [
+            entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
+            for begin, end, entry in self._tokens
+            if begin < stop and start < end
+        ]
         self._bytes = self._bytes[stop:]
-        self._ends = [(end - stop, entry) for end, entry in self._ends if end > stop]
-        return found
+        self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
+        return said.decode(), found
+
+
+def _part(entry: Entry, said: bytes) -> Entry:
+    """Return what stands for a token of which a part is said; its alternatives stood for all of it."""
+    return {**entry, "token": said.decode(errors="replace"), "bytes": [*said], "top_logprobs": []}
 
 
 def _content(entry: Entry) -> bytes:

@@ -22,7 +22,7 @@ from attrs import define, evolve, field
 
 from interlock.events.json import dumps
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
-from interlock.parsers.alignment import Alignment
+from interlock.parsers.alignment import Aligned, Alignment
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
 from interlock.parsers.vocabulary import Entry
@@ -52,7 +52,7 @@ class _Said:
     key: Key
     writer: Writer | None = None
     call_id: str = ""
-    pieces: list[tuple[str, list[Entry]]] = field(factory=list[tuple[str, list[Entry]]])
+    pieces: list[Aligned] = field(factory=list[Aligned])
     arguments: list[str] = field(factory=list[str])
 
     def belongs(self, index: int, call_id: str) -> bool:
@@ -130,6 +130,7 @@ class VllmParser:
             reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
             usage: What the engine counted; its own count of reasoning tokens is kept, if it has one.
         """
+        self._add_rest()
         while len(self._line) > 1:
             self._close_head()
         for said in self._line:
@@ -155,10 +156,9 @@ class VllmParser:
             if text.isspace():
                 self._blank = (key, text)
                 return
-            last = _Said(key, self._text_writer(key))
-            self._line.append(last)
+            last = self._stand(_Said(key, self._text_writer(key)))
         self._blank = (key, "")
-        self._add(last, text, self._alignment.find(text))
+        self._add(last, *self._alignment.find(text))
 
     def _call(self, call: object) -> None:
         """Take a piece of a tool call; pieces that say nothing are passed over."""
@@ -170,8 +170,7 @@ class VllmParser:
         if said is None:
             if not (name or call_id or arguments.strip()):
                 return
-            said = _Said(self._last_index)
-            self._line.append(said)
+            said = self._stand(_Said(self._last_index))
         self._blank = ("content", "")
         said.call_id = said.call_id or call_id
         if name and said.writer is None:
@@ -179,7 +178,19 @@ class VllmParser:
         said.arguments.append(arguments)
         self._add(said, arguments, [])
 
-    def _add(self, said: _Said, text: str, entries: list[Entry]) -> None:
+    def _stand(self, said: _Said) -> _Said:
+        """Have something stand in line; the text before it is whole now."""
+        self._add_rest()
+        self._line.append(said)
+        return said
+
+    def _add_rest(self) -> None:
+        """Write the text that waits for the rest of its token."""
+        text, entries = self._alignment.rest()
+        if text:
+            self._add(self._line[-1], text, entries)
+
+    def _add(self, said: _Said, text: str, entries: Sequence[Entry]) -> None:
         """Write a text, or hold it until its turn comes; then see who is next in line."""
         if said is self._pen and said.writer is not None:
             self._out += written(said.writer, text, entries)

@@ -4,7 +4,7 @@ The loop over rounds is vLLM's in shape: outputs are told to the context, the co
 runs it. What is generated is a script of texts in harmony, or of deltas of vLLM's parsers.
 """
 
-# ruff: noqa: ARG001, ARG002 - the signatures are vLLM's
+# ruff: noqa: ARG001, ARG002, ARG003 - the signatures are vLLM's
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from openai_harmony import Author, Message, Role, TextContent, load_harmony_enco
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request as HttpRequest
 
+TOKENIZER = SimpleNamespace(all_special_ids=[0])
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 
@@ -134,6 +135,21 @@ class HarmonyContext:
         return [Message(author=Author(role=Role.TOOL, name=call.recipient), content=[content], recipient="assistant")]
 
 
+class IncrementalDetokenizer:
+    """vLLM's class of this name: a token is a letter's number, and 0 is a control token."""
+
+    @classmethod
+    def from_new_request(cls, tokenizer, request):
+        return cls()
+
+    def __init__(self):
+        self.token_ids = []
+
+    def decode_next(self, next_token_id):
+        assert self.token_ids[-1] == next_token_id
+        return chr(next_token_id) if next_token_id else "<|end|>"
+
+
 class Raw(BaseModel):
     """`ResponseRawMessageAndToken`."""
 
@@ -243,8 +259,11 @@ class Serving:
             frequency_penalty=0.0,
             max_tokens=request.max_output_tokens or 100,
             structured_outputs=request.structured_outputs,
+            skip_special_tokens=True,
+            spaces_between_special_tokens=True,
+            all_stop_token_ids={0},
         )
-        arguments = (request, sampling, self._generate(self.context), self.context, request.model, "tokenizer", None)
+        arguments = (request, sampling, self._generate(self.context), self.context, request.model, TOKENIZER, None)
         if request.background:
             self.tasks.add(asyncio.create_task(self._run_background_request_stream(*arguments, 7)))
             return self.responses_background_stream_generator(request.request_id)
@@ -412,8 +431,18 @@ def install(monkeypatch, version="0.32.0+cpu"):
             HarmonyContext=HarmonyContext, ParsableContext=ParsableContext, SimpleContext=SimpleContext
         ),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
+        "vllm.v1.engine.detokenizer": SimpleNamespace(
+            IncrementalDetokenizer=IncrementalDetokenizer, BaseIncrementalDetokenizer=IncrementalDetokenizer
+        ),
     }
-    for name in ("vllm.entrypoints", "vllm.entrypoints.openai", "vllm.entrypoints.openai.responses", "vllm.parser"):
+    for name in (
+        "vllm.entrypoints",
+        "vllm.entrypoints.openai",
+        "vllm.entrypoints.openai.responses",
+        "vllm.parser",
+        "vllm.v1",
+        "vllm.v1.engine",
+    ):
         modules[name] = ModuleType(name)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

@@ -8,6 +8,7 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     plugin     the plugin itself: the routes in front of vLLM's, and the hooks on the instance that serves responses
     routes     what is asked over HTTP
     reading    from an engine's output to deltas
+    pairing    which text belongs to which token
     rounds     the hooks in vLLM's loop over rounds of generation: tools are told of when they start and end
     admission  whether the engine takes a request, before anything is answered
     run        one response while it is being made

@@ -6,7 +6,7 @@ knows one response, all its rounds included, and nothing of tools or events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, cast
 
 from attrs import define, evolve, field
@@ -16,6 +16,9 @@ from interlock.parsers.chunk import Chunk, Parser
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.routing import Route, Routing
 from interlock.parsers.vllm import VllmParser
+from interlock.parsers.vocabulary import Entry
+from interlock.parsers.writing import joined
+from interlock.serving.vllm.pairing import Pairing, Said
 from interlock.serving.vllm.shapes import DeltaParser, Output, Request
 
 __all__ = ["DeltaReader", "HarmonyReader", "Reader", "delta_reader", "finish_reason", "harmony_reader", "hosted_functions"]
@@ -37,7 +40,7 @@ TOOL_OF: Final[Mapping[str, str]] = {
 }
 """The tool of vLLM's tool server that runs each of them."""
 
-Logprobs = Callable[[Output], Sequence[Mapping[str, object]]]
+Logprobs = Callable[[Output], Sequence[Entry]]
 """Gives the log probabilities of an output's tokens, in the API's shape."""
 
 
@@ -93,6 +96,7 @@ class DeltaReader(_Counting):
         request: For vLLM's parser.
         deltas: vLLM's parser for the first round, or None.
         following: Gives vLLM's parser for each further round: it remembers a round, so each has its own.
+        pairs: Makes what pairs the tokens of a round, of which it is given the prompt, with their text.
         logprobs: Gives log probabilities; None if they were not asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round, which has no text.
     """
@@ -100,29 +104,42 @@ class DeltaReader(_Counting):
     _request: Request
     _deltas: DeltaParser | None
     _following: Callable[[], DeltaParser | None]
+    _pairs: Callable[[Sequence[int]], Pairing]
     _logprobs: Logprobs | None = None
     _hide_end: bool = False
+    _pairing: Pairing | None = field(default=None, init=False)
+    """That of the round, once it has begun."""
 
     def read(self, output: Output) -> Sequence[Delta]:
-        """Give the deltas of an output."""
+        """Return the deltas of an output."""
         if self._prompt is None:
             self._prompt = _prompt_of(output)
+        logprobs = self._logprobs(output) if self._logprobs else ()
         new = output.outputs[0]
-        token_ids = list(new.token_ids)
-        delta: object = {"content": new.text}
-        if self._deltas is not None:
-            finished = new.finish_reason is not None
-            ends = self._hide_end and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
-            seen = token_ids[:-1] if ends else token_ids
-            delta = self._deltas.parse_delta(new.text, seen, self._request, output.prompt_token_ids, finished=finished)
-        if self._request.parallel_tool_calls is False:
-            delta = _with_one_call(delta)
-        return self._parser.feed(Chunk(token_ids, new.text, self._logprobs and self._logprobs(output), delta))
+        if self._deltas is None:
+            return self._parser.feed(Chunk(new.token_ids, new.text, logprobs, {"content": new.text}))
+        return joined(list(self._parse(self._deltas, output, logprobs)))
+
+    def _parse(self, deltas: DeltaParser, output: Output, logprobs: Sequence[Entry]) -> Iterator[Delta]:
+        """Have vLLM's parser parse an output token by token."""
+        if self._pairing is None:
+            self._pairing = self._pairs(output.prompt_token_ids or ())
+        new = output.outputs[0]
+        finished = new.finish_reason is not None
+        said = [*self._pairing.pair(new.token_ids, new.text, logprobs, finished=finished)] or [Said([], "")]
+        for each in said:
+            ends = finished and each is said[-1]
+            hidden = self._hide_end and ends and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
+            seen = each.token_ids[:-1] if hidden else each.token_ids
+            delta = deltas.parse_delta(each.text, seen, self._request, output.prompt_token_ids, finished=ends)
+            if self._request.parallel_tool_calls is False:
+                delta = _with_one_call(delta)
+            yield from self._parser.feed(Chunk(each.token_ids, each.text, each.logprobs, delta))
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
-        """End the round, and give what was held back."""
+        """End the round, and return what was held back."""
         ended = _Counting.end(self, reason)
-        self._deltas = self._following()
+        self._deltas, self._pairing = self._following(), None
         return ended
 
 
@@ -140,6 +157,7 @@ def delta_reader(
     request: Request,
     deltas: DeltaParser | None,
     following: Callable[[], DeltaParser | None],
+    pairs: Callable[[Sequence[int]], Pairing],
     *,
     available: Sequence[str] = (),
     logprobs: Logprobs | None = None,
@@ -152,13 +170,14 @@ def delta_reader(
         request: vLLM's reading of it.
         deltas: vLLM's parser for the first round, or None.
         following: Gives vLLM's parser for each further round.
+        pairs: Makes what pairs the tokens of a round, of which it is given the prompt, with their text.
         available: The tools that vLLM would run.
         logprobs: Gives log probabilities, if they were asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round.
     """
     count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.27
     parser = VllmParser(hosted_functions(Routing.from_request(body), available), request.include_reasoning, count)
-    return DeltaReader(parser, request, deltas, following, logprobs, hide_end)
+    return DeltaReader(parser, request, deltas, following, pairs, logprobs, hide_end)
 
 
 def hosted_functions(routing: Routing, available: Sequence[str]) -> Routing:

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Final, Protocol, TypeAlias, cast
 
-from interlock.serving.vllm.shapes import Dumpable, ErrorResponse, Request
+from interlock.serving.vllm.shapes import Detokenizer, Dumpable, ErrorResponse, Request
 
 KNOWN: Final = ((0, 26), (0, 33))
 """The first and the last release whose seams are known."""
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
+DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
 
 GENERATOR: Final = (
     "request",
@@ -70,6 +71,8 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
         "append_output": ("output",),
         "need_builtin_tool_call": (),
     },
+    (DETOKENIZER, "IncrementalDetokenizer"): {"from_new_request": ("tokenizer", "request")},
+    (DETOKENIZER, "BaseIncrementalDetokenizer"): {"decode_next": ("next_token_id",)},
     ("vllm.parser.abstract_parser", "Parser"): {
         "parse_delta": ("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
     },
@@ -118,6 +121,12 @@ def response_type() -> Callable[..., object]:
 def timings() -> Callable[[object, int], Dumpable]:
     """Give the function that makes a response's timings of the engine's and of the number of tokens; it is there since 0.32."""
     made: Callable[[object, int], Dumpable] = import_module(SERVING).build_per_request_timing_metrics
+    return made
+
+
+def detokenizer() -> Callable[[object, object], Detokenizer]:
+    """Give the function that makes a detokenizer of a tokenizer and a request."""
+    made: Callable[[object, object], Detokenizer] = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request
     return made
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from attrs import field, frozen
@@ -27,11 +29,12 @@ from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
+from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
-from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps
+from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps, Tokenizer
 
 __all__ = ["ASKED", "Asked", "Hooks"]
 
@@ -64,7 +67,7 @@ class Begun:
     steps: Steps
     context: Context
     model: str
-    tokenizer: object
+    tokenizer: Tokenizer
     metadata: object = None
     created_time: int | None = None
 
@@ -167,10 +170,11 @@ class Hooks:
         """Give the reader of a model with vLLM's parsers, and the dialogue of the context that vLLM has for it."""
         context, request = begun.context, begun.request
         logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
+        pairs = partial(_pairing, begun)
         items: list[object] | None = getattr(context, "response_messages", None)
         if items is None:
             parser = context.response_parser
-            reader = delta_reader(asked.body, request, parser, _no_parser, logprobs=logprobs, hide_end=self.hide_end)
+            reader = delta_reader(asked.body, request, parser, _no_parser, pairs, logprobs=logprobs, hide_end=self.hide_end)
             return reader, SilentDialogue(context.append_output if request.enable_response_messages else None)
 
         def make_parser() -> DeltaParser | None:
@@ -183,6 +187,7 @@ class Hooks:
             request,
             make_parser(),
             make_parser,
+            pairs,
             available=getattr(context, "available_tools", ()),
             logprobs=logprobs,
             hide_end=self.hide_end,
@@ -229,6 +234,27 @@ def _resolved(begun: Begun) -> dict[str, object]:
         "max_output_tokens": sampling.max_tokens,
         "store": bool(begun.request.store),
     }
+
+
+def _pairing(begun: Begun, prompt: Sequence[int]) -> Pairing:
+    """Return what pairs the tokens of a round with the text that vLLM makes of them."""
+    sampling, tokenizer = begun.sampling, begun.tokenizer
+    asked = SimpleNamespace(
+        stop=None,
+        min_tokens=0,
+        include_stop_str_in_output=True,
+        skip_special_tokens=sampling.skip_special_tokens,
+        spaces_between_special_tokens=sampling.spaces_between_special_tokens,
+    )
+    request_id = begun.request.request_id
+    request = SimpleNamespace(request_id=request_id, sampling_params=asked, prompt_token_ids=list(prompt), prompt_embeds=None)
+    detokenizer = seams.detokenizer()(tokenizer, request)
+
+    def decode(token: int) -> str:
+        detokenizer.token_ids.append(token)
+        return detokenizer.decode_next(token)
+
+    return Pairing(decode, sampling.all_stop_token_ids & {*tokenizer.all_special_ids})
 
 
 def _no_parser() -> None:

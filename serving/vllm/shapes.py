@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeAlias
 
 
@@ -96,6 +97,26 @@ class Sampling(Protocol):
     frequency_penalty: float
     max_tokens: int | None
     structured_outputs: object
+    skip_special_tokens: bool
+    spaces_between_special_tokens: bool
+    all_stop_token_ids: AbstractSet[int]
+    """The tokens that end a round, those of the model among them once the engine has taken the request."""
+
+
+class Tokenizer(Protocol):
+    """A model's tokenizer."""
+
+    all_special_ids: Sequence[int]
+
+
+class Detokenizer(Protocol):
+    """An `IncrementalDetokenizer` of one request."""
+
+    token_ids: list[int]
+
+    def decode_next(self, next_token_id: int) -> str:
+        """Return the text that a token adds to those before it, which are in `token_ids` as it is itself."""
+        ...
 
 
 class Dumpable(Protocol):

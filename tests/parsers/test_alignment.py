@@ -16,20 +16,46 @@ def aligned(*entries):
     return alignment
 
 
+def part(entry, text):
+    return {**entry, "token": text, "bytes": list(text.encode()), "top_logprobs": []}
+
+
 def test_a_text_has_the_tokens_that_say_it():
     alignment = aligned(LE, T, IN, BARE)
-    assert alignment.find("le") == [LE]
-    assert alignment.find("é!\n") == [IN, BARE]
-    assert alignment.find("é") == []
+    assert alignment.find("le") == ("le", [LE])
+    assert alignment.find("é!\n") == ("é!\n", [IN, BARE])
+    assert alignment.find("é") == ("é", ())
 
 
-def test_a_token_belongs_to_the_text_in_which_it_ends():
+def test_a_text_waits_for_the_rest_of_its_token():
     alignment = aligned(LE, IN, BARE)
-    assert alignment.find("leé!") == [LE, IN]
-    assert alignment.find("\n") == [BARE]
+    assert alignment.find("l") == ("", [])
+    assert alignment.find("eé!") == ("leé", [LE, IN])
+    assert alignment.find("\n") == ("!\n", [BARE])
+    assert alignment.rest() == ("", [])
+
+
+def test_what_is_left_of_a_text_has_the_part_of_its_token_and_the_next_text_has_the_other():
+    alignment = aligned(LE, BARE)
+    assert alignment.find("le!") == ("le", [LE])
+    assert alignment.rest() == ("!", [part(BARE, "!")])
+    assert alignment.find("\n") == ("\n", [part(BARE, "\n")])
+
+
+def test_a_text_that_begins_inside_of_a_token_has_the_part_of_it():
+    alignment = aligned(BARE, LE)
+    assert alignment.find("\nle") == ("\nle", [part(BARE, "\n"), LE])
+
+
+def test_tokens_that_divide_a_character_say_it_together():
+    first, second = {"bytes": [0xC3]}, {"bytes": [0xA9, 0x21]}
+    alignment = aligned(first, second)
+    assert alignment.find("é") == ("", [])
+    assert alignment.find("!") == ("é!", [first, second])
 
 
 def test_a_text_that_no_token_says_has_none_and_takes_none():
     alignment = aligned(LE, NONE)
-    assert alignment.find("other") == []
-    assert alignment.find("le") == [LE]
+    assert alignment.find("l") == ("", [])
+    assert alignment.find("other") == ("lother", ())
+    assert alignment.find("le") == ("le", [LE])

@@ -25,6 +25,11 @@ CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|cal
 TOOLS = [{"type": "code_interpreter", "container": {"type": "auto"}}, {"type": "web_search_preview"}]
 
 
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch):
+    return fake.install(monkeypatch)
+
+
 def hooks_on(serving, timeout=5.0):
     hooks = Hooks(serving, Archive(serving, fake.Stored), timeout)
     hooks.install()

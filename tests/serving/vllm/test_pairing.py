@@ -1,0 +1,78 @@
+"""Each token gets its own text, whatever the engine makes of a text and its tokens on the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.serving.vllm.pairing import Pairing, Said
+
+TEXTS = ("", "a", "b", "ab", "<", "é", "\n")
+END = len(TEXTS)
+
+
+def pairing():
+    return Pairing(lambda token: "<|end|>" if token == END else TEXTS[token], {END})
+
+
+def pairs(*outputs):
+    """The pairs of the outputs of a round; the last one ends it."""
+    made = pairing()
+    *others, last = outputs
+    said = [each for output in others for each in made.pair(*output)]
+    return said + list(made.pair(*last, finished=True))
+
+
+def alone(tokens):
+    return [Said([token], TEXTS[token]) for token in tokens]
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [([1], "a"), ([2], "b"), ([3], "ab")],
+        [([1, 2, 3], "abab")],
+        [([1], ""), ([2], "a"), ([3], "b"), ([], "ab")],  # a stop sequence has the text lag behind
+        [([0, 1], "a"), ([2, 3], "ba"), ([], "b")],
+    ],
+)
+def test_a_token_is_paired_with_its_own_text(outputs):
+    tokens = [token for ids, _ in outputs for token in ids]
+    assert pairs(*outputs) == alone(tokens)
+
+
+def test_log_probabilities_go_with_their_tokens():
+    first, second = {"token": "a"}, {"token": "b"}
+    assert pairs(([1, 2], "a", [first, second]), ([], "b")) == [Said([1], "a", (first,)), Said([2], "b", (second,))]
+
+
+def test_what_a_stop_sequence_cuts_is_given_as_one():
+    entries = [{"token": "ab"}, {"token": "b"}]
+    assert pairs(([3, 2], "", entries), ([], "a")) == [Said([3, 2], "a", tuple(entries))]
+
+
+def test_the_token_that_ends_a_round_has_no_text():
+    assert pairs(([1, END], "a")) == [Said([1], "a"), Said([END], "")]
+    assert pairs(([1, END, 2], "a<|end|>b")) == [Said([1], "a"), Said([END], ""), Said([2], "b")]
+
+
+def test_a_text_that_its_tokens_do_not_say_is_passed_on_with_them():
+    assert pairs(([1, 2], "x"), ([3], "ab")) == [Said([1, 2], "x"), Said([3], "ab")]
+
+
+@given(st.lists(st.integers(0, END - 1)), st.data())
+def test_no_text_and_no_token_is_lost_and_the_pairs_are_those_of_single_tokens(tokens, data):
+    whole = "".join(TEXTS[token] for token in tokens)
+    cut = data.draw(st.integers(0, len(whole)))
+    outputs, read, said = [], 0, 0
+    while read < len(tokens):
+        size = data.draw(st.integers(1, len(tokens) - read))
+        read += size
+        known = len("".join(TEXTS[token] for token in tokens[:read]))
+        upto = data.draw(st.integers(min(said, cut), min(known, cut)))
+        outputs.append((tokens[read - size : read], whole[said:upto]))
+        said = upto
+    outputs.append(([], whole[said:cut]))
+    paired = pairs(*outputs)
+    assert "".join(each.text for each in paired) == whole[:cut]
+    assert [token for each in paired for token in each.token_ids] == tokens
+    assert paired[:-1] == alone(tokens)[: max(len(paired) - 1, 0)]
