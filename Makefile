@@ -128,6 +128,10 @@ bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of it
 bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from the last runs
 	$(BIN)/python benchmarks/write_docs.py
 
+.PHONY: dist
+dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
+	$(BIN)/python release/dist.py
+
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
 	rm -rf .venv .venv-floor .venv-vllm build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
