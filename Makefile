@@ -128,6 +128,10 @@ bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of it
 bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from the last runs
 	$(BIN)/python benchmarks/write_docs.py
 
+.PHONY: site
+site: .venv/.dev ## Build the documentation site in build/site/html, with warnings as errors
+	$(BIN)/python release/site.py
+
 .PHONY: dist
 dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
 	$(BIN)/python release/dist.py

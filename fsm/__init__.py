@@ -9,35 +9,43 @@
     proof       the exploration behind `interlock verify`
     diagram     the tables, drawn
 
-What an embedder needs is exported here; the judge is exported by `interlock.fsm.acceptor`.
+What an embedder needs is exported here, and imported when it is first used: the oracle must not see what it judges. The judge is
+exported by `interlock.fsm.acceptor`.
 """
 
-from interlock.fsm.deltas import (
-    Annotate,
-    Cancel,
-    Close,
-    Delta,
-    EndPart,
-    EndTurn,
-    Enqueue,
-    Fail,
-    Fault,
-    Finish,
-    FinishReason,
-    Open,
-    Progress,
-    Refusal,
-    Reject,
-    Run,
-    Start,
-    Succeed,
-    Summary,
-    Text,
-    Usage,
-)
-from interlock.fsm.driver import ReadyCall, ResponseDriver
-from interlock.fsm.errors import DeclarationError, IllegalTransition, InterlockError
-from interlock.fsm.ids import Clock, Ids, SequentialIds
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlock.late import exporter
+
+if TYPE_CHECKING:
+    from interlock.fsm.deltas import (
+        Annotate,
+        Cancel,
+        Close,
+        Delta,
+        EndPart,
+        EndTurn,
+        Enqueue,
+        Fail,
+        Fault,
+        Finish,
+        FinishReason,
+        Open,
+        Progress,
+        Refusal,
+        Reject,
+        Run,
+        Start,
+        Succeed,
+        Summary,
+        Text,
+        Usage,
+    )
+    from interlock.fsm.driver import ReadyCall, ResponseDriver
+    from interlock.fsm.errors import DeclarationError, IllegalTransition, InterlockError
+    from interlock.fsm.ids import Clock, Ids, SequentialIds
 
 __all__ = [
     "Annotate",
@@ -70,3 +78,5 @@ __all__ = [
     "Text",
     "Usage",
 ]
+
+__getattr__ = exporter(__name__, __all__, [f"{__name__}.{home}" for home in ("deltas", "driver", "errors", "ids")])

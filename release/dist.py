@@ -25,13 +25,8 @@ DIST = ROOT / "dist"
 PACKAGES = ("events", "fsm", "parsers", "serving", "testing")
 NOT_SHIPPED = (".ci/", ".gitignore", "src/interlock/")  # the links of src/ are folders in the source distribution
 TESTS = (
-    "tests/events",
-    "tests/fsm",
-    "tests/parsers",
-    "tests/serving/cli",
-    "tests/testing",
-    "tests/test_readme.py",
-    "tests/test_face.py",
+    *("tests/events", "tests/fsm", "tests/parsers", "tests/serving/cli", "tests/testing"),
+    *("tests/test_readme.py", "tests/test_face.py"),
 )
 
 
@@ -114,15 +109,10 @@ def try_out(wheel: Path, unpacked: Path, folder: Path, *, quick: bool) -> None:
     python, interlock = folder / "bin" / "python", folder / "bin" / "interlock"
     install = python, "-m", "pip", "install", "--quiet"
     recording = unpacked / "recordings" / "web-search.jsonl"
+    program = "from interlock import Start, driver_for; driver_for({}).feed([Start()])"
     run("the wheel alone: import", *install, wheel)
     run("the wheel alone: interlock --version", interlock, "--version", cwd=folder)
-    run(
-        "the wheel alone: a driver",
-        python,
-        "-c",
-        "from interlock import Start, driver_for; driver_for({}).feed([Start()])",
-        cwd=folder,
-    )
+    run("the wheel alone: a driver", python, "-c", program, cwd=folder)
     run("the extra cli", *install, f"{wheel}[cli]")
     run("interlock verify", interlock, "verify", cwd=folder)
     run("interlock diagram", interlock, "diagram", "message", "--format", "table", cwd=folder)
@@ -130,19 +120,8 @@ def try_out(wheel: Path, unpacked: Path, folder: Path, *, quick: bool) -> None:
     run("interlock check", interlock, "check", "stream.sse", cwd=folder)
     if not quick:
         run("what the tests need", *install, f"{wheel}[test]")
-        run(
-            "the tests of the source distribution",
-            python,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "2",
-            "-m",
-            "not proof",
-            *TESTS,
-            cwd=unpacked,
-        )
+        pytest = python, "-m", "pytest", "-q", "-n", "2", "-m", "not proof"
+        run("the tests of the source distribution", *pytest, *TESTS, cwd=unpacked)
 
 
 if __name__ == "__main__":

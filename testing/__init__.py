@@ -6,9 +6,9 @@ imported when they are first used; `docs/testing.md` shows how to fuzz a client 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from interlock.late import exporter
 from interlock.testing.faults import RULES
 from interlock.testing.legality import assert_legal, findings
 from interlock.testing.scripts import ENDINGS, KINDS, frames
@@ -29,14 +29,4 @@ __all__ = [
     "sse_bytes",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import a strategy (PEP 562).
-
-    Raises:
-        AttributeError: The name is not exported.
-        ModuleNotFoundError: Hypothesis is not installed.
-    """
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("interlock.testing.strategies"), name)
+__getattr__ = exporter(__name__, __all__, ["interlock.testing.strategies"])

@@ -8,8 +8,9 @@ What an embedder needs is exported here too, and imported when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from interlock.late import exporter
 
 if TYPE_CHECKING:
     from interlock.embedding import driver_for, now, random_id
@@ -108,21 +109,11 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES: Final = ("interlock.events", "interlock.fsm", "interlock.parsers", "interlock.fsm.acceptor", "interlock.embedding")
-"""Where the exported names are defined: each of these modules has an `__all__`."""
-
-
-def __getattr__(name: str) -> object:
-    """Import an exported name (PEP 562), so that the command starts without what it does not use.
-
-    Raises:
-        AttributeError: The name is not exported.
-    """
-    if name in __all__:
-        for home in map(import_module, _HOMES):
-            if name in home.__all__:
-                return getattr(home, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = exporter(
+    __name__,
+    __all__,
+    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.fsm.acceptor", "interlock.embedding"],
+)
 
 
 def __dir__() -> list[str]:
