@@ -7,14 +7,16 @@ ended gives way. It knows neither HTTP nor what a run makes its events of.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, assert_never
 
 from attrs import define, field
 
+from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.deltas import Cancel
+from interlock.fsm.table import Machine
 from interlock.serving.errors import ApiError
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
@@ -42,6 +44,7 @@ class Record(Generic[R]):
     """
 
     run: R
+    _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _frames: list[bytes] = field(factory=list[bytes], init=False)
     _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -51,7 +54,7 @@ class Record(Generic[R]):
     @property
     def over(self) -> bool:
         """Whether no more events come."""
-        return self._over.is_set()
+        return BackgroundTrigger.END not in self._life.state.rows
 
     @property
     def queued(self) -> dict[str, object]:
@@ -73,20 +76,22 @@ class Record(Generic[R]):
             open_runs: Ends it at a shutdown.
         """
         try:
+            self._fire(BackgroundTrigger.START)
             with open_runs.holding(self.run):
                 async with aclosing(self.run.events()) as events:
                     async for frames in events:
-                        self._frames.extend(frames)
-                        self._wake()
+                        self._fire(BackgroundTrigger.GROW, frames)
         finally:
-            self._frames.extend(self.run.conclude())
-            self._over.set()
-            self._wake()
+            self._fire(BackgroundTrigger.END)
 
     async def cancel(self) -> None:
         """Cancel the response, and wait until it has ended; one that has ended stays what it is."""
-        self.run.interrupt(Cancel())
+        self._fire(BackgroundTrigger.CANCEL)
         await self.wait()
+
+    def evict(self) -> None:
+        """Keep the events no longer; to be called when no more come."""
+        self._fire(BackgroundTrigger.EVICT)
 
     async def wait(self) -> None:
         """Wait until no more events come."""
@@ -109,9 +114,22 @@ class Record(Generic[R]):
             else:
                 await grown.wait()
 
-    def _wake(self) -> None:
-        self._grown.set()
-        self._grown = asyncio.Event()
+    def _fire(self, trigger: BackgroundTrigger, frames: Sequence[bytes] = ()) -> None:
+        for effect in self._life.fire(trigger):
+            match effect:
+                case BackgroundEffect.KEEP:
+                    self._frames.extend(frames)
+                case BackgroundEffect.INTERRUPT:
+                    self.run.interrupt(Cancel())
+                case BackgroundEffect.CONCLUDE:
+                    self._frames.extend(self.run.conclude())
+                case BackgroundEffect.RELEASE:
+                    self._over.set()
+                case BackgroundEffect.WAKE:
+                    self._grown.set()
+                    self._grown = asyncio.Event()
+                case _:
+                    assert_never(effect)
 
 
 @define(eq=False)
@@ -131,15 +149,17 @@ class Records(Generic[R]):
         excess = len(self._kept) - self._limit
         over = (name for name, kept in self._kept.items() if kept.over)
         for name in [*islice(over, max(0, excess))]:
-            del self._kept[name]
+            self.drop(name)
 
     def get(self, response_id: str) -> Record[R] | None:
         """Give a record, if it is kept."""
         return self._kept.get(response_id)
 
     def drop(self, response_id: str) -> None:
-        """Keep a record no longer."""
-        self._kept.pop(response_id, None)
+        """Keep a record no longer; its response has ended."""
+        record = self._kept.pop(response_id, None)
+        if record is not None:
+            record.evict()
 
     async def wait(self, seconds: float) -> None:
         """Wait until all responses have ended, but not for ever."""

@@ -1,7 +1,8 @@
-"""One response while it is being made: what happens is told to a driver, step by step, until the response has ended.
+"""One response while it is being made: the loop over turns, run step by step.
 
-It knows who waits for whom and how a response is broken off, and nothing of engines, parsers and tools: what happens is for
-those who derive from `Run` to say. Whatever breaks becomes the end of the response and never of the stream (rule R4).
+What is done when, and how a response ends wherever it is broken off, is the table `interlock.fsm.turns.TURNS`; `Run` is the
+machine that runs it. It knows who waits for whom, and nothing of engines, parsers and tools: the work that an edge asks for is
+done by those who derive from `Run`. Whatever is raised becomes the end of the response and never of the stream (rule R4).
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final, Generic, TypeVar, assert_never
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.table import Machine
+from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.serving.faults import ends_process, is_fault
 
-__all__ = ["OUR_FAULT", "Run"]
+__all__ = ["OUR_FAULT", "Run", "Work"]
 
 T = TypeVar("T")
 
@@ -31,6 +34,20 @@ ABANDONED: Final = Fault("server_error", "The response was given up before its e
 """How a response ends whose task was cancelled by somebody else than the run."""
 
 
+@frozen(eq=False)
+class Work:
+    """Something that is done step by step while a response is made.
+
+    Args:
+        steps: Yields the deltas of each step. They are fed, and their events delivered, before the next step begins.
+        look: Returns the trigger to fire when the work is done. All of its deltas have been fed by then, so that it can look
+            at the driver.
+    """
+
+    steps: AsyncGenerator[Sequence[Delta], None]
+    look: Callable[[], TurnTrigger]
+
+
 @define(eq=False)
 class Run(ABC, Generic[T]):
     """One response while it is being made.
@@ -40,7 +57,11 @@ class Run(ABC, Generic[T]):
     """
 
     driver: ResponseDriver[T]
+    _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
+    _work: Work | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
+    _broken: Fault | Cancel = field(default=ABANDONED, init=False)
+    """How the response ends when it is broken off."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that waits for what happens next, while it does."""
     _made: list[T] = field(factory=list[T], init=False)
@@ -52,7 +73,7 @@ class Run(ABC, Generic[T]):
         """Make the response, to be called once.
 
         Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools; `conclude`
-        then gives the end that is missing.
+        then returns the end that is missing.
 
         Yields:
             The events of one step (of the engine, of a tool), which belong into one write; never an empty list. The last
@@ -61,16 +82,18 @@ class Run(ABC, Generic[T]):
         Raises:
             KeyboardInterrupt: It was raised in the run; the response has ended by then. The same goes for `SystemExit`.
         """
-        happenings = self._happenings()
+        trigger: TurnTrigger | None = TurnTrigger.BEGIN
         try:
-            while not self.driver.ended:
-                await self._step(happenings)
-                if self.driver.ended:
-                    await self._end()
+            while True:
+                if trigger is not None:
+                    await self._fire(trigger)
                 if self._made:
                     yield self._take()
+                if not self._turns.state.rows:
+                    return
+                trigger = await self._step()
         finally:
-            await self._close(happenings)
+            await self._close()
             if self._deadly is not None:
                 raise self._deadly
 
@@ -79,8 +102,10 @@ class Run(ABC, Generic[T]):
 
         So whoever shows the response has its end even if the task that made it was cancelled.
         """
-        if not self.driver.ended:
-            self._end_by(self._interruption or ABANDONED)
+        if TurnTrigger.LEAVE in self._turns.state.rows:
+            self._broken = self._interruption or ABANDONED
+            for effect in self._turns.fire(TurnTrigger.LEAVE):
+                self._carry_out(effect)
         return self._take()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
@@ -97,8 +122,16 @@ class Run(ABC, Generic[T]):
                 self._waiting.cancel()
 
     @abstractmethod
-    def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
-        """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
+    def _prepare(self) -> Work:
+        """Return the work of beginning the response: reach the tool servers, put the calls that the client has approved."""
+
+    @abstractmethod
+    def _generate(self) -> Work:
+        """Return the work of one turn of the model."""
+
+    @abstractmethod
+    def _run_tools(self) -> Work:
+        """Return the work of running the tools of the calls that wait."""
 
     @abstractmethod
     def _break_off(self) -> Sequence[Delta]:
@@ -118,36 +151,72 @@ class Run(ABC, Generic[T]):
         except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
             self._caught(error, "it could not be stored or logged")
 
-    async def _step(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
-        """Feed the driver with what happens next, or end the response by what is raised instead."""
+    async def _fire(self, trigger: TurnTrigger) -> None:
+        """Fire an edge and carry out its effects."""
+        for effect in self._turns.fire(trigger):
+            if effect is TurnEffect.STORE:
+                await self._end()
+                await self._fire(TurnTrigger.SETTLE)
+            else:
+                self._carry_out(effect)
+
+    def _carry_out(self, effect: TurnEffect) -> None:
+        match effect:
+            case TurnEffect.PREPARE:
+                self._work = self._prepare()
+            case TurnEffect.GENERATE:
+                self._work = self._generate()
+            case TurnEffect.RUN:
+                self._work = self._run_tools()
+            case TurnEffect.FINISH:
+                self._work = _ending(Finish())
+            case TurnEffect.CUT:
+                self._work = _ending(EndTurn("length"))
+            case TurnEffect.BREAK_OFF:
+                self._break(self._broken)
+            case TurnEffect.STORE:
+                pass  # see `_fire`
+            case _:
+                assert_never(effect)
+
+    async def _step(self) -> TurnTrigger | None:
+        """Take one step of the work at hand; return what is to be fired next, or None if the work goes on."""
+        work = self._work
+        assert work is not None  # noqa: S101 - every edge into a state that lasts begins one
         try:
-            told = await self._next(happenings)
+            told = await self._next(work)
             if self._interruption is None:
+                if told is None:
+                    return work.look()
                 self._made += self.driver.feed(told)
-                return
-            ending = self._interruption
+                return TurnTrigger.END if self.driver.ended else None
+            self._broken = self._interruption
         except BaseException as error:  # noqa: BLE001 - likewise
             fault = self._fault(error)
-            ending = self._interruption or fault
-        self._end_by(ending)
+            self._broken = self._interruption or fault
+        return TurnTrigger.FAIL
 
-    async def _next(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> Sequence[Delta]:
-        """Wait for what happens next, if nothing has interrupted the run; this wait alone is what an interruption breaks off."""
+    async def _next(self, work: Work) -> Sequence[Delta] | None:
+        """Wait for the next step, if nothing has interrupted the run; this wait alone is what an interruption breaks off.
+
+        Returns:
+            None if the work is done or interrupted.
+        """
         if self._interruption is not None:
-            return ()
+            return None
         self._waiting = task = asyncio.current_task()
         try:
-            return await anext(happenings)
+            return await anext(work.steps, None)
         except asyncio.CancelledError:
             if self._interruption is None:
                 raise
-            return ()
+            return None
         finally:
             self._waiting = None
             if self._interruption is not None and task is not None and task.uncancel():
                 raise asyncio.CancelledError  # somebody else cancels as well
 
-    def _end_by(self, ending: Fault | Cancel) -> None:
+    def _break(self, ending: Fault | Cancel) -> None:
         """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
         for broken_off in (self._broken_off, lambda _: [ending]):
             try:
@@ -184,8 +253,19 @@ class Run(ABC, Generic[T]):
         taken, self._made = self._made, []
         return taken
 
-    async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
+    async def _close(self) -> None:
+        """Stop the work at hand, and with it the engine and the tools."""
         try:
-            await happenings.aclose()
+            if self._work is not None:
+                await self._work.steps.aclose()
         except BaseException as error:  # noqa: BLE001 - likewise
             self._caught(error, "the engine or a tool could not be closed")
+
+
+def _ending(delta: Delta) -> Work:
+    """Return the work of ending the response by one delta."""
+
+    async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+        yield [delta]
+
+    return Work(steps(), lambda: TurnTrigger.END)

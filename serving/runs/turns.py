@@ -7,7 +7,7 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Final, TypeVar, cast
 
 from attrs import define, field, frozen
@@ -15,9 +15,10 @@ from attrs import define, field, frozen
 from interlock.events.json import clean
 from interlock.events.resource import response_settings
 from interlock.events.sse import Event, Keep, Writer
-from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Finish, Start, Usage
+from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
+from interlock.fsm.turns import TurnTrigger
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
@@ -25,7 +26,7 @@ from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.runs.run import Run
+from interlock.serving.runs.run import Run, Work
 from interlock.serving.store import ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
@@ -82,56 +83,86 @@ class ResponseRun(Run[T]):
     """What the engine has said that the turn costs which is going on."""
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation for a store, where every item has an id."""
+    _budget: int | None = field(init=False)
+    """The tokens that the model may still generate."""
+    _index: int = field(default=0, init=False)
+    """Turns that the model has ended."""
+    _tools: Tools = field(init=False)
+    _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    """What is closed with the run: the tools."""
+    _calls: Sequence[ReadyCall] = field(default=(), init=False)
+    """The calls of the turn that wait for their tools."""
+    _rejected: Sequence[Item] = field(default=(), init=False)
+    """Its calls whose arguments make no sense."""
 
     def __attrs_post_init__(self) -> None:
         """Give the items their ids."""
         self._stored_items = tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in self.items)
+        self._budget = self.request.max_output_tokens
 
-    async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
-        """Tell what happens, step by step, until the response ends; whoever listens feeds the driver before the next step."""
-        yield [Enqueue(), Start()] if self.request.background else [Start()]
-        budget, index = self.request.max_output_tokens, 0
-        async with self.tools.begin(self.request, self.items) as tools:
-            async with aclosing(self._before_turns(tools)) as prepared:
+    def _prepare(self) -> Work:
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            yield [Enqueue(), Start()] if self.request.background else [Start()]
+            self._tools = await self._held.enter_async_context(self.tools.begin(self.request, self.items))
+            async with aclosing(self._tools.prepare(self._output)) as prepared:
                 async for told in prepared:
                     yield told
-            while True:
-                before = self._output()
-                items = (*self.items, *tools.recalled(before))
-                turn, reason = Turn(self.request, items, budget, index=index), None
-                async with aclosing(self.engine.generate(turn)) as outputs:
-                    async for output in outputs:
-                        yield tools.heard(self.parser.feed(output.chunk))
-                        self._usage, reason = _counted(self._usage, output), output.finish_reason
-                if reason is None:
-                    raise EngineError("The engine stopped without saying why.")
-                end, self._usage = self.parser.end(reason, self._usage), Usage()
-                yield tools.heard(end)
-                calls, rejected = self.driver.ready, [*filter(_has_failed, self._output()[len(before) :])]
-                async with aclosing(self._run(tools, calls, rejected)) as ran:
-                    async for told in ran:
-                        yield told
-                if (self.driver.ready == calls and not rejected) or self._asks_the_client():
-                    yield [Finish()]
-                index += 1
-                budget = None if budget is None else budget - _spent(end)
-                if budget is not None and budget <= 0:
-                    yield [EndTurn("length")]
 
-    async def _before_turns(self, tools: Tools) -> AsyncGenerator[Sequence[Delta], None]:
-        async with aclosing(tools.prepare(self._output)) as prepared:
-            async for told in prepared:
-                yield told
-        async with aclosing(self._run(tools, self.driver.ready)) as ran:
-            async for told in ran:
-                yield told
+        def look() -> TurnTrigger:
+            self._calls = self.driver.ready
+            return TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
 
-    async def _run(
-        self, tools: Tools, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()
-    ) -> AsyncGenerator[Sequence[Delta], None]:
-        async with aclosing(tools.run(calls, rejected)) as ran:
-            async for delta in ran:
-                yield [delta]
+        return Work(steps(), look)
+
+    def _generate(self) -> Work:
+        made = 0
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            nonlocal made
+            before, reason = self._output(), None
+            made = len(before)
+            turn = Turn(self.request, (*self.items, *self._tools.recalled(before)), self._budget, index=self._index)
+            async with aclosing(self.engine.generate(turn)) as outputs:
+                async for output in outputs:
+                    yield self._tools.heard(self.parser.feed(output.chunk))
+                    self._usage, reason = _counted(self._usage, output), output.finish_reason
+            if reason is None:
+                raise EngineError("The engine stopped without saying why.")
+            end, self._usage = self.parser.end(reason, self._usage), Usage()
+            self._index += 1
+            self._budget = None if self._budget is None else self._budget - _spent(end)
+            yield self._tools.heard(end)
+
+        def look() -> TurnTrigger:
+            self._calls, self._rejected = self.driver.ready, [*filter(_has_failed, self._output()[made:])]
+            return TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
+
+        return Work(steps(), look)
+
+    def _run_tools(self) -> Work:
+        calls, rejected = self._calls, self._rejected
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            async with aclosing(self._tools.run(calls, rejected)) as ran:
+                async for delta in ran:
+                    yield [delta]
+
+        def look() -> TurnTrigger:
+            none_ran = self.driver.ready == calls and not rejected
+            if none_ran or self._asks_the_client():
+                return TurnTrigger.ANSWER
+            return TurnTrigger.GO_ON if self._budget is None or self._budget > 0 else TurnTrigger.EXHAUST
+
+        return Work(steps(), look)
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            try:
+                await self._held.aclose()
+            except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
+                self._caught(error, "its tools could not be closed")
 
     def _output(self) -> Sequence[Item]:
         """The items that the response has so far."""

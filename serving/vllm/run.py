@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, EndTurn, Fault, Finish, Start
+from interlock.fsm.deltas import Delta, Fault, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.turns import TurnTrigger
 from interlock.serving.faults import Outcome, outcome
-from interlock.serving.runs.run import Run
+from interlock.serving.runs.run import Run, Work
 from interlock.serving.vllm.admission import END, Admission
 from interlock.serving.vllm.reading import Reader, finish_reason
 from interlock.serving.vllm.rounds import Rounds
@@ -55,6 +56,8 @@ class VllmRun(Run[T]):
     _tools: ToolSessions
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _opening: Sequence[Delta]
+    _step_made: object = field(default=None, init=False)
+    """What the last step of vLLM's loop gave, or `END`."""
 
     async def admitted(self) -> None:
         """Wait until the engine has taken the request; before, no answer should begin.
@@ -68,30 +71,48 @@ class VllmRun(Run[T]):
         """Close a run that nobody will iterate."""
         await self._admission.close()
 
-    async def _happenings(self) -> AsyncGenerator[Sequence[Delta], None]:
-        """Tell what happens, step by step; whoever listens feeds the driver before the next step."""
-        yield self._opening
-        await self._tools.open()
-        yield [Start()]
-        step = await self._admission.first_step()
-        while step is not END:
-            output = self._rounds.output
-            if output is not None:
-                yield self._reader.read(output)
-            if output is None or not (output.finished or self._rounds.exhausted):
-                step = await anext(self._steps, END)
-                continue
-            # A round that goes on although its tokens are spent (see `Rounds`) is cut here.
-            yield self._reader.end(finish_reason(output) if output.finished else "length")
+    def _prepare(self) -> Work:
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            yield self._opening
+            await self._tools.open()
+            yield [Start()]
+            self._step_made = await self._admission.first_step()
+
+        return Work(steps(), lambda: TurnTrigger.GO_ON)
+
+    def _generate(self) -> Work:
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            while self._step_made is not END:
+                output = self._rounds.output
+                if output is not None:
+                    yield self._reader.read(output)
+                    if output.finished or self._rounds.exhausted:
+                        # A round that goes on although its tokens are spent (see `Rounds`) is cut here.
+                        yield self._reader.end(finish_reason(output) if output.finished else "length")
+                        return
+                self._step_made = await anext(self._steps, END)
+
+        return Work(steps(), lambda: TurnTrigger.ANSWER if self._step_made is END else TurnTrigger.CALL)
+
+    def _run_tools(self) -> Work:
+        """Return the work of vLLM's next step; vLLM runs a tool in it if the round called one, and the loop ends if not."""
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
             following = asyncio.create_task(outcome(anext(self._steps, END)))
             try:
                 async for told in self._between_rounds(following):
                     yield told
-                step = (await following).result()
+                self._step_made = (await following).result()
             finally:
                 following.cancel()
                 await asyncio.wait([following])
-        yield [EndTurn("length")] if self._rounds.exhausted and self.driver.ready else [Finish()]
+
+        def look() -> TurnTrigger:
+            if self._step_made is not END:
+                return TurnTrigger.GO_ON
+            return TurnTrigger.EXHAUST if self._rounds.exhausted and self.driver.ready else TurnTrigger.ANSWER
+
+        return Work(steps(), look)
 
     async def _between_rounds(self, step: asyncio.Task[Outcome[object]]) -> AsyncGenerator[Sequence[Delta], None]:
         """Tell what happens to tools until vLLM's next step is made; vLLM runs a tool in it."""
@@ -113,10 +134,10 @@ class VllmRun(Run[T]):
     async def _settle(self) -> None:
         await self._settled(self.driver)
 
-    async def _close(self, happenings: AsyncGenerator[Sequence[Delta], None]) -> None:
+    async def _close(self) -> None:
         """Close vLLM's loop, which aborts a request that is still in the engine, and then the tools' sessions."""
         try:
-            await super()._close(happenings)
+            await super()._close()
             await self._admission.close()
         except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
             self._caught(error, "vLLM's loop could not be closed")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import httpx
 import openai
@@ -12,6 +13,7 @@ from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
 from live.wire import bodies, without_chance
 from openai import OpenAI
 
+from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
@@ -277,7 +279,10 @@ def test_a_shutdown_does_not_wait_for_ever() -> None:
 
 def test_the_oldest_that_are_over_give_way() -> None:
     class Kept:
-        over = False
+        over = evicted = False
+
+        def evict(self):
+            self.evicted = True
 
     records, kept = Records(limit=2), [Kept() for _ in range(5)]
     for number in range(4):
@@ -287,6 +292,13 @@ def test_the_oldest_that_are_over_give_way() -> None:
         each.over = True
     records.add("4", kept[4])
     assert [records.get(f"{number}") for number in range(5)] == [None, None, None, *kept[3:]]
+    assert [each.evicted for each in kept] == [True, True, True, False, False]
+
+
+def test_the_events_of_a_response_that_is_being_made_cannot_be_evicted() -> None:
+    record = Record(SimpleNamespace())
+    with pytest.raises(IllegalTransition, match="background: 'evict' is illegal in state 'queued', which has start, cancel, end"):
+        record.evict()
 
 
 def test_the_real_client_begins_reads_resumes_and_cancels(served) -> None:

@@ -381,6 +381,9 @@ def test_the_records_are_bounded_and_one_that_runs_is_kept():
         def __init__(self, over):
             self.over = over
 
+        def evict(self):
+            assert self.over
+
     records = Records(limit=2)
     running, over = Kept(over=False), Kept(over=True)
     for name, record in (("a", running), ("b", over), ("c", running), ("d", running)):
