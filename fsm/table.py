@@ -53,6 +53,9 @@ T = TypeVar("T")
 E = TypeVar("E")
 """The type of the effects."""
 
+T2 = TypeVar("T2")
+E2 = TypeVar("E2")
+
 
 @frozen
 class Edge(Generic[T, E]):
@@ -200,8 +203,8 @@ class Machine(Generic[T, E]):
 
     state: State[T, E]
 
-    @classmethod
-    def at_start(cls, table: Table[T, E]) -> Machine[T, E]:
+    @staticmethod
+    def at_start(table: Table[T2, E2]) -> Machine[T2, E2]:
         """Return a machine in the initial state of a table.
 
         Args:

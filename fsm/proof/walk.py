@@ -123,7 +123,7 @@ def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROU
     Args:
         table: What is walked; another than the declared one only to show that the walk finds what is wrong.
     """
-    start = (table.states[table.initial], False)
+    start: tuple[State[BackgroundTrigger, BackgroundEffect], bool] = (table.states[table.initial], False)
     seen, waiting = {start}, deque([start])
     fired: set[tuple[str, BackgroundTrigger]] = set()
     faults: list[str] = []

@@ -218,9 +218,10 @@ class Run(ABC, Generic[T]):
 
     def _break(self, ending: Fault | Cancel) -> None:
         """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
-        for broken_off in (self._broken_off, lambda _: [ending]):
+        whole, plain = (lambda: self._broken_off(ending)), (lambda: [ending])
+        for told in (whole, plain):
             try:
-                self._made += self.driver.feed(broken_off(ending))
+                self._made += self.driver.feed(told())
             except BaseException as error:  # noqa: BLE001 - likewise
                 self._caught(error, "what its turn held back is lost")
             if self.driver.ended:
