@@ -123,8 +123,8 @@ def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROU
     Args:
         table: What is walked; another than the declared one only to show that the walk finds what is wrong.
     """
-    start: tuple[State[BackgroundTrigger, BackgroundEffect], bool] = (table.states[table.initial], False)
-    seen, waiting = {start}, deque([start])
+    waiting: deque[tuple[State[BackgroundTrigger, BackgroundEffect], bool]] = deque([(table.states[table.initial], False)])
+    seen = {*waiting}
     fired: set[tuple[str, BackgroundTrigger]] = set()
     faults: list[str] = []
     while waiting:

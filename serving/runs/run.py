@@ -218,8 +218,8 @@ class Run(ABC, Generic[T]):
 
     def _break(self, ending: Fault | Cancel) -> None:
         """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
-        whole, plain = (lambda: self._broken_off(ending)), (lambda: [ending])
-        for told in (whole, plain):
+        attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._broken_off(ending), lambda: [ending])
+        for told in attempts:
             try:
                 self._made += self.driver.feed(told())
             except BaseException as error:  # noqa: BLE001 - likewise
