@@ -121,18 +121,18 @@ class ActiveItem:
         if self._call is not None:
             self.out += self._call.write(text)
         elif self._writer is not None:
-            self.out += written(self._writer, text, self.alignment.find(text))
+            self.out += written(self._writer, *self.alignment.find(text))
 
     def close(self) -> None:
         """Close the reasoning or message, if one is open."""
         if self._writer is not None:
-            self.out += self._writer.close()
+            self.out += [*written(self._writer, *self.alignment.rest()), *self._writer.close()]
             self._writer = None
 
     def leave(self) -> None:
         """Leave it for the driver to cut."""
         if self._writer is not None:
-            self.out += self._writer.leave()
+            self.out += [*written(self._writer, *self.alignment.rest()), *self._writer.leave()]
             self._writer = None
 
     def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
