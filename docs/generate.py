@@ -5,17 +5,19 @@ python docs/generate.py
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 
 from interlock.events.items import ITEMS
+from interlock.fsm import Delta
 from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
@@ -40,7 +42,9 @@ def generated() -> dict[Path, str]:
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
     index = Path("docs", "lifecycles.md")
-    files[index] = _filled((ROOT / index).read_text(encoding="utf-8"))
+    files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
+    embedding = Path("docs", "embedding.md")
+    files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
 
 
@@ -124,11 +128,29 @@ def _framed() -> Iterator[str]:
     yield "```text\n" + "\n".join(deltas) + "\n```"
 
 
-def _filled(page: str) -> str:
-    """Fill in the list of all lifecycles between the marks that ask for it."""
-    before, mark, rest = page.partition("<!-- generated: all lifecycles -->\n")
+def _filled(page: str, what: str, lines: Iterator[str]) -> str:
+    """Fill in what is generated between the marks that ask for it."""
+    before, mark, rest = page.partition(f"<!-- generated: {what} -->\n")
     _, end, after = rest.partition("<!-- end -->\n")
-    return "".join((before, mark, *(f"{line}\n" for line in _index()), end, after))
+    return "".join((before, mark, *(f"{line}\n" for line in lines), end, after))
+
+
+def _deltas() -> Iterator[str]:
+    """List the deltas with their fields, as their docstrings describe them."""
+    yield "| delta | what it says | fields |"
+    yield "|---|---|---|"
+    for delta in get_args(Delta):
+        if delta is str:
+            yield "| `str` | A piece of text of the item that is being written; of a new message, if none is. | |"
+            continue
+        about, _, arguments = inspect.getdoc(delta).partition("\n\nArgs:\n")
+        fields = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments.partition("\n\n")[0], flags=re.MULTILINE)
+        described = "<br>".join(f"`{name}`: {_line(text)}" for name, text in fields)
+        yield f"| `{delta.__name__}` | {_line(about.partition(chr(10) * 2)[0])} | {described} |"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _index() -> Iterator[str]:

@@ -30,6 +30,7 @@ NAV: Nav = [
     {"Interlock": "index.md"},
     {
         "Guides": [
+            {"In a server of your own": "embedding.md"},
             {"The server": "serving.md"},
             {"Tools that run": "tools.md"},
             {"In vLLM": "vllm.md"},

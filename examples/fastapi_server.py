@@ -1,0 +1,99 @@
+"""A server of your own: `POST /v1/responses` on FastAPI, with a model of your own, and Interlock for the events.
+
+    pip install fastapi uvicorn         # beside interlock
+    python examples/fastapi_server.py --port 8002
+
+The model here is a stand-in that writes text as Hermes and Qwen models do. docs/embedding.md walks through this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from interlock import CONTENT_TYPE, DONE_FRAME, Cancel, Chunk, Fault, Finish, ResponseDriver, Start, Usage, driver_for, parser_for
+
+PAUSE: Final = 0.01
+"""Seconds between two pieces of text."""
+HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # a proxy passes every event on at once
+
+logger = logging.getLogger("fastapi_server")
+app = FastAPI()
+
+
+async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
+    """Write an answer, piece by piece: put your engine here."""
+    said = str(request["input"])
+    for tool in request.get("tools", []):
+        said = f"<tool_call>\n{json.dumps({'name': tool['name'], 'arguments': {}})}\n</tool_call>"
+    for word in said.split(" "):
+        await asyncio.sleep(PAUSE)
+        if word == "fail":
+            raise RuntimeError("the model was asked to fail")
+        yield f"{word} "
+
+
+async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> AsyncGenerator[bytes]:
+    """Make one response: yield the events of each step, and end the response whatever happens."""
+    parser = parser_for("tagged", request, tool_parser="hermes")
+    budget, spent = request.get("max_output_tokens"), 0
+    try:
+        yield b"".join(driver.feed([Start()]))
+        async with aclosing(generate(request)) as model:
+            async for text in model:
+                spent += 1
+                if events := driver.feed(parser.feed(Chunk(text=text))):
+                    yield b"".join(events)
+                if spent == budget:
+                    break
+        reason = "length" if spent == budget else "stop"
+        usage = Usage(input_tokens=len(str(request["input"]).split()), output_tokens=spent)
+        yield b"".join(driver.feed([*parser.end(reason, usage), Finish()]))
+    except Exception:
+        logger.exception("the model failed")
+        yield b"".join(driver.feed([Fault("server_error", "The model failed.")]))
+    finally:
+        driver.feed([Cancel()])  # the client has gone, if the response has not ended yet; otherwise this changes nothing
+        logger.info("%s %s", driver.response["id"], driver.response["status"])
+
+
+async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+    """Yield the body of a stream, the end marker included."""
+    async with aclosing(respond(request, driver_for(request))) as steps:
+        async for events in steps:
+            yield events
+    yield DONE_FRAME
+
+
+@app.post("/v1/responses")
+async def create_response(http: Request) -> Response:
+    """Answer a request: with a stream, or with the response that the stream would have ended with."""
+    try:
+        request = await http.json()
+    except ValueError:
+        request = None
+    if not isinstance(request, dict) or not isinstance(request.get("input"), str):
+        error = {"message": "The body has to be a JSON object with a string `input`.", "type": "invalid_request_error"}
+        return JSONResponse({"error": {**error, "param": "input", "code": None}}, status_code=400)
+    if request.get("stream"):
+        return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)
+    driver = driver_for(request)
+    async for _ in respond(request, driver):
+        pass
+    return JSONResponse(dict(driver.response))
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--port", type=int, default=8002)
+    logging.basicConfig(level=logging.INFO)
+    uvicorn.run(app, host="127.0.0.1", port=arguments.parse_args().port)

@@ -1,0 +1,111 @@
+"""The example of a server of one's own: its streams are legal, whatever happens, to the clients that people use."""
+
+import importlib.util
+import logging
+import queue
+import socket
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from openai import BadRequestError, OpenAI
+
+from interlock.testing import assert_legal
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_server.py"
+WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.fixture(scope="module")
+def url():
+    spec = importlib.util.spec_from_file_location("fastapi_server", EXAMPLE)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(example.app, log_config=None, log_level="critical"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+@pytest.fixture
+def client(url):
+    with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def ended():
+    """The responses that the server says have ended, as they do."""
+    records = queue.Queue()
+    handler = logging.Handler()
+    handler.emit = lambda record: records.put(record.getMessage())
+    logger = logging.getLogger("fastapi_server")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield records
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def streamed(url, **request):
+    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "stream": True, **request}, timeout=60)
+    assert_legal(answer.content)
+    return answer
+
+
+def test_a_stream_is_legal_has_its_headers_and_ends_with_the_marker(url) -> None:
+    answer = streamed(url, input="Hello there")
+    assert {name: answer.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering")} == {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+    }
+    assert answer.content.endswith(b"\n\ndata: [DONE]\n\n")
+
+
+def test_the_client_reads_the_text_and_the_usage(client) -> None:
+    response = client.responses.create(model="m", input="Hello there")
+    assert (response.status, response.output_text) == ("completed", "Hello there ")
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (2, 2)
+
+
+def test_a_call_in_the_models_own_format_is_a_call(client) -> None:
+    with client.responses.stream(model="m", input="Rain?", tools=[WEATHER]) as events:
+        (item,) = events.get_final_response().output
+    assert (item.type, item.name, item.arguments) == ("function_call", "get_weather", "{}")
+
+
+def test_a_model_that_fails_fails_the_response_and_not_the_stream(url, client) -> None:
+    assert b"event: response.failed\n" in streamed(url, input="please fail now").content
+    response = client.responses.create(model="m", input="please fail now")
+    assert (response.status, response.error.message) == ("failed", "The model failed.")
+    assert response.output[0].content[0].text == "please "
+
+
+def test_a_budget_cuts_the_response(url) -> None:
+    assert b'"incomplete_details":{"reason":"max_output_tokens"}' in streamed(url, input="a b c d", max_output_tokens=2).content
+
+
+def test_a_client_that_goes_away_cancels_the_response(url, ended) -> None:
+    request = {"model": "m", "stream": True, "input": "word " * 10_000}
+    with httpx.stream("POST", f"{url}/v1/responses", json=request, timeout=60) as answer:
+        next(answer.iter_bytes())
+    assert ended.get(timeout=60).endswith(" cancelled")
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"input": 3}'])
+def test_a_body_without_an_input_is_refused(url, body) -> None:
+    answer = httpx.post(f"{url}/v1/responses", content=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
+
+
+def test_the_client_raises_what_the_refusal_says(client) -> None:
+    with pytest.raises(BadRequestError, match="a string `input`"):
+        client.responses.create(model="m", input=[])
