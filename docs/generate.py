@@ -24,6 +24,7 @@ from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.parsers import framing, parser_for
 from interlock.serving.cli.diagrams import GRAPHS
 from interlock.serving.recordings.recording import read
+from interlock.serving.view import pictures
 
 S = TypeVar("S")
 
@@ -41,6 +42,7 @@ def generated() -> dict[Path, str]:
         folder = Path("docs", "lifecycles")
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
+    files[Path("serving", "view", "page", "machines.json")] = pictures.written(GRAPHS.values())
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     embedding = Path("docs", "embedding.md")

@@ -54,6 +54,11 @@ class HarmonyParser:
     _content_start: int = 0
     _reasoning: int = 0
 
+    @property
+    def framing(self) -> str:
+        """The name of the state of the framing."""
+        return self._state.name
+
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Give the deltas of some tokens.
 

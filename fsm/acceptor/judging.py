@@ -58,6 +58,7 @@ class Verdict:
         rules: How often each rule is broken.
         severities: How many different findings of each severity there are.
         responses: How many streams the file holds.
+        late: What is wrong that only its end shows.
     """
 
     events: int
@@ -68,6 +69,7 @@ class Verdict:
     rules: Mapping[str, int]
     severities: Mapping[Severity, int]
     responses: int = 1
+    late: Sequence[Finding] = ()
 
     @property
     def legal(self) -> bool:
@@ -179,8 +181,18 @@ class Judge:
             piece: The next bytes of the stream, split anywhere.
         """
         for message in self._decoded(piece):
-            body = self._take(message)
-            yield Judged(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
+            yield self._judged(message, self._take(message))
+
+    def follow_end(self) -> Iterator[Judged]:
+        """Judge what the end of the bytes completes: a last message without its empty line, or without its line feed."""
+        for message in self._decoder.end() if self._lines is None else ():
+            if message.data_lines or message.event != "message":
+                yield self._judged(message, self._take_last(message))
+        for message in self._lines.end() if self._lines is not None else ():
+            yield self._judged(message, self._take(message))
+
+    def _judged(self, message: SseMessage, body: Mapping[str, object] | None) -> Judged:
+        return Judged(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
     def _decoded(self, piece: bytes) -> Iterable[SseMessage]:
         """Decode some bytes: as server-sent events, or, if the first of them begins an object, line by line."""
@@ -193,10 +205,9 @@ class Judge:
 
     def end(self) -> Verdict:
         """Judge the end of the stream."""
-        for message in self._decoder.end() if self._lines is None else ():
-            self._take_last(message)
-        for message in self._lines.end() if self._lines is not None else ():
-            self._take(message)
+        for _ in self.follow_end():
+            pass
+        self._tally.latest = []
         if self._decoder.without_data:
             self._fault("R5", f"{self._decoder.without_data} blocks name an event and have no data")
         self._tally.add(self._acceptor.end())
@@ -212,17 +223,16 @@ class Judge:
             rules=dict(sorted(self._tally.rules.items(), key=lambda rule: int(rule[0][1:]))),
             severities=self._tally.severities,
             responses=self._acceptor.responses,
+            late=tuple(self._tally.latest),
         )
 
-    def _take_last(self, message: SseMessage) -> None:
+    def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
         """Judge a message that has no empty line after it: clients throw it away, recorders cut the line off."""
-        if not message.data_lines and message.event == "message":
-            return
         whole = not self._sent and (message.data == DONE or _body(message) is not None)
         wrong = "the last event has no empty line after it" if whole else "the stream ends inside an event"
+        body = self._take(message) if whole else None
         self._fault("R5", wrong, message.event, habit="framing" if whole else "")
-        if whole:
-            self._take(message)
+        return body
 
     def _take(self, message: SseMessage) -> Mapping[str, object] | None:
         """Judge a message, and return the body of its event if it has one."""

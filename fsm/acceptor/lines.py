@@ -28,7 +28,8 @@ class Lines:
 
     def end(self) -> list[SseMessage]:
         """Return the message of the last line, if it does not end with a line feed."""
-        return self._message(self._rest)
+        rest, self._rest = self._rest, b""
+        return self._message(rest)
 
     def _message(self, line: bytes) -> list[SseMessage]:
         self._line += 1

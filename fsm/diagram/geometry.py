@@ -5,7 +5,7 @@ All lengths are in pixels of the SVG's own system, x from the left and y from th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
 from typing import Final, TypeAlias
 
@@ -129,11 +129,19 @@ class PlacedLine:
 
 @frozen
 class Layout:
-    """A picture's coordinates."""
+    """A picture's coordinates.
+
+    Args:
+        states: Where the states stand.
+        lines: What is drawn.
+        labels: What is written.
+        routes: The way of each edge from its state to the next, also where it runs along with others.
+    """
 
     states: tuple[PlacedState, ...]
     lines: tuple[PlacedLine, ...]
     labels: tuple[PlacedLabel, ...]
+    routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
 
 
 def untidiness(layout: Layout) -> float:

@@ -85,6 +85,7 @@ def _place(plan: Plan, texts: Mapping[DrawnEdge, Text]) -> Layout:
         tuple(PlacedState(node, placing.boxes[node.name]) for node in (*plan.main, *plan.aside)),
         tuple(placing.lines),
         tuple(placing.labels),
+        placing.routes,
     )
 
 
@@ -109,6 +110,7 @@ class _Placing:
     heights: dict[Slot, float] = field(factory=dict["Slot", float])
     lines: list[PlacedLine] = field(factory=list[PlacedLine])
     labels: list[PlacedLabel] = field(factory=list[PlacedLabel])
+    routes: dict[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
 
     def __attrs_post_init__(self) -> None:
         """Set the main column, right of all that runs at its left."""
@@ -151,6 +153,7 @@ class _Placing:
         half = _LOOP / 3
         points = ((self.right, y - half), (self.right + _LOOP, y - half), (self.right + _LOOP, y + half), (self.right, y + half))
         self.lines.append(PlacedLine(edge.style, points, edge))
+        self.routes[edge] = points
         text = self.texts[edge]
         box = Box(self.right + _LOOP + _INDENT / 2, y - text.height / 2, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box))
@@ -163,7 +166,8 @@ class _Placing:
         text = self.texts[edge]
         gap = text.height + 2 * _RAIL
         x = box.middle[0]
-        self.lines.append(PlacedLine(edge.style, ((x, box.bottom), (x, box.bottom + gap)), edge, rail=True))
+        self.routes[edge] = ((x, box.bottom), (x, box.bottom + gap))
+        self.lines.append(PlacedLine(edge.style, self.routes[edge], edge, rail=True))
         label = Box(x + _INDENT, box.bottom + _RAIL - _ABOVE / 2, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, label))
         return gap
@@ -212,6 +216,8 @@ class _Placing:
             self.lines.append(PlacedLine(track.style, points, track, arrow=arrow))
         for lane in track.lanes:
             text, y = self.texts[lane], self.heights[lane]
+            bend = () if abs(y - arrival) < 1 else ((x, y), (x, arrival))
+            self.routes[lane] = ((start, y), *bend, (end, arrival if bend else y))
             left = start + _INDENT if side > 0 else start - _INDENT - text.width
             box = Box(left, y - _ABOVE - text.height, text.width, text.height)
             self.labels.append(PlacedLabel(lane, text, box, leftward=side < 0))

@@ -81,7 +81,7 @@ def to_svg(graph: Graph) -> str:
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
         *(_path("halo", line.points) for line in layout.lines),
         *map(_line, layout.lines),
-        *(shape for state in layout.states for shape in _state(state, _end(graph, state))),
+        *(shape for state in layout.states for shape in _state(state, ending(graph, state))),
         *(text for label in layout.labels for text in _label(label)),
         *_legend(graph, height - _LEGEND),
         "</svg>",
@@ -114,11 +114,11 @@ def _line(line: PlacedLine) -> str:
 
 
 def _path(kind: str, points: Sequence[Point], more: str = "") -> str:
-    return f'<path class="{kind}" d="{_rounded(points)}"{more}/>'
+    return f'<path class="{kind}" d="{rounded(points)}"{more}/>'
 
 
-def _rounded(points: Sequence[Point]) -> str:
-    """Give a path through some points, its corners round."""
+def rounded(points: Sequence[Point]) -> str:
+    """Return the path through some points, its corners round, as the attribute `d` of SVG."""
     start, *_, end = points
     path = f"M{_at(start)}"
     for (before, corner), (_, after) in pairwise(pairwise(points)):
@@ -140,8 +140,8 @@ def _short(length: float) -> str:
     return f"{length:.1f}".removesuffix(".0")
 
 
-def _end(graph: Graph, state: PlacedState) -> str:
-    """Give the class of a final state: the worst way into it."""
+def ending(graph: Graph, state: PlacedState) -> str:
+    """Return the class of a final state: the worst way into it."""
     if state.node.role is Role.DROPPED:
         return "dropped"
     styles = {edge.style for edge in graph.edges if edge.dest == state.node.name}

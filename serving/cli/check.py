@@ -77,7 +77,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     given = list(expanded(sources or []))
     _refuse_wrong_options(given, body)
     ignored = _ignored(ignore or [])
-    headers = _headers(header or [], api_key)
+    headers = request_headers(header or [], api_key)
 
     def judged(source: str) -> Checked:
         judging = Judge(dialect=dialect, permissive=permissive, first=first)
@@ -163,7 +163,16 @@ def _ignored(given: Sequence[str]) -> frozenset[str]:
     return frozenset(name.upper() if name.upper() in RULES else name.lower() for name in names)
 
 
-def _headers(given: list[str], api_key: str | None) -> dict[str, str]:
+def request_headers(given: list[str], api_key: str | None) -> dict[str, str]:
+    """Return the headers of a request.
+
+    Args:
+        given: As they were given, each `NAME:VALUE`.
+        api_key: The key of the server, if it has one.
+
+    Raises:
+        typer.BadParameter: A header has no colon.
+    """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     for header in given:
         name, colon, value = header.partition(":")

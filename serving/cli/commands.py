@@ -17,6 +17,7 @@ from interlock.serving.cli.diagram import diagram
 from interlock.serving.cli.replay import replay
 from interlock.serving.cli.serve import serve
 from interlock.serving.cli.verify import verify
+from interlock.serving.cli.view import view
 
 app = typer.Typer(
     name="interlock",
@@ -44,6 +45,15 @@ EXAMPLES: Final[tuple[tuple[Callable[..., None], tuple[str, ...]], ...]] = (
             "interlock check http://127.0.0.1:8000/v1/responses --body request.json",
             "curl -sN ... | interlock check - --json",
             "interlock check --explain R10",
+        ),
+    ),
+    (
+        view,
+        (
+            "interlock view recordings/web-search.jsonl",
+            "interlock view stream.sse --html out.html",
+            "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
+            "interlock view theirs.sse ours.sse",
         ),
     ),
     (verify, ("interlock verify", "interlock verify --json")),

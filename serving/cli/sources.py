@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import SplitResult, urlsplit
@@ -35,10 +36,12 @@ class Source:
     Args:
         pieces: Its bytes, as they come.
         content_type: Its media type; None where there is no server to say so.
+        request: The body that was posted for it; None if none was.
     """
 
     pieces: Iterator[bytes]
     content_type: str | None = None
+    request: bytes | None = None
 
 
 @contextmanager
@@ -62,7 +65,8 @@ def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str]) -
         return
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            yield Source(iter(lambda: file.read(PIECE), b""))
+            buffered = cast("BufferedReader", file)
+            yield Source(iter(lambda: buffered.read1(PIECE), b""))
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror}") from error
 
@@ -92,7 +96,7 @@ def _asked(url: str, request: bytes | None, headers: Mapping[str, str]) -> Gener
         raise SourceError(f"{url}: {error}") from error
     try:
         response = _answer(connection, parts, request, headers)
-        yield Source(_read(response), response.getheader("Content-Type", ""))
+        yield Source(_read(response), response.getheader("Content-Type", ""), request)
     finally:
         connection.close()
 

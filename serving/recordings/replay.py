@@ -6,24 +6,44 @@ how the recording was made or where the result goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
+
+from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, Event, EventWriter, SseWriter, Writer
-from interlock.fsm.deltas import Delta, Fail, Finish, Run, Start, Succeed, Usage
+from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
+from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.recordings.recording import RecordedTurn, Recording, ToolResult
 
 T = TypeVar("T")
 
 EPOCH: Final = 1_735_689_600
 """The time that it always is in a replay: the beginning of 2025."""
+
+
+@frozen
+class Step:
+    """What happened at once in a replay.
+
+    Args:
+        deltas: What the driver is told of it.
+        output: What the engine yielded; None if it was not the engine.
+        result: What a tool gave; None if it was not a tool.
+        ends_turn: Why the model's turn ended; None if it did not end.
+    """
+
+    deltas: Sequence[Delta]
+    output: EngineOutput | None = None
+    result: ToolResult | None = None
+    ends_turn: FinishReason | None = None
 
 
 def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
@@ -55,24 +75,42 @@ def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
     return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
 
 
+def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[Step, Sequence[bytes]]]:
+    """Yield what happened, step by step, each with the frames that a client would have seen of it.
+
+    Args:
+        recording: What to replay.
+        dialect: What is spoken.
+    """
+    driver = _driver(recording, SseWriter(dialect))
+    for step in _steps(recording, driver):
+        yield step, driver.feed(step.deltas)
+
+
 def _run(recording: Recording, driver: ResponseDriver[T]) -> Iterator[T]:
+    for step in _steps(recording, driver):
+        yield from driver.feed(step.deltas)
+
+
+def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[Step]:
+    """Yield what happens; the driver is to be fed before the next step is asked for."""
     parser = parser_for(recording.format, recording.request)
-    yield from driver.feed([Start()])
+    yield Step([Start()])
     for turn in recording.turns:
-        yield from _model(turn, parser, driver)
+        yield from _model(turn, parser)
         for call, result in zip(driver.ready, turn.results, strict=False):
-            yield from driver.feed(tool_deltas(call, result))
-    yield from driver.feed([Finish()])
+            yield Step(tool_deltas(call, result), result=result)
+    yield Step([Finish()])
 
 
-def _model(turn: RecordedTurn, parser: Parser, driver: ResponseDriver[T]) -> Iterator[T]:
+def _model(turn: RecordedTurn, parser: Parser) -> Iterator[Step]:
     for output in turn.outputs:
-        yield from driver.feed(parser.feed(output.chunk))
+        yield Step(parser.feed(output.chunk), output=output)
     usage = Usage(
         input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
         cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),
     )
-    yield from driver.feed(parser.end(turn.finish_reason, usage))
+    yield Step(parser.end(turn.finish_reason, usage), ends_turn=turn.finish_reason)
 
 
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:

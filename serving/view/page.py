@@ -1,0 +1,110 @@
+"""The document: the page's program and style, with the lines in it or with the address where they come from.
+
+What is shown is somebody else's, so the document says itself that nothing but its own program may run and that nothing may
+be loaded from anywhere; it works from a disk and without a network.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, cast
+
+import orjson
+
+from interlock.fsm.acceptor import HABITS, RULES
+from interlock.serving.view.trace import Line, encoded
+from interlock.serving.view.writes import writes
+
+PAGE: Final = Path(__file__).parent / "page"
+
+VERSION: Final = 1
+"""Of the lines; the page refuses others."""
+
+Mode: TypeAlias = Literal["stream", "compare", "coverage", "list"]
+"""What the page shows: one stream, two beside one another, how often edges fired, or the last responses of a server."""
+
+HEADERS: Final[Mapping[str, str]] = {
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""What goes with everything that a viewer serves."""
+
+
+@cache
+def _part(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+@cache
+def _machines() -> object:
+    return cast("object", orjson.loads((PAGE / "machines.json").read_bytes()))
+
+
+def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
+    """Return the first line of a page.
+
+    Args:
+        mode: What it shows.
+        streams: For each stream its `name`, and its `request` (`method`, `url`, `body`) if that is known.
+        redact: Whether texts are hidden.
+    """
+    about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
+    rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
+    habits = {name: (habit.what, habit.why) for name, habit in HABITS.items()}
+    return "head", {**about, "machines": _machines(), "rules": rules, "habits": habits, "writes": writes()}
+
+
+def _policy(connect: str) -> str:
+    hashes = {
+        name: base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode() for name in ("viewer.js", "viewer.css")
+    }
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src 'sha256-{hashes['viewer.js']}'",
+            f"style-src 'sha256-{hashes['viewer.css']}'",
+            f"connect-src {connect}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _document(title: str, connect: str, data: str) -> str:
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(connect)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(title)} · Interlock</title>\n<style>{_part('viewer.css')}</style>\n</head>\n<body>\n"
+        '<div id="app"></div>\n<noscript>This page needs JavaScript, its own and no other.</noscript>\n'
+        f"{data}\n<script>{_part('viewer.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def served(title: str) -> str:
+    """Return the document that fetches its lines from `lines`, beside its own address.
+
+    Args:
+        title: What it is called.
+    """
+    return _document(title, "'self'", '<meta name="interlock-lines" content="lines">')
+
+
+def standalone(title: str, lines: Iterable[Line]) -> str:
+    """Return the document that holds its lines, in one piece.
+
+    Args:
+        title: What it is called.
+        lines: All of them, the head first.
+    """
+    packed = base64.b64encode(gzip.compress(encoded(lines), mtime=0)).decode()
+    return _document(title, "'none'", f'<script type="application/gzip" id="lines">{packed}</script>')

@@ -1,0 +1,100 @@
+"""The pictures of the machines as data for the page: the coordinates of the pictures in docs/, with a name for every part.
+
+They are kept in `page/machines.json`, because laying all of them out takes longer than a reader should wait;
+`docs/generate.py` writes that file, and a test compares it with the tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
+
+from interlock.fsm.diagram import Graph
+from interlock.fsm.diagram.geometry import TRIGGER_SIZE, Layout, PlacedLabel, PlacedLine, PlacedState
+from interlock.fsm.diagram.layout import MARGIN, TOP, lay_out
+from interlock.fsm.diagram.svg import ending, rounded
+
+_SINK = 0.35
+"""How far below its middle a line of text has its baseline, as a share of its size."""
+_LEADING = 1.3
+
+
+def written(graphs: Iterable[Graph]) -> str:
+    """Return the pictures of graphs as the text of `machines.json`: one JSON object, a line for each picture.
+
+    Args:
+        graphs: What to draw.
+    """
+    lines = (f"{json.dumps(graph.name)}: {json.dumps(picture(graph), separators=(',', ':'))}" for graph in graphs)
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def picture(graph: Graph) -> Mapping[str, object]:
+    """Return the picture of a graph.
+
+    Args:
+        graph: What to draw.
+
+    Returns:
+        Its size in pixels, its `states` with their boxes, its `lines` as they are drawn, and its `edges`, each with the
+        triggers that fire it, what they emit, the whole way that it takes, and its label.
+    """
+    layout = lay_out(graph)
+    boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
+    boxes += [segment for line in layout.lines for segment in line.segments]
+    up = TOP - MARGIN  # the page writes the title itself
+    return {
+        "name": graph.name,
+        "width": ceil(max(box.right for box in boxes) + MARGIN),
+        "height": ceil(max(box.bottom for box in boxes) + MARGIN - up),
+        "up": up,
+        "states": [_state(graph, state) for state in layout.states],
+        "lines": [_line(line) for line in layout.lines],
+        "edges": list(_edges(layout)),
+    }
+
+
+def _state(graph: Graph, state: PlacedState) -> Mapping[str, object]:
+    leaving = {
+        trigger for edge in graph.edges if edge.source == state.node.name for one in edge.labels for trigger in one.triggers
+    }
+    final = state.node.role.value in {"final", "dropped"}
+    return {
+        "name": state.node.name,
+        "look": ending(graph, state) if final else state.node.role.value,
+        # A hosted call: its tool can be started, or runs.
+        "tool": "running" if "succeed" in leaving else "waiting" if "run" in leaving else "",
+        "box": [_short(value) for value in (state.box.x, state.box.y, state.box.width, state.box.height)],
+    }
+
+
+def _line(line: PlacedLine) -> Mapping[str, object]:
+    return {"path": rounded(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.rail}
+
+
+def _edges(layout: Layout) -> Iterator[Mapping[str, object]]:
+    labels = {label.edge: label for label in layout.labels}
+    for edge, points in layout.routes.items():
+        yield {
+            "source": edge.source,
+            "dest": edge.dest,
+            "style": edge.style.value,
+            "triggers": [{"name": name, "events": label.events} for label in edge.labels for name in label.triggers],
+            "path": rounded(points),
+            "text": list(_text(labels[edge])),
+        }
+
+
+def _text(label: PlacedLabel) -> Iterator[tuple[float, float, str, str, str]]:
+    """Give the lines of a label: where each stands, at which of its ends, what it is, and what it says."""
+    x, y = label.box.right if label.leftward else label.box.x, label.box.y
+    for line, size in label.text.lines:
+        middle = y + size * _LEADING / 2
+        y += size * _LEADING
+        what = "trigger" if size == TRIGGER_SIZE else "event"
+        yield _short(x), _short(middle + size * _SINK), "end" if label.leftward else "start", what, line
+
+
+def _short(length: float) -> float:
+    return round(length, 1)

@@ -1,0 +1,217 @@
+"""A stream as lines of JSON for the page: its events, what each did to a machine, and what the judge found.
+
+A line is an array whose first entry says what it is:
+
+| line | what follows |
+|---|---|
+| `head` | an object: the pictures of the machines, the rules, what events write, the names of the streams |
+| `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
+| `step` | the step's number, and an object: machine, edges that may have fired, states |
+| `e` | stream, lane, wire name, sequence number, step, milliseconds since the beginning, size in bytes, data |
+| `f` | stream, event, and an object: a finding. Events are counted from 0; the end is the number of events |
+| `fix` | stream, and pairs of an event and the step that it turned out to be |
+| `made` | stream, event, and an object: what a recording had before the event (tokens, deltas, the framing's steps) |
+| `end` | stream, and an object: the verdict |
+
+Other lines are made by `comparing` and `coverage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+import orjson
+from attrs import define, field
+
+from interlock.events.dialects import DialectName
+from interlock.events.spec import ADDED, DONE, TERMINAL
+from interlock.fsm.acceptor import Finding, Judge, Judged, Step, Verdict
+from interlock.fsm.acceptor.judging import DONE as DONE_MARK
+from interlock.fsm.acceptor.trace import hindsight
+from interlock.serving.view.redaction import redacted, without_quotes
+
+Line: TypeAlias = Sequence[object]
+"""A line for the page; see above."""
+
+RESPONSE_LANE: Final = 0
+
+
+@define(eq=False)
+class Steps:
+    """The different steps of all streams, each with a number, and told once."""
+
+    numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
+
+    def number(self, step: Step) -> tuple[int, Line | None]:
+        """Return the number of a step, and the line that tells it if it is new.
+
+        Args:
+            step: Of any item.
+        """
+        key = (step.machine, step.fired, step.at, step.perhaps)
+        known = self.numbers.get(key)
+        if known is not None:
+            return known, None
+        number = self.numbers[key] = len(self.numbers)
+        fired = [(edge.source, edge.trigger, edge.dest, not edge.due, edge.silent) for edge in step.fired]
+        return number, ("step", number, {"machine": step.machine, "fired": fired, "at": step.at, "perhaps": step.perhaps})
+
+
+@define(eq=False)
+class _Lane:
+    """What is remembered of an item, or of the response.
+
+    Args:
+        number: Of the lane.
+    """
+
+    number: int
+    events: list[int] = field(factory=list[int])
+    """The events that moved its machine, but for those that moved it as the event before did."""
+    steps: list[Step] = field(factory=list[Step])
+    numbers: list[int] = field(factory=list[int])
+    named: bool = False
+    latest: tuple[Step, int] | None = None
+    """The last step and its number."""
+
+
+@define(eq=False)
+class Trace:
+    """Follows one stream and makes its lines.
+
+    Args:
+        stream: The number of the stream, from 0.
+        steps: Shared by all streams of a page.
+        dialect: In which dialect the stream claims to be.
+        redact: Whether its texts are hidden.
+    """
+
+    stream: int = 0
+    steps: Steps = field(factory=Steps)
+    dialect: DialectName = "openai"
+    redact: bool = False
+    events: int = field(default=0, init=False)
+    """How many events the page has been told of."""
+    _judge: Judge = field(init=False)
+    _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin with the lane of the response."""
+        self._judge = Judge(dialect=self.dialect)
+        self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
+
+    def feed(self, piece: bytes, time: float | None = None) -> Iterator[Line]:
+        """Take some bytes, and give the lines of the events that they complete.
+
+        Args:
+            piece: The next bytes of the stream, split anywhere.
+            time: When they came, in milliseconds since the beginning; None if that is not known.
+        """
+        for judged in self._judge.follow(piece):
+            yield from self._event(judged, time)
+
+    def end(self) -> Iterator[Line]:
+        """Take the end of the stream, and give what is left to be said."""
+        for judged in self._judge.follow_end():
+            yield from self._event(judged, None)
+        for lane in self._lanes.values():
+            yield from self._settle(lane)
+        verdict = self._judge.end()
+        for finding in verdict.late:
+            event = self.events if finding.event >= verdict.events else finding.event
+            yield "f", self.stream, event, self._said(finding)
+        yield "end", self.stream, _ending(verdict)
+
+    def _event(self, judged: Judged, time: float | None) -> Iterator[Line]:
+        lane = self._lane(judged)
+        step = -1
+        if judged.step is not None:
+            step, told = self._moved(lane, judged.step)
+            if told is not None:
+                yield told
+        if not lane.named and judged.body is not None:
+            yield from self._named(lane, judged)
+        data = judged.message.data
+        size = len(data) if data.isascii() else len(data.encode())
+        number = None if judged.body is None else judged.body.get("sequence_number")
+        name = DONE_MARK if data == DONE_MARK else str((judged.body or {}).get("type", judged.message.event))
+        shown = self._shown(judged) if self.redact else data
+        yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, shown
+        for finding in judged.findings:
+            yield "f", self.stream, self.events, self._said(finding)
+        self.events += 1
+        if name == DONE.name or name in TERMINAL:
+            yield from self._settle(lane)
+
+    def _lane(self, judged: Judged) -> _Lane:
+        """Find the lane of an event: of its item, or of the response."""
+        index: object = judged.step.index if judged.step else (judged.body or {}).get("output_index")
+        if type(index) is not int:
+            return self._lanes[None]
+        return self._lanes.setdefault(index, _Lane(len(self._lanes)))
+
+    def _moved(self, lane: _Lane, step: Step) -> tuple[int, Line | None]:
+        if lane.latest is not None and (lane.latest[0] is step or lane.latest[0] == step):
+            return lane.latest[1], None
+        number, told = self.steps.number(step)
+        lane.latest = (step, number)
+        lane.events.append(self.events)
+        lane.steps.append(step)
+        lane.numbers.append(number)
+        return number, told
+
+    def _settle(self, lane: _Lane) -> Iterator[Line]:
+        """Tell which edges fired, now that the lane's end tells it."""
+        fixes: list[int] = []
+        for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
+            number, told = self.steps.number(step)
+            if told is not None:
+                yield told
+            if number != before:
+                fixes += event, number
+        if fixes:
+            yield "fix", self.stream, fixes
+        lane.events, lane.numbers, lane.steps = [], [], []
+
+    def _named(self, lane: _Lane, judged: Judged) -> Iterator[Line]:
+        body = judged.body or {}
+        item = body.get("item")
+        known = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
+        lane.named = body.get("type") == ADDED.name
+        machine = judged.step.machine if judged.step else ""
+        about = {
+            "kind": known.get("type") or machine,
+            "name": known.get("name") or known.get("server_label"),
+            "id": known.get("id") or body.get("item_id"),
+        }
+        yield "lane", self.stream, lane.number, {**about, "index": body.get("output_index")}
+
+    def _said(self, finding: Finding) -> Mapping[str, object]:
+        return {
+            "rule": finding.rule,
+            "severity": finding.severity,
+            "habit": finding.habit,
+            "message": without_quotes(finding.message) if self.redact else finding.message,
+            "expected": finding.expected,
+            "line": finding.line,
+        }
+
+    @staticmethod
+    def _shown(judged: Judged) -> str:
+        if judged.body is not None:
+            return orjson.dumps(redacted(judged.body), default=str).decode()
+        return judged.message.data if judged.message.data == DONE_MARK else str(redacted(judged.message.data))
+
+
+def _ending(verdict: Verdict) -> Mapping[str, object]:
+    return {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
+
+
+def encoded(lines: Iterable[Line]) -> bytes:
+    """Return lines as they are sent: JSON, each with a line feed.
+
+    Args:
+        lines: Of a trace.
+    """
+    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS) for line in lines)

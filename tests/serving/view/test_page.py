@@ -1,0 +1,122 @@
+"""The document of the viewer, and the lines that it is given."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from interlock.events.spec import EVENTS
+from interlock.fsm.acceptor import HABITS, RULES
+from interlock.fsm.acceptor.track import AUTOMATA
+from interlock.serving.cli.commands import app
+from interlock.serving.view import page
+from interlock.serving.view.feed import Feed
+from interlock.serving.view.site import Site
+from interlock.serving.view.writes import writes
+
+ROOT = Path(__file__).parents[3]
+
+
+def view(*arguments, given=None):
+    return CliRunner().invoke(app, ["view", *map(str, arguments)], input=given, catch_exceptions=False)
+
+
+def lines(html):
+    packed = re.search(r'<script type="application/gzip" id="lines">([^<]*)</script>', html)[1]
+    return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).splitlines()]
+
+
+def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
+    (_, head) = page.head("stream", [{"name": "x"}])
+    assert {*AUTOMATA, "response"} <= set(head["machines"])
+    assert head["rules"]["R10"][0] == RULES["R10"].name
+    assert set(head["rules"]) == set(RULES)
+    assert set(head["habits"]) == set(HABITS)
+    assert set(head["writes"]) <= set(EVENTS)
+
+
+def test_what_events_write_is_read_off_the_vocabulary() -> None:
+    part = {"list": "content", "index": "content_index"}
+    assert {name: writes()[name] for name in ("response.output_text.delta", "response.content_part.added")} == {
+        "response.output_text.delta": {"op": "append", "from": "delta", "to": "text", **part},
+        "response.content_part.added": {"op": "put", "from": "part", **part},
+    }
+    assert writes()["response.function_call_arguments.done"] == {"op": "set", "from": "arguments", "to": "arguments"}
+    assert writes()["response.web_search_call.searching"] == {"op": "status", "from": "", "to": "status", "value": "searching"}
+    assert writes()["response.output_item.done"] == {"op": "all", "from": "item"}
+    assert writes()["response.output_text.annotation.added"] == {"op": "push", "from": "annotation", "to": "annotations", **part}
+
+
+def test_a_page_in_one_piece_lets_nothing_run_but_its_own_program() -> None:
+    html = page.standalone("</title><script>alert(1)</script>", [["head", {}], ["e", "</script><script>alert(1)</script>"]])
+    assert "<script>alert(1)" not in html
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    program = re.search(r"<script>(.*)</script>\n</body>", html, re.DOTALL)[1]
+    style = re.search(r"<style>(.*)</style>", html, re.DOTALL)[1]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (program, style)]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{digests[0]}'; style-src 'sha256-{digests[1]}'; connect-src 'none'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert not re.search(r"(?:src|href)=[\"']?http", html)
+    assert lines(html) == [["head", {}], ["e", "</script><script>alert(1)</script>"]]
+
+
+def test_the_same_stream_gives_the_same_page(tmp_path) -> None:
+    recording = ROOT / "recordings" / "answer.jsonl"
+    for name in ("one.html", "other.html"):
+        assert view(recording, "--html", tmp_path / name).exit_code == 0
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
+    told = lines((tmp_path / "one.html").read_text("utf-8"))
+    assert told[0][1]["streams"] == [{"name": "answer.jsonl"}]
+    assert told[-1][0] == "end"
+
+
+def test_a_pipe_can_be_viewed(tmp_path) -> None:
+    data = (ROOT / "tests" / "corpus" / "legal" / "message.sse").read_bytes()
+    assert view("-", "--html", tmp_path / "out.html", given=data).exit_code == 0
+    told = lines((tmp_path / "out.html").read_text("utf-8"))
+    assert told[0][1]["streams"] == [{"name": "standard input"}]
+    assert told[-1] == ["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
+        (["a", "b", "c"], "interlock: 3 streams: one is shown alone, and two side by side"),
+    ],
+)
+def test_what_cannot_be_viewed_is_refused(arguments, said) -> None:
+    result = view(*arguments)
+    assert (result.exit_code, result.stderr.strip()) == (2, said)
+
+
+def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> None:
+    file = tmp_path / "broken.jsonl"
+    file.write_text('{"interlock_recording": 1, "format": "harmony"}\n{"token_ids": "x"}\n')
+    result = view(file, "--html", tmp_path / "out.html")
+    assert result.exit_code == 2
+    assert "broken.jsonl:2: token_ids has to be a list" in result.stderr
+
+
+def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
+    feed = Feed()
+    feed.begin([[["head", {}]], [["e", 1]]])
+    site = Site("a & b", feed)
+    client = TestClient(site.app())
+    assert [client.get(path).status_code for path in ("/", "/lines", "/x/lines", f"{site.path}7/", f"{site.path}7/lines")] == [
+        404
+    ] * 5
+    answer = client.get(site.path)
+    assert "<title>a &amp; b · Interlock</title>" in answer.text
+    assert "connect-src 'self'" in answer.text
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert client.get(f"{site.path}lines").text == '["head",{}]\n["e",1]\n'
+    assert Site("x", feed).path != site.path

@@ -1,0 +1,82 @@
+"""A real browser for each test: headless Chromium, driven by Playwright; `make test-viewer` brings both along."""
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+
+ROOT = Path(__file__).parents[2]
+
+if find_spec("playwright") is None or not (ROOT / "viewer" / "node_modules").exists():
+    collect_ignore_glob = ["test_*.py"]  # `make test-viewer` brings both, and then runs all of them
+
+FLAGS = [
+    "--no-sandbox",  # containers have none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--font-render-hinting=none",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - `make test-viewer` installs it
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    assert path, "no Chromium on PATH (CHROMIUM=/path/to/chromium names one; on Debian: apt-get install chromium)"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Open addresses in pages of their own; whatever a page complains of fails the test at its end."""
+    contexts, complaints, requests = [], [], []
+
+    def open_(address, *, dark=False, width=1280, height=800, touch=False, **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            has_touch=touch,
+            reduced_motion="reduce",
+            **options,
+        )
+        contexts.append(context)
+        context.set_default_timeout(20_000)  # the machine may be busy
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(address)
+        page.locator("#app > *").first.wait_for()
+        page.requests = requests
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write the page of streams as `interlock view --html` does, and give its address."""
+
+    def write(*arguments, given=None, name="out.html"):
+        file = tmp_path / name
+        result = CliRunner().invoke(app, ["view", *map(str, arguments), "--html", str(file)], input=given, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return file.as_uri()
+
+    return write

@@ -1,0 +1,277 @@
+"""The page of one stream, in a browser."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "tests" / "corpus"
+SEARCH = ROOT / "recordings" / "web-search.jsonl"
+BROKEN = CORPUS / "broken" / "R8-text-not-done.sse"
+AXE = (ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+expect.set_options(timeout=20_000)
+
+
+def event(page):
+    """Give the number of the event under the cursor, as the page says it."""
+    return int(re.match(r"event ([\d,]+) of", page.locator(".where").inner_text())[1].replace(",", ""))
+
+
+def current(page):
+    return page.locator(".row.current .name").inner_text()
+
+
+def lit(page):
+    return page.locator(".state.lit text").all_text_contents()
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_a_stream_is_walked_with_the_arrows(opened, written) -> None:
+    page = opened(written(SEARCH))
+    assert event(page) == 0
+    press(page, *["ArrowRight"] * 10)
+    assert (event(page), current(page), lit(page)) == (10, "web_search_call.in_progress", ["in_progress"])
+    press(page, "ArrowLeft", "ArrowLeft")
+    assert (event(page), current(page), lit(page)) == (8, "output_item.done", ["completed"])
+    press(page, "End")
+    assert (event(page), current(page)) == (34, "[DONE]")
+    press(page, "ArrowRight", "Home", "ArrowLeft")
+    assert (event(page), current(page)) == (0, "created")
+
+
+def test_deltas_are_folded_into_runs_and_unfolded(opened, written) -> None:
+    page = opened(written(SEARCH))
+    press(page, *["ArrowDown"] * 4)
+    assert (event(page), page.locator(".row.current .fold").inner_text()) == (4, "\N{MULTIPLICATION SIGN}2")
+    press(page, "ArrowDown")
+    assert event(page) == 6
+    press(page, "ArrowUp", "e", "ArrowDown")
+    assert event(page) == 5
+    press(page, "e")
+    assert page.locator(".row.current .fold").inner_text() == "\N{MULTIPLICATION SIGN}2"
+    page.locator(".row.current .fold").click()
+    assert page.locator(".row.current .fold").count() == 0
+
+
+def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(opened, written) -> None:
+    page = opened(written(CORPUS / "legal" / "mcp-call.sse"))
+    press(page, *["ArrowRight"] * 6)
+    assert current(page) == "mcp_call_arguments.done"
+    assert lit(page) == ["calling"]
+    assert page.locator(".over.fired").evaluate_all("paths => paths.map(path => path.id)") == [
+        "m-mcp_call-edge-in_progress-ready-normal",
+        "m-mcp_call-edge-ready-calling-normal",
+    ]
+    assert page.locator(".over.path").evaluate_all("paths => paths.map(path => path.id)") == [
+        "m-mcp_call-edge-absent-in_progress-normal",
+        "m-mcp_call-edge-in_progress-in_progress-normal",
+    ]
+    assert page.locator(".deed").inner_text() == ("in_progress ─close→ ready ─run→ calling emitted mcp_call_arguments.done")
+
+
+def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(opened, written) -> None:
+    page = opened(written(CORPUS / "legal" / "function-call.sse"))
+    page.get_by_role("tab", name="Response now").click()
+    press(page, *["ArrowRight"] * 3)
+    assert r'"arguments": "{\"a\""' in page.locator("#panel").inner_text()
+    assert page.locator("#panel mark").all_inner_texts() == [r'"{\"a\""']
+    press(page, "ArrowRight")
+    assert r'"arguments": "{\"a\": 1}"' in page.locator("#panel").inner_text()
+    assert page.locator("#panel mark").all_inner_texts() == [": 1}"]
+    press(page, "ArrowRight", "ArrowRight")
+    assert page.locator("#panel mark").all_inner_texts() == ['"completed"']
+    press(page, "ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert page.locator("#panel mark").all_inner_texts() == [r'"{\"a\""']
+
+
+def test_the_text_grows_and_shows_what_was_added(opened, written) -> None:
+    page = opened(written(CORPUS / "legal" / "message.sse"))
+    page.get_by_role("tab", name="Text").click()
+    press(page, *["ArrowRight"] * 4)
+    assert (page.locator(".text").inner_text(), page.locator(".text mark").inner_text()) == ("Hello", "Hello")
+    press(page, "ArrowRight", "ArrowRight")
+    assert page.locator(".text").inner_text() == "Hello, world.\n"
+    assert page.locator(".text mark").inner_text() == "world.\n"
+
+
+def test_findings_stand_at_their_events_and_are_jumped_along(opened, written) -> None:
+    page = opened(written(CORPUS / "broken" / "R3-two-ends.sse"))
+    assert page.locator(".pill").inner_text().startswith("illegal: ")
+    press(page, "n")
+    first = event(page)
+    assert page.locator(".finding.error header").first.inner_text().startswith("R")
+    press(page, "n", "N")
+    assert event(page) == first
+    page.get_by_role("tab", name=re.compile("Findings")).click()
+    links = page.locator(".findings a")
+    assert links.count() >= 1
+    page.keyboard.press("Home")
+    links.first.click()
+    assert event(page) == first
+
+
+def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(opened, written) -> None:
+    page = opened(written(BROKEN))
+    press(page, "n")
+    card = page.locator(".cards .finding").inner_text()
+    assert card.startswith("R8\nparts\nerror\n")
+    assert "breaks the order of parts" in card
+    assert "expected output_text.delta, output_text.done" in card.replace("output_text.annotation.added, ", "")
+    assert "Parts are counted from 0" in card
+    assert page.locator(".deed").inner_text() == "No edge of message emits content_part.done here."
+
+
+def test_the_list_is_filtered_and_searched(opened, written) -> None:
+    page = opened(written(SEARCH))
+    press(page, "/")
+    page.keyboard.type("H11 AUTHOR")
+    assert page.locator(".found").inner_text().startswith("3 rows")
+    press(page, "Enter")
+    assert current(page) == "output_item.added"
+    press(page, "Enter")
+    assert current(page) == "output_item.done"
+    page.keyboard.type("zzz")
+    assert "Nothing matches." in page.locator(".found").inner_text()
+    press(page, "Escape")
+    assert page.locator(".found").count() == 0
+    page.get_by_label("Item", exact=True).select_option(label="0 reasoning")
+    assert page.locator(".row .name").all_inner_texts() == [
+        "output_item.added",
+        "content_part.added",
+        "reasoning_text.delta",
+        "reasoning_text.done",
+        "content_part.done",
+        "output_item.done",
+    ]
+    page.get_by_label("Kind of event").select_option(label="reasoning_text.delta")
+    assert page.locator(".row .name").all_inner_texts() == ["reasoning_text.delta"]
+
+
+def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(opened, written) -> None:
+    page = opened(f"{written(SEARCH)}#event=12")
+    expect(page.locator(".where")).to_contain_text("event 12 of")
+    press(page, "ArrowRight")
+    expect(page).to_have_url(re.compile("#event=13$"))
+    page.evaluate("location.hash = '#event=3'")
+    expect(page.locator(".where")).to_contain_text("event 3 of")
+
+
+def test_it_plays_and_pauses(opened, written) -> None:
+    page = opened(written(SEARCH))
+    page.get_by_label("Speed").select_option(label="100 events a second")
+    page.locator("body").click(position={"x": 640, "y": 20})
+    press(page, " ")
+    expect(page.locator(".where")).to_contain_text("event 34 of")
+    page.get_by_role("button", name="Play").wait_for()
+    press(page, " ")
+    page.get_by_role("button", name="Pause").click()
+    assert event(page) < 34
+
+
+def test_lanes_can_be_clicked_and_scrubbed(opened, written) -> None:
+    page = opened(written(SEARCH))
+    assert page.locator(".lane .what").all_inner_texts() == ["response", "reasoning", *["web_search_call"] * 3, "message"]
+    page.locator(".lane", has_text="message").click()
+    assert event(page) == 24
+    box = page.locator(".lanes canvas").bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 9, box["y"] + 10)
+    assert event(page) == 34
+    page.locator(".scrubber").fill("7")
+    assert event(page) == 7
+    press(page, "]")
+    assert event(page) == 8
+    press(page, "[", "[")
+    assert event(page) == 6
+
+
+def test_an_event_is_copied_as_json(opened, written) -> None:
+    page = opened(written(SEARCH), permissions=["clipboard-read", "clipboard-write"])
+    press(page, "ArrowRight", "c")
+    expect(page.locator(".said")).to_have_text("Copied the event.")
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["type"] == "response.in_progress"
+    press(page, "u")
+    expect(page.locator(".said")).to_have_text("The request of this stream is not known.")
+
+
+def test_a_recording_shows_the_tokens_and_the_framing(opened, written) -> None:
+    page = opened(written(SEARCH))
+    page.get_by_role("tab", name="Made of").click()
+    press(page, *["ArrowRight"] * 29)
+    assert page.locator(".tokens span").all_inner_texts() == [" author", ".", "<|return|>"]
+    assert page.locator(".framing li").all_inner_texts()[-1] == "content ─return→ expect_start"
+    assert page.locator(".deltas li").all_inner_texts() == ["' author.'", "Close()"]
+
+
+def test_colours_follow_the_system_and_the_reader(opened, written) -> None:
+    address = written(SEARCH)
+    page = opened(address, dark=True)
+    ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
+    assert page.evaluate(ground) == "#0e1116"
+    press(page, "t", "t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    assert page.evaluate(ground) == "#f4f5f7"
+    assert opened(address).evaluate(ground) == "#f4f5f7"
+
+
+def test_the_keys_are_listed(opened, written) -> None:
+    page = opened(written(SEARCH))
+    press(page, "?")
+    assert "next, previous finding" in page.get_by_role("dialog").inner_text()
+    press(page, "Escape")
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_redacted_texts_are_nowhere_on_the_page(opened, written) -> None:
+    page = opened(written(SEARCH, "--redact"))
+    assert "texts hidden" in page.locator(".sources").inner_text()
+    assert "h11" not in page.content()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("path", [SEARCH, BROKEN], ids=["legal", "broken"])
+def test_nothing_on_the_page_shuts_anybody_out(opened, written, path, width, dark) -> None:
+    page = opened(written(path), width=width, height=844, dark=dark)
+    press(page, "ArrowRight", "ArrowRight", "n")
+    page.evaluate(AXE)
+    for tab in page.get_by_role("tab").all():
+        if width > 860:
+            tab.click()
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]] == []
+
+
+def test_nothing_is_asked_of_a_network(opened, written) -> None:
+    page = opened(written(SEARCH))
+    press(page, "End")
+    assert [url for url in page.requests if not url.startswith("file:")] == []
+
+
+def test_a_phone_shows_one_pane_at_a_time(opened, written) -> None:
+    page = opened(written(BROKEN), width=390, height=844, touch=True)
+    assert page.locator(".events").is_visible()
+    assert not page.locator(".inspector").is_visible()
+    page.get_by_role("button", name="machine").tap()
+    assert page.locator(".machine").is_visible()
+    page.get_by_role("button", name="Next event").tap()
+    assert event(page) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+def test_every_stream_of_the_corpus_is_walked_to_its_end(opened, written, path) -> None:
+    page = opened(written(path))
+    for _ in range(40):
+        press(page, "ArrowRight")
+    last = event(page)
+    press(page, "End")
+    assert event(page) == last

@@ -1,0 +1,234 @@
+// What is known of the event under the cursor: its JSON, the item as it is now, its text, what a recording had before it,
+// and all findings of the stream.
+
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { bytes, count, plural, seconds, short } from "./format";
+import { itemAt, type Json, type Shown } from "./item";
+import { JsonView } from "./Json";
+import type { Finding, Made } from "./lines";
+import type { Page, Stream } from "./stream";
+
+export type Tab = "event" | "item" | "text" | "findings" | "made";
+
+const SEVERITY = { error: "error", deviation: "deviation", not_judged: "not judged" };
+
+const plain = (text: string): string => text.replace(/[`*]/g, "");
+
+export function FindingCard({ finding, page }: { finding: Finding; page: Page }) {
+  const rule = page.rules[finding.rule];
+  const habit = page.habits[finding.habit];
+  return (
+    <article class={`finding ${finding.severity}`}>
+      <header>
+        <b>{finding.rule}</b>
+        {rule && <span> {rule[0]}</span>}
+        <span class="severity">{SEVERITY[finding.severity]}</span>
+      </header>
+      <p class="message">{finding.message}</p>
+      {finding.expected.length > 0 && (
+        <p class="expected">
+          <span class="quiet">expected</span> {finding.expected.map(short).join(", ")}
+        </p>
+      )}
+      {habit ? (
+        <p class="rule quiet">Why it is no error: {plain(habit[1])}.</p>
+      ) : (
+        rule && (
+          <p class="rule quiet">
+            {plain(rule[1])} {plain(rule[2])}
+          </p>
+        )
+      )}
+      {finding.line !== null && <p class="rule quiet">line {finding.line} of the file</p>}
+    </article>
+  );
+}
+
+function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(event: number): void }) {
+  const [shown, show] = useState(100);
+  const all = stream.found.flatMap((event) => stream.findingsOf(event).map((finding) => ({ event, finding })));
+  if (!all.length) return <p class="empty">{stream.ending ? "Nothing is wrong with this stream." : "Nothing is wrong so far."}</p>;
+  const kinds = (["error", "deviation", "not_judged"] as const).map((severity) => [severity, all.filter((one) => one.finding.severity === severity)] as const);
+  return (
+    <div class="findings">
+      {kinds
+        .filter(([, some]) => some.length)
+        .map(([severity, some]) => (
+          <section key={severity}>
+            <h3>{severity === "not_judged" ? `${count(some.length)} not judged` : plural(some.length, SEVERITY[severity])}</h3>
+            <ul>
+              {some.slice(0, shown).map(({ event, finding }, at) => (
+                <li key={at}>
+                  <a
+                    href={`#event=${event}`}
+                    class={`${severity}${event === cursor ? " current" : ""}`}
+                    onClick={(click) => {
+                      click.preventDefault();
+                      go(Math.min(event, stream.length - 1));
+                    }}
+                  >
+                    <span class="number">{event < stream.length ? event : "end"}</span> <b>{finding.rule}</b> {finding.message}
+                  </a>
+                </li>
+              ))}
+            </ul>
+            {some.length > shown && (
+              <button type="button" class="more" onClick={() => show(shown * 4)}>
+                … {count(some.length - shown)} more
+              </button>
+            )}
+          </section>
+        ))}
+    </div>
+  );
+}
+
+const TAIL = 20_000;
+
+function Text({ shown }: { shown: Shown }) {
+  const [limit, widen] = useState(TAIL);
+  const end = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const box = end.current;
+    if (box) box.scrollTop = box.scrollHeight;
+  }, [shown]);
+  if (!shown.text) return <p class="empty">No text has been written here.</p>;
+  const part = shown.text.slice(-limit);
+  const added = Math.min(shown.added, part.length);
+  const hidden = shown.text.length - part.length;
+  return (
+    <div class="text" ref={end} tabIndex={0} role="group" aria-label="The text so far">
+      {hidden > 0 && (
+        <button type="button" class="more" onClick={() => widen(limit * 8)}>
+          … {count(hidden)} characters before this
+        </button>
+      )}
+      <span>{part.slice(0, part.length - added)}</span>
+      {added > 0 && <mark>{part.slice(-added)}</mark>}
+    </div>
+  );
+}
+
+function MadeOf({ made }: { made: Made | undefined }) {
+  if (!made) return <p class="empty">Nothing of the recording stands before this event alone: it follows from the event before it.</p>;
+  return (
+    <div class="made">
+      {made.tokens && (
+        <section>
+          <h3>{plural(made.tokens.length, "token")}</h3>
+          <p class="tokens">
+            {made.tokens.slice(0, 2000).map(([id, text], at) => (
+              <span key={at} class={/^<\|.*\|>$/.test(text) ? "control" : ""} title={`token ${id}`}>
+                {text.replace(/\n/g, "⏎\n") || "∅"}
+              </span>
+            ))}
+          </p>
+        </section>
+      )}
+      {made.text !== undefined && (
+        <section>
+          <h3>{made.tokens ? "text" : "what the engine gave"}</h3>
+          <p class="plain">{made.text}</p>
+        </section>
+      )}
+      {made.framing && made.framing.length > 0 && (
+        <section>
+          <h3>the framing's machine</h3>
+          <ol class="framing">
+            {made.framing.slice(0, 2000).map(([source, trigger, dest], at) => (
+              <li key={at}>
+                <b>{source}</b> ─<i>{trigger}</i>→ <b>{dest}</b>
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
+      <section>
+        <h3>{plural(made.deltas.length, "delta")}</h3>
+        <ul class="deltas">
+          {made.deltas.slice(0, 2000).map((delta, at) => (
+            <li key={at}>
+              <code>{delta}</code>
+            </li>
+          ))}
+        </ul>
+      </section>
+    </div>
+  );
+}
+
+interface Props {
+  stream: Stream;
+  cursor: number;
+  tab: Tab;
+  choose(tab: Tab): void;
+  go(event: number): void;
+}
+
+export function Inspector({ stream, cursor, tab, choose, go }: Props) {
+  const lane = stream.laneOf(cursor);
+  const position = lane.events.upTo(cursor) - 1;
+  const number = stream.number.at(cursor);
+  const data = stream.data[cursor] ?? "";
+  // Whoever clicked a tab goes on with the arrows through the stream; whoever came by keyboard, through the tabs.
+  const tabs: [Tab, string][] = [
+    ["event", "Event"],
+    ["item", lane.number ? "Item now" : "Response now"],
+    ["text", "Text"],
+    ["findings", `Findings ${stream.found.length ? `(${count([...stream.findings.values()].reduce((sum, some) => sum + some.length, 0))})` : ""}`],
+  ];
+  if (stream.made.size) tabs.push(["made", "Made of"]);
+  const open = tabs.some(([one]) => one === tab) ? tab : "event";
+  const turn = (event: KeyboardEvent): void => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = tabs[(tabs.findIndex(([one]) => one === open) + step + tabs.length) % tabs.length] as [Tab, string];
+    choose(next[0]);
+    document.getElementById(`tab-${next[0]}`)?.focus();
+  };
+  let content;
+  if (open === "findings") content = <Findings stream={stream} cursor={cursor} go={go} />;
+  else if (open === "made") content = <MadeOf made={stream.made.get(cursor)} />;
+  else if (open === "event") {
+    const body = stream.body(cursor);
+    content = (
+      <>
+        <dl class="facts">
+          <dt>event</dt>
+          <dd>{count(cursor)}</dd>
+          <dt>sequence_number</dt>
+          <dd>{Number.isNaN(number) ? "none" : number}</dd>
+          <dt>size</dt>
+          <dd>{bytes(stream.size.at(cursor))}</dd>
+          {!Number.isNaN(stream.time.at(cursor)) && <dt>came after</dt>}
+          {!Number.isNaN(stream.time.at(cursor)) && <dd>{seconds(stream.time.at(cursor))}</dd>}
+        </dl>
+        {body === undefined ? <Raw data={data} /> : <JsonView key={cursor} value={body as Json} />}
+      </>
+    );
+  } else {
+    const { now, before } = itemAt(stream, lane, position);
+    content = open === "text" ? <Text shown={now} /> : <JsonView key={lane.number} value={now.item} before={position > 0 ? before.item : undefined} />;
+  }
+  return (
+    <section class="inspector" aria-label="The event under the cursor">
+      <div class="tabs" role="tablist" aria-label="What is shown" onKeyDown={turn}>
+        {tabs.map(([one, name]) => (
+          <button key={one} type="button" id={`tab-${one}`} role="tab" aria-selected={one === open} aria-controls="panel" tabIndex={one === open ? 0 : -1} onClick={(event) => (choose(one), event.detail > 0 && event.currentTarget.blur())}>
+            {name}
+          </button>
+        ))}
+      </div>
+      <div id="panel" role="tabpanel" aria-labelledby={`tab-${open}`} class="panel" tabIndex={0}>
+        {content}
+      </div>
+    </section>
+  );
+}
+
+/** Data that is no JSON. */
+function Raw({ data }: { data: string }) {
+  return <JsonView value={data} />;
+}

@@ -1,0 +1,159 @@
+// The picture of a machine: its state lit, the edge just fired, the path so far. Coordinates come with the lines.
+
+import { useMemo } from "preact/hooks";
+import type { Edge, Picture, Step } from "./lines";
+import { short } from "./format";
+
+const key = (source: string, trigger: string, dest: string): string => `${source} ${trigger} ${dest}`;
+
+const keysOf = (edge: Edge): string[] => edge.triggers.map((trigger) => key(edge.source, trigger.name, edge.dest));
+
+/** The edges that a step fired, those without events included. */
+export function firedKeys(step: Step | undefined): Set<string> {
+  const keys = new Set<string>();
+  for (const [source, trigger, dest, , silent] of step?.fired ?? []) {
+    keys.add(key(source, trigger, dest));
+    for (const [from, by, to] of silent) keys.add(key(from, by, to));
+  }
+  return keys;
+}
+
+export interface Counts {
+  of(source: string, trigger: string, dest: string): number;
+  chosen: Edge | null;
+  choose(edge: Edge): void;
+}
+
+interface Props {
+  picture: Picture;
+  /** What the event under the cursor did. */
+  step?: Step | undefined;
+  path?: Set<string>;
+  visited?: Set<string>;
+  counts?: Counts;
+  prefix: string;
+}
+
+export function Machine({ picture, step, path, visited, counts, prefix }: Props) {
+  const fired = useMemo(() => firedKeys(step), [step]);
+  const name = (...parts: string[]): string => [prefix, picture.name, ...parts].join("-").replace(/[^\w-]/g, "_");
+  const looks = (edge: Edge): string => {
+    const keys = keysOf(edge);
+    if (counts) {
+      const total = edge.triggers.reduce((sum, trigger) => sum + counts.of(edge.source, trigger.name, edge.dest), 0);
+      return `${total ? "path" : "never"}${counts.chosen === edge ? " fired" : ""}`;
+    }
+    if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 ? "maybe" : "fired";
+    return keys.some((one) => path?.has(one)) ? "path" : "";
+  };
+  const drawn = picture.edges.map((edge) => ({ edge, look: looks(edge) }));
+  const state = (of: string): string => (step?.at.includes(of) ? (step.at.length > 1 ? " perhaps" : " lit") : step?.perhaps.includes(of) ? " perhaps" : visited?.has(of) ? " visited" : "");
+  const tally = (edge: Edge): string => edge.triggers.map((trigger) => counts?.of(edge.source, trigger.name, edge.dest) ?? 0).join(" · ");
+  return (
+    <svg
+      class={`machine${counts ? " counted" : ""}`}
+      viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
+      style={{ maxWidth: `${Math.round(picture.width * 1.15)}px` }}
+      role="img"
+      aria-label={`The machine of ${picture.name}${step?.at.length ? `, in ${step.at.join(" or ")}` : ""}`}
+    >
+      <defs>
+        {["normal", "cut", "fail", "rail", "fired", "path", "never"].map((one) => (
+          <marker key={one} id={name("head", one)} class={`head ${one}`} refX="8.5" refY="4" markerWidth="9" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
+            <path d="M0 0L9 4L0 8z" />
+          </marker>
+        ))}
+      </defs>
+      {picture.lines.map((line) => (
+        <path key={line.path} class="halo" d={line.path} />
+      ))}
+      {picture.lines.map((line) => (
+        <path
+          key={line.path}
+          class={`line ${line.style}${line.rail ? " rail" : ""}`}
+          d={line.path}
+          {...(line.arrow ? { "marker-end": `url(#${name("head", line.rail ? "rail" : line.style)})` } : {})}
+        />
+      ))}
+      {drawn
+        .filter(({ look }) => look)
+        .sort((one, other) => Number(one.look.includes("fired")) - Number(other.look.includes("fired")))
+        .map(({ edge, look }) => (
+          <path
+            key={keysOf(edge).join()}
+            id={name("edge", edge.source, edge.dest, edge.style)}
+            class={`over ${look}`}
+            d={edge.path}
+            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look)})`}
+          />
+        ))}
+      {picture.states.map(({ name: of, look, box: [x, y, width, height], tool }) => (
+        <g key={of} id={name("state", of)} class={`state ${look}${state(of)}`}>
+          <rect x={x} y={y} width={width} height={height} rx="8" />
+          {["good", "cut-end", "fail-end", "dropped"].includes(look) && <rect class="inner" x={x + 3.5} y={y + 3.5} width={width - 7} height={height - 7} rx="6" />}
+          <text x={x + width / 2} y={y + height / 2 + 4.5}>
+            {of}
+          </text>
+          {tool === "running" && <circle class="tool" cx={x + width - 9} cy={y + 9} r="3.5" />}
+        </g>
+      ))}
+      {drawn.map(({ edge, look }) => {
+        const whole = edge.triggers.map((trigger) => `${trigger.name}: ${trigger.events.map(short).join(", ") || "no event"}`).join("\n");
+        const pick = counts && {
+          role: "button" as const,
+          tabIndex: 0,
+          "aria-label": `${edge.source} to ${edge.dest} on ${edge.triggers.map((one) => one.name).join(", ")}: fired ${tally(edge)} times`,
+          onClick: () => counts.choose(edge),
+          onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.choose(edge)),
+        };
+        let owners: string[] = [];
+        const [x, y, anchor] = edge.text[0] ?? [0, 0, "start"];
+        const last = edge.text[edge.text.length - 1];
+        return (
+          <g key={keysOf(edge).join()} class={`label ${edge.style} ${look}`} {...pick}>
+            <title>{whole}</title>
+            {edge.text.map(([left, top, end, what, text]) => {
+              if (what === "trigger") owners = text.split(/,\s*/).filter(Boolean);
+              const is = (keys: Set<string> | undefined): boolean => owners.some((one) => keys?.has(key(edge.source, one, edge.dest)));
+              return (
+                <text key={`${top}`} class={`${what}${is(fired) ? " now" : is(path) ? " was" : ""}`} x={left} y={top} text-anchor={end}>
+                  {text}
+                </text>
+              );
+            })}
+            {counts && (
+              <text class="tally" x={x + (anchor === "end" ? 0 : (edge.text[0]?.[4].length ?? 0) * 7.4 + 8)} y={anchor === "end" ? (last?.[1] ?? y) + 12 : y} text-anchor={anchor}>
+                {look.startsWith("never") ? "never" : `×${tally(edge)}`}
+              </text>
+            )}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+/** What an event did, in a sentence. */
+export function Deed({ step, name }: { step: Step | undefined; name: string }) {
+  if (!step?.machine) return <p class="deed">This event is about no machine.</p>;
+  if (!step.fired.length) return <p class="deed none">No edge of {step.machine} emits {short(name)} here.</p>;
+  const [only] = step.fired;
+  if (step.fired.length > 1 || !only)
+    return (
+      <p class="deed">
+        One of: {step.fired.map(([source, trigger, dest]) => `${source} ─${trigger}→ ${dest}`).join(", ")}. What comes later tells.
+      </p>
+    );
+  const [source, trigger, dest, whole, silent] = only;
+  return (
+    <p class="deed">
+      {silent.map(([from, by]) => (
+        <span key={from} class="silent">
+          <b>{from}</b> ─<i>{by}</i>→{" "}
+        </span>
+      ))}
+      <b>{source}</b> ─<i>{trigger}</i>→ <b>{dest}</b>
+      <span class="quiet">{whole ? ` emitted ${short(name)}` : ` is emitting; ${short(name)} is not its last event`}</span>
+    </p>
+  );
+}

@@ -1,0 +1,283 @@
+// One stream: lanes, events, the machine, the inspector; and the keys that move through them.
+
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Header, Help, Transport } from "./Bars";
+import { copy, curl } from "./copy";
+import { Events } from "./Events";
+import { plural } from "./format";
+import { FindingCard, Inspector, type Tab } from "./Inspector";
+import { Lanes } from "./Lanes";
+import { Deed, firedKeys, Machine } from "./Machine";
+import { SPEEDS, usePlaying } from "./play";
+import { type Filter, NO_FILTER, Rows } from "./rows";
+import type { Page, Stream } from "./stream";
+import { useTheme } from "./theme";
+
+/** The edges that a lane's machine fired up to an event, and the states in which it was. */
+function pathOf(stream: Stream, cursor: number): { path: Set<string>; visited: Set<string> } {
+  const path = new Set<string>();
+  const visited = new Set<string>();
+  for (const event of stream.laneOf(cursor).changes) {
+    if (event > cursor) break;
+    const step = stream.stepOf(event);
+    if (step?.fired.length === 1 || event === cursor) for (const one of firedKeys(step)) path.add(one);
+    for (const [source, , , , silent] of step?.fired.length === 1 ? step.fired : []) {
+      visited.add(source);
+      for (const [from] of silent) visited.add(from);
+    }
+  }
+  return { path, visited };
+}
+
+/** The event that the address names. */
+export function asked(): number {
+  const found = /[#&]event=(\d{1,9})/.exec(location.hash);
+  return found ? Number(found[1]) : -1;
+}
+
+export function StreamView({ page, version }: { page: Page; version: number }) {
+  const stream = page.streams[0] as Stream;
+  const [cursor, move] = useState(0);
+  const [filter, narrow] = useState<Filter>(NO_FILTER);
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const [tab, choose] = useState<Tab>("event");
+  const [playing, setPlaying] = useState(false);
+  const [speed, setSpeed] = useState(-1);
+  const [timed, measure] = useState<boolean | null>(null);
+  const [help, setHelp] = useState(false);
+  const [said, say] = useState("");
+  const [pane, setPane] = useState("events");
+  const [whole, setWhole] = useState(false);
+  const { theme, dark, turn } = useTheme();
+  const wanted = useRef(asked());
+  const rows = useMemo(() => new Rows(stream, filter, open), [stream, filter, open]);
+  if (!rows.done) rows.grow();
+  const byTime = timed ?? stream.timed;
+  const pace = speed >= 0 ? speed : stream.timed ? 1 : 4;
+
+  // Keys may come faster than the page is drawn: each moves on from where the last one led, not from what is drawn.
+  const at = useRef(0);
+  const go = useCallback(
+    (event: number): void => {
+      at.current = Math.max(0, Math.min(event, stream.length - 1));
+      move(at.current);
+    },
+    [stream],
+  );
+  usePlaying(stream, cursor, playing, SPEEDS[pace] ?? SPEEDS[4]!, go, () => setPlaying(false));
+
+  // A link to an event is followed once that event is there; the address then follows the cursor, but not at every step.
+  useEffect(() => {
+    if (wanted.current >= 0 && wanted.current < stream.length) {
+      go(wanted.current);
+      wanted.current = -1;
+    }
+  }, [version]);
+  useEffect(() => {
+    const follow = (): void => {
+      if (asked() >= 0) go(asked());
+    };
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  useEffect(() => {
+    if (wanted.current >= 0) return;
+    const timer = setTimeout(() => cursor !== Math.max(0, asked()) && history.replaceState(null, "", `#event=${cursor}`), 250);
+    return () => clearTimeout(timer);
+  }, [cursor]);
+  useEffect(() => {
+    if (!said) return;
+    const timer = setTimeout(() => say(""), 2500);
+    return () => clearTimeout(timer);
+  }, [said]);
+
+  const play = (): void => {
+    if (!playing && at.current >= stream.length - 1 && stream.ending) go(0);
+    setPlaying(!playing);
+  };
+  const unfold = (first: number): void => {
+    const next = new Set(open);
+    if (!next.delete(first)) next.add(first);
+    setOpen(next);
+  };
+  const toRow = (by: number): void => {
+    const row = rows.rowOf(at.current) + by;
+    const inside = rows.has(at.current);
+    const next = !inside && by > 0 && rows.starts.at(0) > at.current ? 0 : row;
+    if (next >= 0 && next < rows.length) go(rows.starts.at(next));
+  };
+  const toFinding = (by: number): void => {
+    const { found } = stream;
+    const near = by > 0 ? found.find((event) => event > at.current) : found.findLast((event) => event < at.current);
+    const next = near ?? (by > 0 ? found[0] : found[found.length - 1]);
+    if (next === undefined) say(stream.ending ? "Nothing is wrong with this stream." : "Nothing is wrong so far.");
+    else {
+      go(next);
+      const [first] = stream.findingsOf(next);
+      if (first) say(`${first.rule}: ${first.message}`);
+    }
+  };
+  const inLane = (by: number): void => {
+    const lane = stream.laneOf(at.current);
+    const position = lane.events.upTo(at.current) - 1 + by;
+    if (position >= 0 && position < lane.events.length) go(lane.events.at(position));
+  };
+  const give = (text: string | null, what: string): void => {
+    if (text === null) say("The request of this stream is not known.");
+    else void copy(text).then((done) => say(done ? `Copied ${what}.` : "The browser does not let the page copy."));
+  };
+  const keys: Record<string, () => void> = {
+    ArrowLeft: () => go(at.current - 1),
+    ArrowRight: () => go(at.current + 1),
+    ArrowUp: () => toRow(-1),
+    ArrowDown: () => toRow(1),
+    Home: () => go(0),
+    End: () => go(stream.length - 1),
+    "[": () => inLane(-1),
+    "]": () => inLane(1),
+    n: () => toFinding(1),
+    N: () => toFinding(-1),
+    "/": () => (setPane("events"), document.getElementById("search")?.focus()),
+    " ": play,
+    "+": () => setSpeed(Math.min(SPEEDS.length - 1, pace + 1)),
+    "-": () => setSpeed(Math.max(stream.timed ? 0 : 3, pace - 1)),
+    e: () => {
+      const row = rows.rowOf(at.current);
+      let first = rows.starts.at(row);
+      const kind = stream.kind.at(first);
+      const lane = stream.lane.at(first);
+      while (!open.has(first) && first > 0 && stream.kind.at(first - 1) === kind && stream.lane.at(first - 1) === lane && rows.ends.at(row) - rows.starts.at(row) === 1) first--;
+      unfold(first);
+    },
+    c: () => give(stream.data[at.current] ?? "", "the event"),
+    u: () => give(curl(stream), "the request"),
+    t: turn,
+    "?": () => setHelp(!help),
+  };
+  const press = useRef((_: KeyboardEvent): void => {});
+  press.current = (event: KeyboardEvent): void => {
+      const target = event.target as HTMLElement;
+      if (event.key === "Escape") {
+        setHelp(false);
+        if (target.id === "search") {
+          narrow(NO_FILTER);
+          target.blur();
+        }
+        return;
+      }
+      if (target.id === "search" && event.key === "Enter") {
+        event.preventDefault();
+        toRow(event.shiftKey ? -1 : rows.has(at.current) || rows.starts.at(0) <= at.current ? 1 : 0);
+        return;
+      }
+      const typing = target.matches("input:not([type=range]), select, textarea");
+      if (typing || help || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === " " && target.matches("button, a")) return;
+      const act = keys[event.key];
+      if (!act) return;
+      event.preventDefault();
+      act();
+  };
+  useLayoutEffect(() => {
+    const hear = (event: KeyboardEvent): void => press.current(event);
+    addEventListener("keydown", hear);
+    return () => removeEventListener("keydown", hear);
+  }, []);
+
+  // The state that is lit, or the edge that is being fired, is kept where it can be seen.
+  const centre = useRef<HTMLElement>(null);
+  const stepNumber = stream.step.at(cursor);
+  useLayoutEffect(() => {
+    const box = centre.current;
+    const lit = box?.querySelector(".state.lit, .state.perhaps, .over.fired");
+    if (!box || !lit || whole) return;
+    const frame = box.getBoundingClientRect();
+    const place = lit.getBoundingClientRect();
+    if (place.top < frame.top + 90 || place.bottom > frame.bottom - 40) box.scrollTop += place.top + place.height / 2 - (frame.top + frame.height * 0.55);
+  }, [stepNumber, stream.lane.at(cursor), whole, pane]);
+
+  const header = (
+    <Header streams={[stream]} theme={theme} redacted={page.redacted} said={said} turn={turn} help={() => setHelp(true)}>
+      <button type="button" onClick={keys["c"]} title="Copy the event as JSON (c)">
+        JSON
+      </button>
+      {stream.request && (
+        <button type="button" onClick={keys["u"]} title="Copy the request as curl (u)">
+          curl
+        </button>
+      )}
+      {stream.found.length > 0 && (
+        <button type="button" onClick={keys["n"]} title="Next finding (n)">
+          next finding
+        </button>
+      )}
+    </Header>
+  );
+  if (!stream.length)
+    return (
+      <>
+        {header}
+        <main class="waiting">
+          <p role="status">{stream.ending ? "There is no event in this stream." : "Waiting for the first event …"}</p>
+          {[...stream.findings.values()].flat().map((finding, at) => (
+            <FindingCard key={at} finding={finding} page={page} />
+          ))}
+        </main>
+        {help && <Help close={() => setHelp(false)} />}
+      </>
+    );
+
+  const lane = stream.laneOf(cursor);
+  const step = stream.stepOf(cursor);
+  const picture = page.machines[step?.machine || lane.title];
+  const { path, visited } = pathOf(stream, cursor);
+  const findings = [...stream.findingsOf(cursor), ...(cursor === stream.length - 1 ? stream.findingsOf(stream.length) : [])];
+  return (
+    <>
+      {header}
+      <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={measure} />
+      <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} />
+      <div class="panes" role="group" aria-label="What is shown">
+        {["events", "machine", "inspector"].map((one) => (
+          <button key={one} type="button" aria-pressed={pane === one} onClick={() => setPane(one)}>
+            {one === "inspector" ? "details" : one}
+          </button>
+        ))}
+      </div>
+      <main class="main" data-pane={pane}>
+        <Events stream={stream} rows={rows} cursor={cursor} filter={filter} version={version} go={go} unfold={unfold} narrow={narrow} />
+        <section class={`centre${whole ? " whole" : ""}`} aria-label="The machine" ref={centre}>
+          {findings.length > 0 && (
+            <div class="cards" role="group" aria-label={plural(findings.length, "finding")}>
+              {findings.slice(0, 5).map((finding, at) => (
+                <FindingCard key={at} finding={finding} page={page} />
+              ))}
+            </div>
+          )}
+          <div class="caption">
+            <h2>
+              {picture?.name ?? lane.title}
+              {lane.name && <span class="quiet"> {lane.name}</span>}
+              {step && step.at.length > 0 && <span class={`at${step.at.length > 1 ? " perhaps" : ""}`}>{step.at.join(" or ")}</span>}
+              {picture && (
+                <button type="button" class="fit" aria-pressed={whole} onClick={() => setWhole(!whole)}>
+                  {whole ? "full width" : "whole picture"}
+                </button>
+              )}
+            </h2>
+            <Deed step={step} name={stream.nameOf(cursor)} />
+          </div>
+          {picture ? (
+            <div class="picture" tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
+              <Machine picture={picture} step={step} path={path} visited={visited} prefix="m" />
+            </div>
+          ) : (
+            <p class="empty">Interlock declares no machine for this kind of item. What holds for all items is judged.</p>
+          )}
+        </section>
+        <Inspector stream={stream} cursor={cursor} tab={tab} choose={choose} go={go} />
+      </main>
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  );
+}

@@ -1,0 +1,179 @@
+// The lines that Python makes of streams: their types, and how they get here. See serving/view/trace.py.
+
+export interface State {
+  name: string;
+  look: string;
+  tool: "" | "waiting" | "running";
+  box: [number, number, number, number];
+}
+
+export interface Edge {
+  source: string;
+  dest: string;
+  style: string;
+  triggers: { name: string; events: string[] }[];
+  path: string;
+  text: [number, number, "start" | "end", "trigger" | "event", string][];
+}
+
+export interface Picture {
+  name: string;
+  width: number;
+  height: number;
+  up: number;
+  states: State[];
+  lines: { path: string; style: string; arrow: boolean; rail: boolean }[];
+  edges: Edge[];
+}
+
+export interface Write {
+  op: "all" | "put" | "push" | "append" | "set" | "status";
+  from: string;
+  to?: string;
+  list?: string;
+  index?: string;
+  value?: string;
+}
+
+export interface Request {
+  method: string;
+  url: string;
+  body: string | null;
+}
+
+export interface Head {
+  version: number;
+  mode: "stream" | "compare" | "coverage" | "list";
+  streams: { name: string; request?: Request }[];
+  redacted: boolean;
+  machines: Record<string, Picture>;
+  rules: Record<string, [string, string, string]>;
+  habits: Record<string, [string, string]>;
+  writes: Record<string, Write>;
+}
+
+/** Source, trigger, dest, whether the event is the last that the edge emits, and the silent edges before it. */
+export type Fired = [string, string, string, boolean, [string, string, string][]];
+
+export interface Step {
+  machine: string;
+  fired: Fired[];
+  at: string[];
+  perhaps: string[];
+}
+
+export interface Finding {
+  rule: string;
+  severity: "error" | "deviation" | "not_judged";
+  /** The habit of real services that it is; empty for an error. */
+  habit: string;
+  expected: string[];
+  message: string;
+  /** The line of the file on which the event begins. */
+  line: number | null;
+}
+
+export interface Made {
+  tokens?: [number, string][];
+  text?: string;
+  deltas: string[];
+  framing?: [string, string, string][];
+}
+
+export interface Ending {
+  status: string | null;
+  legal: boolean;
+  readable: boolean;
+  rules: Record<string, number>;
+  broken?: string;
+}
+
+/** What stands beside one another: from and to (not included) in each stream, -1 where there is nothing. */
+export interface Pair {
+  left: [number, number] | null;
+  right: [number, number] | null;
+  mark: "same" | "differs" | "left" | "right";
+  paths: string[];
+}
+
+export type Line =
+  | ["head", Head]
+  | ["lane", number, number, { kind: string; name: string | null; id: string | null; index: number | null }]
+  | ["step", number, Step]
+  | ["e", number, number, string, number | null, number, number | null, number, string]
+  | ["f", number, number, Finding]
+  | ["fix", number, number[]]
+  | ["made", number, number, Made]
+  | ["end", number, Ending]
+  | ["pairs", Pair[]]
+  | ["cover", Coverage]
+  | ["listed", Listed[]];
+
+export interface Coverage {
+  files: { name: string; events: number; findings: number; open: boolean }[];
+  edges: { machine: string; source: string; trigger: string; dest: string; count: number; files: number[] }[];
+}
+
+export interface Listed {
+  id: string;
+  status: string;
+  model: string;
+  began: number;
+  events: number;
+  bytes: number;
+  path: string;
+}
+
+/** How long the page may be held up at a time, in milliseconds. */
+const SLICE = 12;
+
+const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
+
+/** Yield the text of the lines: those in the document, or those that the server gives. */
+async function* texts(): AsyncGenerator<string> {
+  const packed = document.getElementById("lines");
+  let body: ReadableStream<Uint8Array>;
+  if (packed) {
+    const bytes = Uint8Array.from(atob((packed.textContent ?? "").trim()), (character) => character.charCodeAt(0));
+    packed.textContent = "";
+    body = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  } else {
+    const from = document.querySelector<HTMLMetaElement>("meta[name=interlock-lines]");
+    const answer = await fetch((from?.content ?? "lines") + location.search, { cache: "no-store" });
+    if (!answer.ok || !answer.body) throw new Error(`The lines cannot be read: ${answer.status} ${answer.statusText}`);
+    body = answer.body;
+  }
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    yield decoder.decode(value, { stream: true });
+  }
+}
+
+/**
+ * Read the lines and hand each over, without holding up the page.
+ * @param take - Called with each line.
+ * @param pause - Called before the page is given time to draw.
+ */
+export async function read(take: (line: Line) => void, pause: () => void): Promise<void> {
+  let left: string[] = [];
+  let until = performance.now() + SLICE;
+  for await (const text of texts()) {
+    let start = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
+      left.push(text.slice(start, end));
+      take(JSON.parse(left.join("")) as Line);
+      left = [];
+      start = end + 1;
+      if (performance.now() > until) {
+        pause();
+        await rest();
+        until = performance.now() + SLICE;
+      }
+    }
+    if (start < text.length) left.push(text.slice(start));
+    pause();
+  }
+}

@@ -1,0 +1,42 @@
+// The page begins: lines are read, and what they say is shown as they come.
+
+import { render } from "preact";
+import { Header } from "./Bars";
+import { read } from "./lines";
+import { Page } from "./stream";
+import { StreamView } from "./StreamView";
+
+const root = document.getElementById("app") as HTMLElement;
+const page = new Page();
+let version = 0;
+let drawn = 0;
+
+function draw(): void {
+  drawn = performance.now();
+  version++;
+  if (page.streams.length) render(<StreamView page={page} version={version} />, root);
+}
+
+/** Draw at once at first, and then not more often than the eye needs. */
+function pause(): void {
+  if (performance.now() - drawn > (version < 2 ? 0 : 120)) draw();
+}
+
+function fail(error: unknown): void {
+  render(
+    <>
+      <Header streams={[]} theme="auto" redacted={false} said="" turn={() => {}} help={() => {}} />
+      <main class="waiting">
+        <p role="alert">{error instanceof Error ? error.message : String(error)}</p>
+      </main>
+    </>,
+    root,
+  );
+}
+
+function end(): void {
+  for (const stream of page.streams) stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the lines end before the stream does" };
+  draw();
+}
+
+read((line) => page.take(line), pause).then(end, fail);

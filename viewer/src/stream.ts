@@ -1,0 +1,212 @@
+// One stream as it came: columns of its events, its lanes, its findings. It knows no rule and no event by name.
+
+import type { Ending, Finding, Line, Made, Picture, Request, Step, Write } from "./lines";
+
+/** A list of numbers that grows in place. */
+export class Numbers {
+  length = 0;
+  private values: Float64Array;
+
+  constructor(capacity = 64) {
+    this.values = new Float64Array(capacity);
+  }
+
+  push(value: number): void {
+    if (this.length === this.values.length) {
+      const larger = new Float64Array(this.length * 2);
+      larger.set(this.values);
+      this.values = larger;
+    }
+    this.values[this.length++] = value;
+  }
+
+  at(index: number): number {
+    return this.values[index] ?? Number.NaN;
+  }
+
+  set(index: number, value: number): void {
+    this.values[index] = value;
+  }
+
+  /** The number of values that are at most this one; the values ascend. */
+  upTo(value: number): number {
+    let low = 0;
+    let high = this.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.values[middle] as number) <= value) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+export class Lane {
+  kind = "";
+  name: string | null = null;
+  id: string | null = null;
+  index: number | null = null;
+  /** Its events, ascending. */
+  events = new Numbers();
+  /** Its events whose step differs from that of the one before. */
+  changes: number[] = [];
+  constructor(readonly number: number) {}
+
+  get title(): string {
+    return this.number === 0 ? "response" : this.kind || "unknown item";
+  }
+}
+
+export class Stream {
+  readonly lane = new Numbers();
+  readonly number = new Numbers();
+  readonly step = new Numbers();
+  readonly time = new Numbers();
+  readonly size = new Numbers();
+  readonly kind = new Numbers();
+  readonly data: string[] = [];
+  /** The wire names, each once. */
+  readonly kinds: string[] = [];
+  readonly lanes: Lane[] = [new Lane(0)];
+  readonly findings = new Map<number, Finding[]>();
+  /** The events that have findings, ascending; the end of the stream is the number of its events. */
+  readonly found: number[] = [];
+  readonly made = new Map<number, Made>();
+  ending: Ending | null = null;
+  bytes = 0;
+  private readonly kindOf = new Map<string, number>();
+
+  constructor(
+    readonly name: string,
+    readonly request: Request | undefined,
+    readonly page: Page,
+  ) {}
+
+  get length(): number {
+    return this.data.length;
+  }
+
+  get timed(): boolean {
+    return this.length > 1 && this.time.at(this.length - 1) - this.time.at(0) >= 50;
+  }
+
+  nameOf(event: number): string {
+    return this.kinds[this.kind.at(event)] ?? "";
+  }
+
+  laneOf(event: number): Lane {
+    return this.lanes[this.lane.at(event)] ?? (this.lanes[0] as Lane);
+  }
+
+  stepOf(event: number): Step | undefined {
+    return this.page.steps[this.step.at(event)];
+  }
+
+  findingsOf(event: number): Finding[] {
+    return this.findings.get(event) ?? [];
+  }
+
+  body(event: number): unknown {
+    try {
+      return JSON.parse(this.data[event] ?? "");
+    } catch {
+      return undefined;
+    }
+  }
+
+  event(lane: number, name: string, number: number | null, step: number, time: number | null, size: number, data: string): void {
+    const event = this.length;
+    let kind = this.kindOf.get(name);
+    if (kind === undefined) {
+      kind = this.kinds.push(name) - 1;
+      this.kindOf.set(name, kind);
+    }
+    this.kind.push(kind);
+    this.lane.push(lane);
+    this.number.push(number ?? Number.NaN);
+    this.step.push(step);
+    this.time.push(time ?? Number.NaN);
+    this.size.push(size);
+    this.data.push(data);
+    this.bytes += size;
+    const of = this.laneAt(lane);
+    const before = of.events.length ? this.step.at(of.events.at(of.events.length - 1)) : -2;
+    if (step !== before) of.changes.push(event);
+    of.events.push(event);
+  }
+
+  laneAt(number: number): Lane {
+    for (let next = this.lanes.length; next <= number; next++) this.lanes.push(new Lane(next));
+    return this.lanes[number] as Lane;
+  }
+
+  find(event: number, finding: Finding): void {
+    const known = this.findings.get(event);
+    if (known) known.push(finding);
+    else {
+      this.findings.set(event, [finding]);
+      this.found.push(event);
+    }
+  }
+
+  /** An event, and those after it in its lane that did the same, did something else than was thought. */
+  fix(event: number, step: number): void {
+    const lane = this.laneOf(event);
+    const before = this.step.at(event);
+    for (let at = lane.events.upTo(event) - 1; at < lane.events.length; at++) {
+      const one = lane.events.at(at);
+      if (this.step.at(one) !== before) break;
+      this.step.set(one, step);
+    }
+  }
+}
+
+/** All that the page was told. */
+export class Page {
+  readonly steps: Step[] = [];
+  streams: Stream[] = [];
+  machines: Record<string, Picture> = {};
+  rules: Record<string, [string, string, string]> = {};
+  habits: Record<string, [string, string]> = {};
+  writes: Record<string, Write> = {};
+  mode: "stream" | "compare" | "coverage" | "list" = "stream";
+  redacted = false;
+
+  take(line: Line): void {
+    switch (line[0]) {
+      case "head": {
+        const head = line[1];
+        if (head.version !== 1) throw new Error(`These lines have version ${head.version}, and this page reads version 1.`);
+        Object.assign(this, { machines: head.machines, rules: head.rules, habits: head.habits, writes: head.writes });
+        Object.assign(this, { mode: head.mode, redacted: head.redacted });
+        this.streams = head.streams.map((one) => new Stream(one.name, one.request, this));
+        break;
+      }
+      case "e":
+        this.streams[line[1]]?.event(line[2], line[3], line[4], line[5], line[6], line[7], line[8]);
+        break;
+      case "step":
+        this.steps[line[1]] = line[2];
+        break;
+      case "lane": {
+        const stream = this.streams[line[1]];
+        if (stream) Object.assign(stream.laneAt(line[2]), line[3]);
+        break;
+      }
+      case "f":
+        this.streams[line[1]]?.find(line[2], line[3]);
+        break;
+      case "fix":
+        for (let at = 0; at < line[2].length; at += 2) this.streams[line[1]]?.fix(line[2][at] as number, line[2][at + 1] as number);
+        break;
+      case "made":
+        this.streams[line[1]]?.made.set(line[2], line[3]);
+        break;
+      case "end": {
+        const stream = this.streams[line[1]];
+        if (stream) stream.ending = line[2];
+        break;
+      }
+    }
+  }
+}
