@@ -24,7 +24,7 @@ def test_every_exported_name_is_there_and_nothing_else_is_listed(face) -> None:
     assert len(set(module.__all__)) == len(module.__all__)
 
 
-@pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.testing"])
+@pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.parsers", "interlock.testing"])
 def test_what_is_imported_late_is_what_type_checkers_see(face) -> None:
     module = importlib.import_module(face)
     tree = ast.parse(Path(module.__file__).read_text())
@@ -32,7 +32,7 @@ def test_what_is_imported_late_is_what_type_checkers_see(face) -> None:
     assert imported - {"annotations", "TYPE_CHECKING", "exporter"} == {*module.__all__} - {"__version__"}
 
 
-@pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.testing"])
+@pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.parsers", "interlock.testing"])
 def test_a_name_that_is_not_exported_is_missing_as_any_other(face) -> None:
     with pytest.raises(AttributeError, match=re.escape(f"module '{face}' has no attribute 'import_modules'")):
         importlib.import_module(face).import_modules  # noqa: B018 - what is tested is the access

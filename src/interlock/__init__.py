@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from interlock.fsm.acceptor import Finding, Judge, Verdict, judge
-    from interlock.parsers import Chunk, HarmonyParser, Parser, PlainParser, Routing, VllmParser, parser_for
+    from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, VllmParser, parser_for
 
 __all__ = [
     "CONTENT_TYPE",
@@ -71,6 +71,7 @@ __all__ = [
     "Event",
     "EventWriter",
     "Fail",
+    "FamilyParser",
     "Fault",
     "Finding",
     "Finish",
