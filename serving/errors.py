@@ -5,11 +5,13 @@ It knows the OpenAI error body. It does not know HTTP: whoever answers takes the
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["ApiError", "EngineError", "ToolError", "invalid", "missing"]
+__all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "invalid", "missing"]
 
 
 @frozen
@@ -64,6 +66,15 @@ class EngineError(InterlockError):
 
     The message reaches the client, so it must not carry secrets.
     """
+
+    code: ClassVar[str] = "server_error"
+    """The code of the response's error."""
+
+
+class PromptError(EngineError):
+    """An engine cannot take a prompt; that is the client's fault."""
+
+    code: ClassVar[str] = "invalid_prompt"
 
 
 class ToolError(InterlockError):

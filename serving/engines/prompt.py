@@ -1,35 +1,40 @@
-"""What the embedded model reads: a conversation's items as text, and as the tokens of a harmony prompt.
+"""What a stand-in for a model reads: a conversation's items as text, and as the tokens of a harmony prompt.
 
-It knows the shapes of items and parts. What it cannot show as text (images, files, items of unknown types) is named in
-square brackets, so that it counts for something.
+It knows the shapes of items and parts. What it cannot show as text (images, files, items that hosted tools made) is named in
+square brackets or as JSON, so that it counts for something. Tokens are counted in slices, with others in between, and no further
+than a context window goes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
-    Author,
     Conversation,
-    DeveloperContent,
-    HarmonyEncoding,
-    HarmonyEncodingName,
     Message,
     ReasoningEffort,
     Role,
     SystemContent,
-    TextContent,
-    load_harmony_encoding,
 )
 
+from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.tokens import Pace, control, encoded, encoding
+from interlock.serving.errors import PromptError
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, is_array, members
 
-__all__ = ["encoding", "is_answered", "is_from_user", "output_text", "prompt_tokens", "text_of", "tool_name"]
+__all__ = ["count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "text_of", "tool_name", "tool_names"]
+
+CONTEXT: Final = 131_072
+"""Tokens of a prompt at most, as gpt-oss has them."""
+
+CHARACTERS: Final = 2_000_000
+"""Characters of a prompt at most: a token may stand for a hundred spaces."""
+
+TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
     "none": ReasoningEffort.LOW,
@@ -40,102 +45,144 @@ EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
     "max": ReasoningEffort.HIGH,
 }
 
-
 HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "web_search_call": "browser"}
 """What the model calls the tools whose calls have no name."""
 
 
-@cache
-def encoding() -> HarmonyEncoding:
-    """Give the vocabulary of gpt-oss; the first call takes a fifth of a second."""
-    return load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+async def count_prompt(turn: Turn) -> int:
+    """Return how many tokens the prompt of a turn has.
+
+    Args:
+        turn: What is asked.
+
+    Raises:
+        PromptError: It is longer than the context window.
+    """
+    count, characters, pace = 0, 0, Pace()
+    for text, is_framing in prompt(turn):
+        characters += len(text)
+        if characters > CHARACTERS:
+            raise PromptError(TOO_LONG)
+        if is_framing:
+            count += len(control(text))
+            await pace.rest()
+            continue
+        async for tokens in encoded(text, pace):
+            count += len(tokens)
+            if count > CONTEXT:
+                raise PromptError(TOO_LONG)
+    return count
 
 
-def prompt_tokens(turn: Turn) -> list[int]:
-    """Render a turn's prompt as a model of the gpt-oss family would get it.
+def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
+    """Yield the prompt of a turn as a model of the gpt-oss family would get it, piece by piece, each with whether it is framing.
 
     The tools stand in it as JSON, not in the TypeScript of harmony, so that no schema can be one that cannot be rendered.
+
+    Args:
+        turn: What is asked.
     """
-    system = SystemContent.new().with_reasoning_effort(EFFORTS.get(turn.request.reasoning_effort, ReasoningEffort.MEDIUM))
-    told = "\n\n".join(_told(turn))
-    opening = [Message.from_role_and_content(Role.SYSTEM, system)]
+    yield _system(turn.request.reasoning_effort), True
+    told = [*_told(turn)]
     if told:
-        developer = DeveloperContent.new().with_instructions(told)
-        opening.append(Message.from_role_and_content(Role.DEVELOPER, developer))
-    messages = [message for item in turn.items for message in _messages(item, turn.items)]
-    return encoding().render_conversation_for_completion(Conversation.from_messages([*opening, *messages]), Role.ASSISTANT)
+        yield from _message("developer", "# Instructions\n\n", *told)
+    names = tool_names(turn.items)
+    for item in turn.items:
+        yield from _item(item, names)
+    yield "<|start|>assistant", True
+
+
+@cache
+def _system(effort: str | None) -> str:
+    content = SystemContent.new().with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
+    message = Message.from_role_and_content(Role.SYSTEM, content)
+    return encoding().decode(encoding().render_conversation(Conversation.from_messages([message])))
 
 
 def _told(turn: Turn) -> Iterator[str]:
-    """What stands before the conversation: instructions, tools, the form of the answer."""
+    """Yield what stands before the conversation: instructions, tools, the form of the answer."""
     if turn.request.instructions:
-        yield _legible(turn.request.instructions)
+        yield turn.request.instructions
     if turn.request.tools:
-        yield "# Tools\n\n" + "\n".join(json.dumps(tool) for tool in turn.request.tools)
+        yield "\n\n# Tools\n\n"
+        yield from (f"{dumps(tool).decode()}\n" for tool in turn.request.tools)
     if turn.request.text_format.get("type") != "text":
-        yield "# Response Formats\n\n" + json.dumps(turn.request.text_format)
+        yield f"\n\n# Response Formats\n\n{dumps(turn.request.text_format).decode()}"
 
 
-def _messages(item: Item, items: Sequence[Item]) -> Iterator[Message]:
-    """An item as harmony's messages; references to what nobody has are none."""
+def _message(header: str, *texts: str, end: str = "<|end|>") -> Iterator[tuple[str, bool]]:
+    yield f"<|start|>{header}<|message|>", True
+    yield from ((text, False) for text in texts)
+    yield end, True
+
+
+def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
+    """Yield an item as a message of harmony; a tool's name is text, because a client may write control tokens into it."""
     match item.get("type"):
         case "message":
-            role = Role(str(item.get("role")))
-            message = Message.from_role_and_content(role, text_of(item.get("content")))
-            yield message.with_channel("final") if role is Role.ASSISTANT else message
+            role = str(item.get("role"))
+            yield from _message("assistant<|channel|>final" if role == "assistant" else role, text_of(item.get("content")))
         case "reasoning":
-            thought = text_of(item.get("content")) or text_of(item.get("summary"))
-            yield Message.from_role_and_content(Role.ASSISTANT, thought).with_channel("analysis")
+            yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
         case "function_call" | "custom_tool_call":
-            given = text_of(item.get("arguments", item.get("input")))
-            call = Message.from_role_and_content(Role.ASSISTANT, given).with_channel("commentary")
-            yield call.with_recipient(f"functions.{item.get('name')}").with_content_type("json")
-        case "item_reference":
-            return
+            yield from _message(
+                "assistant<|channel|>commentary", f"to=functions.{item.get('name')}", _given(item), end="<|call|>"
+            )
         case _ if is_answered(item):
-            author = Author.new(Role.TOOL, f"functions.{tool_name(item, items)}")
-            result = Message.from_author_and_content(author, TextContent(text=output_text(item)))
-            yield result.with_recipient("assistant").with_channel("commentary")
+            yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
         case _:
-            yield Message.from_role_and_content(Role.ASSISTANT, json.dumps(dict(item), default=str)).with_channel("commentary")
+            yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
+
+
+def _given(item: Item) -> str:
+    return text_of(item.get("arguments", item.get("input")))
 
 
 def is_answered(item: Item) -> bool:
-    """Tell whether an item is what a tool of the client answered."""
+    """Return whether an item is what a tool of the client answered."""
     return item.get("type") in ("function_call_output", "custom_tool_call_output")
 
 
 def is_from_user(item: Item) -> bool:
-    """Tell whether an item is what the user said."""
+    """Return whether an item is what the user said."""
     return item.get("type") == "message" and item.get("role") == "user"
 
 
-def tool_name(answered: Item, items: Sequence[Item]) -> str:
-    """Give the name of the tool that an output, or a call that the server ran, is of."""
+def tool_names(items: Sequence[Item]) -> dict[object, str]:
+    """Return the names of the tools that were called, by the ids of their calls.
+
+    Args:
+        items: A conversation.
+    """
+    return {item["call_id"]: str(item["name"]) for item in reversed(items) if "name" in item and "call_id" in item}
+
+
+def tool_name(answered: Item, names: Mapping[object, str]) -> str:
+    """Return the name of the tool that an output, or a call that the server ran, is of.
+
+    Args:
+        answered: The item.
+        names: Of the tools that were called, from `tool_names`.
+    """
     if answered.get("type") in HOSTED_NAMES:
         return HOSTED_NAMES[str(answered["type"])]
-    calls = [item for item in items if item.get("call_id") == answered.get("call_id") and "name" in item]
-    return str(answered.get("name") or next(iter(calls), {"name": "unknown"})["name"])
+    return str(answered.get("name") or names.get(answered.get("call_id"), "unknown"))
 
 
 def output_text(item: Item) -> str:
-    """Give what a tool answered, whoever ran it; nothing for a call that carries no answer."""
+    """Return what a tool answered, whoever ran it; nothing for a call that carries no answer."""
     if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))
 
 
 def text_of(content: object) -> str:
-    """Give the text of a string or of parts; other parts are named in square brackets."""
+    """Return the text of a string or of parts; other parts are named in square brackets."""
     if is_array(content):
         return "\n".join(_text_of_part(members(part)) for part in elements(content))
-    return _legible(content) if isinstance(content, str) else ""
+    return content if isinstance(content, str) else ""
 
 
 def _text_of_part(part: Mapping[str, object]) -> str:
     said = part.get("text", part.get("refusal"))
-    return _legible(said) if isinstance(said, str) else f"[{part.get('type')}]"
-
-
-def _legible(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return said if isinstance(said, str) else f"[{part.get('type')}]"

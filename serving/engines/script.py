@@ -15,7 +15,7 @@ from attrs.validators import ge
 
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import EngineOutput, Format, Turn
-from interlock.serving.engines.prompt import is_answered, is_from_user, prompt_tokens
+from interlock.serving.engines.prompt import count_prompt, is_answered, is_from_user
 from interlock.serving.errors import EngineError
 
 __all__ = ["ScriptedEngine", "rounds"]
@@ -48,7 +48,7 @@ class ScriptedEngine:
         Args:
             turn: What would be asked.
         """
-        return len(prompt_tokens(turn))
+        return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Replay the turn that is next.

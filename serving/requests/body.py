@@ -21,7 +21,7 @@ __all__ = ["MOST_VALUES", "Census", "read_object"]
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
 
-MOST_VALUES: Final = 200_000
+MOST_VALUES: Final = 50_000
 """Values that a body may have: each takes time to read, in which a server does nothing else, and a hundred bytes."""
 
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.requests.items import type_of
+from interlock.serving.requests.refusals import too_long
 from interlock.serving.requests.values import elements, members
 
 __all__ = ["Item", "join", "read_input"]
@@ -20,6 +21,9 @@ __all__ = ["Item", "join", "read_input"]
 Item: TypeAlias = Mapping[str, object]
 
 STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
+
+MOST_ITEMS: Final = 20_000
+"""Items of a conversation, over all its requests: more than any context window holds."""
 
 ANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -52,8 +56,10 @@ def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, I
 
     Raises:
         ApiError: 404 if a reference means no item that there is; 400 if a tool's output answers no call before it, or an
-            approval no question before it.
+            approval no question before it, or if there are too many items.
     """
+    if len(previous) + len(given) > MOST_ITEMS:
+        raise too_long("input", MOST_ITEMS, len(previous) + len(given))
     known = {item["id"] for item in (*previous, *given) if "id" in item and item.get("type") != "item_reference"}
     items = [*previous]
     calls = {item.get("call_id") for item in previous if item.get("type") not in ANSWERED}

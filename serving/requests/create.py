@@ -17,9 +17,9 @@ from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
 from interlock.serving.requests.parameters import Parameters
-from interlock.serving.requests.refusals import path_of, refusal
-from interlock.serving.requests.schema import JsonSchema
-from interlock.serving.requests.tools import CALLED
+from interlock.serving.requests.refusals import QUOTED, refusal, too_long
+from interlock.serving.requests.schema import flaw
+from interlock.serving.requests.tools import CALLED, MOST_TOOLS
 from interlock.serving.requests.values import elements, members
 
 __all__ = ["CreateResponse", "parse_request", "read_request"]
@@ -108,6 +108,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     """
     if raw.get("model") is None:
         raise missing("model")
+    _require_few_tools(raw.get("tools"))
     try:
         parameters = Parameters.model_validate(raw)
     except ValidationError as error:
@@ -146,6 +147,13 @@ def _choice(given: object) -> str | Mapping[str, object]:
     return given if isinstance(given, str) else members(given) or "auto"
 
 
+def _require_few_tools(tools: object) -> None:
+    """Refuse too many tools before they are checked, those of namespaces counted."""
+    count = sum(1 + len(elements(members(tool).get("tools"))) for tool in elements(tools))
+    if count > MOST_TOOLS:
+        raise too_long("tools", MOST_TOOLS, count)
+
+
 def _require_input(request: CreateResponse) -> None:
     if not request.input and request.previous_response_id is None:
         message = "One of 'input' and 'previous_response_id' must be given, and 'input' must not be empty without the other."
@@ -173,12 +181,9 @@ def _require_schemas(request: CreateResponse) -> None:
 
 
 def _require_schema(param: str, schema: object) -> None:
-    try:
-        JsonSchema.model_validate(schema)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        message = f"Invalid schema for '{param}': {found['msg']} (at {path_of(found['loc'])})."
-        raise invalid(param, message, "invalid_json_schema") from None
+    found = flaw(schema)
+    if found is not None:
+        raise invalid(param, f"Invalid schema for '{param}': {found[:QUOTED]}.", "invalid_json_schema")
 
 
 def _require_chosen_tool(request: CreateResponse) -> None:

@@ -22,7 +22,7 @@ LONGEST_IMAGE: Final = 20_971_520
 LONGEST_FILE: Final = 33_554_432
 """Characters of a file's data, likewise."""
 
-MOST_ITEMS: Final = 10_000
+MOST_ITEMS: Final = 5_000
 """Items of one input: more than any context window holds."""
 
 Link: TypeAlias = Annotated[str, Field(max_length=LONGEST_IMAGE)]

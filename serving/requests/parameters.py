@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, Tag
 from pydantic_core import PydanticCustomError
 
 from interlock.serving.requests.items import Input
 from interlock.serving.requests.shapes import Identifier, LongText, Name, Object, Shape, Some, Texts, by_type
 from interlock.serving.requests.tools import ToolChoice, Tools
+from interlock.serving.requests.values import is_object
 
 __all__ = ["NOT_SERVED", "Parameters"]
 
@@ -30,11 +31,21 @@ def _refuse(value: object) -> object:
     return value
 
 
+MOST_PAIRS: Final = 16
+
+
+def _refuse_many(value: object) -> object:
+    """Refuse too many pairs before each of them is checked."""
+    if is_object(value) and len(value) > MOST_PAIRS:
+        raise PydanticCustomError("too_long", "", {"max_length": MOST_PAIRS})
+    return value
+
+
 NotServed: TypeAlias = Annotated[Any, AfterValidator(_refuse)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
 Metadata: TypeAlias = Annotated[
     dict[Annotated[str, StringConstraints(max_length=64)], Annotated[str, StringConstraints(max_length=512)]],
-    Field(max_length=16),
+    BeforeValidator(_refuse_many),
 ]
 Summary: TypeAlias = Literal["auto", "concise", "detailed"]
 

@@ -18,7 +18,7 @@ from interlock.serving.requests.parameters import NOT_SERVED
 from interlock.serving.requests.shapes import UNKNOWN_TYPE
 from interlock.serving.requests.values import members
 
-__all__ = ["path_of", "refusal"]
+__all__ = ["QUOTED", "path_of", "refusal", "too_long"]
 
 QUOTED: Final = 200
 """Characters of a client's value that an error repeats at most."""
@@ -120,6 +120,17 @@ def _too_long(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> Ap
     if isinstance(found["input"], Mapping):
         message = f"Invalid '{param}': too many properties. Expected an object with at most {most} properties, but got {length}."
         return invalid(param, message, "object_above_max_properties")
+    return too_long(param, most, length)
+
+
+def too_long(param: str, most: int, length: int) -> ApiError:
+    """Return the error for an array that is too long.
+
+    Args:
+        param: Its path.
+        most: How many elements it may have.
+        length: How many it has.
+    """
     message = (
         f"Invalid '{param}': array too long. Expected an array with maximum length {most}, "
         f"but got an array with length {length} instead."

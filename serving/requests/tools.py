@@ -13,10 +13,10 @@ from pydantic import Field, Tag
 
 from interlock.serving.requests.shapes import LongText, Name, Object, Shape, Some, TextOrObject, Texts, by_type, text_or
 
-__all__ = ["CALLED", "ToolChoice", "Tools"]
+__all__ = ["CALLED", "MOST_TOOLS", "ToolChoice", "Tools"]
 
 MOST_TOOLS: Final = 1_024
-"""Tools of one array; OpenAI's API takes 128."""
+"""Tools of one request, those of namespaces among them; OpenAI's API takes 128 in one array."""
 
 
 class Function(Shape):
@@ -76,7 +76,7 @@ class Namespace(Shape):
 
     name: Some
     description: LongText | None = None
-    tools: Annotated[list[CalledTool], Field(fail_fast=True, max_length=MOST_TOOLS)] | None = None
+    tools: Annotated[list[CalledTool], Field(fail_fast=True)] | None = None
 
 
 TOOLS: Final[Mapping[str, str]] = MappingProxyType(
@@ -100,7 +100,7 @@ Tool: TypeAlias = Annotated[
     | Annotated[OtherTool, Tag("<other>")],
     by_type(TOOLS, otherwise="<other>"),
 ]
-Tools: TypeAlias = Annotated[list[Tool], Field(fail_fast=True, max_length=MOST_TOOLS)]
+Tools: TypeAlias = Annotated[list[Tool], Field(fail_fast=True)]
 
 
 class Chosen(Shape):

@@ -8,7 +8,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.engines.prompt import prompt_tokens
+from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.tools.protocol import NoTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
@@ -64,7 +64,7 @@ class StagedEngine:
         self.closed = threading.Event()
 
     async def count(self, turn):
-        return len(prompt_tokens(turn))
+        return await count_prompt(turn)
 
     async def generate(self, turn):
         script = self.scripts[min(len(self.turns), len(self.scripts) - 1)]

@@ -3,7 +3,7 @@
 engine      the engine
 model       what the model says, made of the request's own words
 choosing    which tools it calls
-schema      JSON that validates against a schema (with merging, scalars, pattern and validation)
+schema      JSON that fits a schema (with scalars and pattern), and judging by `jsonschema`
 writing     the model's words as harmony tokens
 """
 

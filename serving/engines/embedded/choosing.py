@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from attrs import frozen
 
-from interlock.serving.engines.embedded.pattern import Pattern, Unreadable
+from interlock.serving.engines.embedded.pattern import Unreadable, example
 from interlock.serving.engines.embedded.schema import arguments_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user, text_of
 from interlock.serving.requests.values import elements, members
 
-__all__ = ["Call", "chosen_calls", "user_text", "words_after_colon"]
+__all__ = ["READ", "Call", "chosen_calls", "user_text", "words_after_colon"]
 
 SEPARATOR: Final = "__"
 """Between a namespace and a name, as chat templates write it."""
 
 SMALL_WORDS: Final = frozenset({"the", "and", "for", "what", "with", "from", "that", "this", "you", "get", "use", "please"})
 SHORTEST_WORD: Final = 3
+READ: Final = 4_000
+"""Characters of what a user says, and of a tool's description, that are read; all of them are counted."""
+
 NAME_WEIGHT: Final = 3
 """How much more a word in a name says than one in a description."""
 
@@ -83,12 +87,13 @@ def chosen_calls(turn: Turn) -> tuple[Call, ...]:
 
 
 def _best(tools: Sequence[Tool], said: str, *, beside: bool) -> list[Tool]:
-    """The tools that are named, two at most, else the one that fits best; beside other calls, only if it fits at all."""
-    named = sorted((tool for tool in tools if _mention(tool, said) >= 0), key=lambda tool: _mention(tool, said))
-    if named or not tools:
-        return named[:2]
-    best = max(tools, key=lambda tool: _score(tool, said))
-    return [best] if not beside or _score(best, said) else []
+    """Return the tools that are named, two at most, else the one that fits best; beside other calls, only if it fits at all."""
+    places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool, said)) >= 0]
+    if places or not tools:
+        return [tools[index] for _, index in sorted(places)[:2]]
+    words = _words(said)
+    best = max(tools, key=lambda tool: _score(tool, words))
+    return [best] if not beside or _score(best, words) else []
 
 
 def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
@@ -124,10 +129,10 @@ def _is_meant(tool: Tool, named: Mapping[str, object]) -> bool:
 
 def _code(said: str) -> str:
     """The arithmetic in a text as a program, else one that prints the text."""
-    for found in ARITHMETIC.findall(said):
-        if not found.strip("0123456789. "):
-            continue
-        return f"print({found.strip()})"
+    for written in ARITHMETIC.findall(said):
+        found = written.lstrip(" \n\t).+*/%-").rstrip(" \n\t(.+*/%-")
+        if found.strip("0123456789. "):
+            return f"print({found})"
     return f"print({words_after_colon(said) or said!r})"
 
 
@@ -159,7 +164,8 @@ class Hosted:
         return Call(self.recipient, self.text(said), self.is_json)
 
 
-ARITHMETIC: Final = re.compile(r"[\d(][\d\s().+*/%-]*[\d)]")
+ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
+"""What arithmetic is written with; what it begins and ends with is cut to digits and parentheses."""
 SEARCHED: Final = re.compile(
     r"\b(?:search(?:\s+the\s+web)?(?:\s+for)?|look\s+up|news\s+(?:about|of|on))\s+([^,.;:?!]+)", re.IGNORECASE
 )
@@ -197,9 +203,9 @@ def _last(turn: Turn) -> Mapping[str, object]:
 
 
 def user_text(turn: Turn) -> str:
-    """Give what the user said last, or nothing."""
+    """Return the beginning of what the user said last, or nothing."""
     last = next((item for item in reversed(turn.items) if is_from_user(item)), None)
-    return text_of(last.get("content")) if last else ""
+    return text_of(last.get("content"))[:READ] if last else ""
 
 
 def words_after_colon(said: str) -> str | None:
@@ -209,14 +215,15 @@ def words_after_colon(said: str) -> str | None:
 
 
 def _mention(tool: Tool, said: str) -> int:
-    """Where a text has a tool's name as a word of its own; -1 if nowhere."""
+    """Return where a text has a tool's name as a word of its own; -1 if nowhere."""
+    if not tool.name or tool.name not in said:
+        return -1
     found = re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said)
     return found.start() if found else -1
 
 
-def _score(tool: Tool, said: str) -> int:
-    words = _words(said)
-    description = str(tool.declared.get("description") or "")
+def _score(tool: Tool, words: AbstractSet[str]) -> int:
+    description = str(tool.declared.get("description") or "")[:READ]
     return NAME_WEIGHT * len(words & _words(tool.name)) + len(words & _words(description))
 
 
@@ -241,6 +248,6 @@ def _input(tool: Tool, text: str) -> str:
     if form.get("syntax") != "regex":
         return text
     try:
-        return Pattern(str(form.get("definition"))).example()
+        return example(str(form.get("definition")))
     except Unreadable:
         return text

@@ -7,7 +7,6 @@ model's. What it says is in `interlock.serving.engines.embedded.model`; this mod
 from __future__ import annotations
 
 import asyncio
-import json
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Final, Literal
@@ -17,10 +16,11 @@ from attrs.validators import ge
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.chunk import Chunk
+from interlock.serving.engines.embedded.choosing import READ, user_text
 from interlock.serving.engines.embedded.model import speak
 from interlock.serving.engines.embedded.writing import logprobs, pick, spell
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.prompt import prompt_tokens
+from interlock.serving.engines.prompt import count_prompt
 
 __all__ = ["MODEL", "EmbeddedEngine"]
 
@@ -54,19 +54,22 @@ class EmbeddedEngine:
         Args:
             turn: What would be asked.
         """
-        return len(prompt_tokens(turn))
+        return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Say what `speak` says; a budget cuts it with the finish reason `length`.
 
         Args:
             turn: What is asked.
+
+        Raises:
+            PromptError: The prompt is longer than the context window.
         """
-        prompt = len(prompt_tokens(turn))
-        tokens = spell(speak(turn))
+        prompt = await count_prompt(turn)
+        tokens = await spell(speak(turn))
         whole = turn.budget is None or len(tokens) <= turn.budget
         tokens = tokens[: turn.budget]
-        seed = _seed(turn)
+        seed = _seed(turn, prompt)
         began = asyncio.get_running_loop().time()
         for start, end in _pieces(len(tokens), seed):
             await self._wait(began, end)
@@ -95,7 +98,6 @@ def _pieces(count: int, seed: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _seed(turn: Turn) -> int:
-    """A number that is the same for the same conversation, tools and instructions, streamed or not."""
-    asked = [turn.items, turn.request.instructions, turn.request.tools, turn.index]
-    return zlib.crc32(json.dumps(asked, sort_keys=True, default=str).encode())
+def _seed(turn: Turn, prompt: int) -> int:
+    """Return a number that is the same for the same prompt and turn, streamed or not."""
+    return zlib.crc32(f"{turn.index} {prompt} {user_text(turn)[:READ]}".encode())

@@ -15,7 +15,7 @@ from attrs import frozen
 from interlock.serving.engines.embedded.choosing import Call, chosen_calls, user_text, words_after_colon
 from interlock.serving.engines.embedded.schema import Impossible, value_for
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.prompt import is_answered, is_from_user, output_text, tool_name
+from interlock.serving.engines.prompt import is_answered, is_from_user, output_text, tool_name, tool_names
 from interlock.serving.requests.values import members
 
 __all__ = ["Saying", "speak"]
@@ -24,6 +24,10 @@ QUOTE: Final = 300
 """Characters of somebody's words that are repeated at most; of a tool's output it may be more."""
 
 OUTPUT_QUOTE: Final = 4_000
+
+OUTPUT_READ: Final = 100_000
+MOST_RESULTS: Final = 16
+"""Characters of a tool's output that are read, and outputs that are told of."""
 
 
 PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
@@ -139,11 +143,12 @@ def _refused(turn: Turn) -> list[str]:
 
 
 def _results(turn: Turn) -> list[tuple[str, str]]:
-    """What the tools answered since the user spoke last, by their names."""
+    """Return what the tools answered since the user spoke last, by their names: the last answers of many."""
     spoke = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1)
     since = turn.items[spoke + 1 :]
     answered = [item for item in since if is_answered(item) or (item.get("type") in SERVED and output_text(item))]
-    return [(tool_name(item, turn.items), output_text(item)) for item in answered]
+    names = tool_names(turn.items)
+    return [(tool_name(item, names), output_text(item)[:OUTPUT_READ]) for item in answered[-MOST_RESULTS:]]
 
 
 def _quoted(text: str, most: int) -> str:

@@ -1,232 +1,140 @@
-"""Strings that match a regular expression, for the expressions that JSON schemas usually have.
+"""Strings for a regular expression, for the expressions that JSON schemas and tools usually have.
 
-It understands literals, classes, escapes of classes, groups, alternatives, repetitions and anchors. It does not understand
-assertions that look around, back-references and flags: such an expression is `Unreadable`. What it makes is a proposal: an
-anchor in an odd place, say, is passed over, so whoever needs certainty matches the result.
+Expressions are parsed by Python's own parser and never matched, because to match one of a stranger's may take a power of the
+length of the text. What asserts, refers back or wants too much is `Unreadable`.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
-from functools import cached_property
-from typing import Final, TypeAlias
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, cast
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-__all__ = ["Pattern", "Unreadable"]
+__all__ = ["Unreadable", "example"]
 
 PRINTABLE: Final = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_. " + string.punctuation + "\té世"
 """The characters that are tried for a class, the plainest first."""
 
-FOREVER: Final = 1_000_000
-LONGEST: Final = 64
-"""Repetitions that are made at most, and that an expression may ask for at least."""
+LONGEST_SOURCE: Final = 500
+LONGEST: Final = 200
+"""Characters of an expression, and of an example."""
+
+STEPS: Final = 2_000
+"""Nodes of an expression that are written before it counts as endless."""
+
+CATEGORIES: Final[Mapping[str, Callable[[str], bool]]] = {
+    "CATEGORY_DIGIT": str.isdigit,
+    "CATEGORY_SPACE": str.isspace,
+    "CATEGORY_WORD": lambda char: char.isalnum() or char == "_",
+}
 
 
 class Unreadable(ValueError):  # noqa: N818 - it says what the expression is
     """The expression is wrong, or has something in it that this module does not understand."""
 
 
-@frozen
-class Character:
-    """One character out of a few."""
-
-    choices: str
-
-
-@frozen
-class Series:
-    """One thing after the other."""
-
-    nodes: tuple[Node, ...]
-
-
-@frozen
-class Choice:
-    """One thing or another."""
-
-    nodes: tuple[Node, ...]
-
-
-@frozen
-class Repetition:
-    """A thing several times."""
-
-    node: Node
-    least: int
-    most: int
-
-
-Node: TypeAlias = Character | Series | Choice | Repetition
-
-
-@frozen(slots=False)
-class Pattern:
-    """A regular expression that was understood.
+def example(source: str, at_least: int = 0) -> str:
+    """Return a string that should match an expression.
 
     Args:
-        source: The expression, in the syntax that Python and ECMA have in common.
+        source: The expression, in Python's syntax.
+        at_least: Characters that it should have, if the expression allows for so many.
 
     Raises:
-        Unreadable: By every method; the expression is wrong, or beyond this module.
+        Unreadable: None was found.
     """
-
-    source: str
-
-    def example(self, at_least: int = 0, nth: int = 0) -> str:
-        """Give a string that should match.
-
-        Args:
-            at_least: Characters that it should have.
-            nth: Which one of the strings that come to mind, from 0.
-        """
-        made = ""
-        for more in range(min(at_least, LONGEST) + 1):
-            made = _write(self._tree, more, nth)
-            if len(made) >= at_least:
-                break
-        return made
-
-    @property
-    def is_cheap(self) -> bool:
-        """Whether matching takes little time on any text: no repetition contains another one."""
-        return not _nests(self._tree, inside=False)
-
-    @cached_property
-    def _tree(self) -> Node:
-        try:
-            re.compile(self.source)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise Unreadable(self.source) from error
-        return _Reader(self.source).read()
+    tree = _parsed(source)
+    made = ""
+    for more in (0, 1, at_least):
+        made = "".join(_Writer(more).write(tree))
+        if len(made) >= at_least:
+            break
+    return made
 
 
-def _write(node: Node, more: int, nth: int) -> str:
-    match node:
-        case Character(choices):
-            return choices[nth % len(choices)]
-        case Series(nodes):
-            return "".join(_write(inner, more, nth) for inner in nodes)
-        case Choice(nodes):
-            return _write(nodes[nth % len(nodes)], more, nth)
-        case Repetition(inner, least, most):
-            return _write(inner, more, nth) * min(least + more, most)
-
-
-def _nests(node: Node, *, inside: bool) -> bool:
-    match node:
-        case Character():
-            return False
-        case Series(nodes) | Choice(nodes):
-            return any(_nests(inner, inside=inside) for inner in nodes)
-        case Repetition(inner, _, most):
-            return (inside and most > 1) or _nests(inner, inside=inside or most > 1)
+def _parsed(source: str) -> Any:  # noqa: ANN401 - the parser has no types
+    if len(source) > LONGEST_SOURCE:
+        raise Unreadable("it is too long")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of a stranger's style is nobody's business here
+            # `re` has no public way to a parsed expression; Hypothesis goes the same way.
+            return import_module("re._parser").parse(source)
+    except (re.error, ValueError, RecursionError, OverflowError, ImportError, AttributeError) as error:
+        raise Unreadable(str(error)) from None
 
 
 @define
-class _Reader:
-    """A recursive descent over the expression; it has been compiled before, so that its syntax is right."""
+class _Writer:
+    """Writes one example.
 
-    source: str
-    at: int = field(default=0, init=False)
+    Args:
+        more: Repetitions beyond the fewest, where an expression leaves the choice.
+    """
 
-    def read(self) -> Node:
-        node = self.choice()
-        if self.at < len(self.source):
-            raise Unreadable(self.source)
-        return node
+    more: int
+    length: int = field(default=0, init=False)
+    steps: int = field(default=0, init=False)
 
-    def choice(self) -> Node:
-        nodes = [self.sequence()]
-        while self.take("|"):
-            nodes.append(self.sequence())
-        return nodes[0] if len(nodes) == 1 else Choice(tuple(nodes))
+    def write(self, tree: Any) -> Iterator[str]:  # noqa: ANN401 - likewise
+        for operation, argument in tree:
+            self.steps += 1
+            if self.steps > STEPS:
+                raise Unreadable("it repeats too much")
+            yield from self.node(str(operation), argument)
 
-    def sequence(self) -> Node:
-        nodes: list[Node] = []
-        while self.at < len(self.source) and self.source[self.at] not in "|)":
-            nodes.append(self.repeated(self.atom()))
-        return Series(tuple(nodes))
+    def node(self, operation: str, argument: Any) -> Iterator[str]:  # noqa: ANN401 - likewise
+        match operation:
+            case "LITERAL":
+                yield self.character(chr(argument))
+            case "NOT_LITERAL" | "ANY":
+                yield self.character("b" if argument == ord("a") else "a")
+            case "IN":
+                yield self.character(_member(argument))
+            case "BRANCH":
+                yield from self.write(argument[1][0])
+            case "SUBPATTERN":
+                yield from self.write(argument[-1])
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                least, most, inner = argument
+                for _ in range(min(least + self.more, int(most))):
+                    yield from self.write(inner)
+            case _ if operation != "AT":
+                raise Unreadable(f"{operation.lower()} is not understood")
 
-    def atom(self) -> Node:
-        char = self.next()
-        read = ATOMS.get(char)
-        return read(self) if read else Character(char)
-
-    def group(self) -> Node:
-        named = re.compile(r"\?(?::|P?<[A-Za-z_]\w*>)").match(self.source, self.at)
-        if named:
-            self.at = named.end()
-        elif self.source[self.at] == "?":
-            raise Unreadable(self.source)
-        node = self.choice()
-        self.take(")")
-        return node
-
-    def set(self) -> Node:
-        start = self.at - 1
-        self.take("^")
-        self.take("]")
-        while (char := self.next()) != "]":
-            if char == "\\":
-                self.next()
-        return self.one_of(self.source[start : self.at])
-
-    def escape(self) -> Node:
-        char = self.next()
-        if char in "bBAZz":
-            return Series(())
-        if char.isdigit():
-            raise Unreadable(self.source)
-        if char in "xu":
-            self.at += {"x": 2, "u": 4}[char]
-            return Character(chr(int(self.source[self.at - {"x": 2, "u": 4}[char] : self.at], 16)))
-        return self.one_of(f"\\{char}")
-
-    def anything(self) -> Node:
-        return Character(PRINTABLE)
-
-    def nothing(self) -> Node:
-        return Series(())
-
-    def repeated(self, node: Node) -> Node:
-        counted = re.compile(r"\*|\+|\?|\{(\d*)(,?)(\d*)\}").match(self.source, self.at)
-        if not counted or counted[0] == "{}":
-            return node
-        self.at = counted.end()
-        _ = self.take("?") or self.take("+")
-        least, comma, most = counted[1], counted[2], counted[3]
-        low, high = {"*": (0, FOREVER), "+": (1, FOREVER), "?": (0, 1)}.get(
-            counted[0], (int(least or 0), int(most or FOREVER) if comma else int(least or 0))
-        )
-        if low > LONGEST:
-            raise Unreadable(self.source)
-        return self.repeated(Repetition(node, low, high))
-
-    def one_of(self, characters: str) -> Node:
-        matches = re.compile(characters).fullmatch
-        choices = "".join(char for char in PRINTABLE if matches(char))
-        if not choices:
-            raise Unreadable(self.source)
-        return Character(choices)
-
-    def take(self, char: str) -> bool:
-        taken = self.source.startswith(char, self.at)
-        self.at += taken
-        return taken
-
-    def next(self) -> str:
-        self.at += 1
-        return self.source[self.at - 1]
+    def character(self, char: str) -> str:
+        self.length += 1
+        if self.length > LONGEST:
+            raise Unreadable("it wants too many characters")
+        return char
 
 
-ATOMS: Final[dict[str, Callable[[_Reader], Node]]] = {
-    "(": _Reader.group,
-    "[": _Reader.set,
-    "\\": _Reader.escape,
-    ".": _Reader.anything,
-    "^": _Reader.nothing,
-    "$": _Reader.nothing,
-}
+def _member(members: Sequence[tuple[object, Any]]) -> str:
+    """Return the plainest character of a class."""
+    negated = str(members[0][0]) == "NEGATE"
+    rest = members[1:] if negated else members
+    for char in PRINTABLE:
+        if any(_holds(str(kind), what, char) for kind, what in rest) is not negated:
+            return char
+    if not negated and str(rest[0][0]) in ("LITERAL", "RANGE"):
+        first = rest[0][1]
+        return chr(first if isinstance(first, int) else cast("tuple[int, int]", first)[0])
+    raise Unreadable("no plain character fits")
+
+
+def _holds(kind: str, what: Any, char: str) -> bool:  # noqa: ANN401 - likewise
+    match kind:
+        case "LITERAL":
+            return bool(ord(char) == what)
+        case "RANGE":
+            least, most = cast("tuple[int, int]", what)
+            return least <= ord(char) <= most
+        case _:
+            name = str(what)
+            negated = "_NOT_" in name
+            return CATEGORIES[name.replace("_NOT_", "_")](char) is not negated

@@ -6,11 +6,11 @@ It knows harmony's spelling of messages and nothing of their meaning. What a mes
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from interlock.serving.engines.embedded.model import Saying
-from interlock.serving.engines.prompt import encoding
+from interlock.serving.engines.tokens import Pace, control, encoded, encoding
 
 __all__ = ["logprobs", "pick", "spell"]
 
@@ -21,27 +21,26 @@ LIKELY: Final = 0.7
 """The largest distance from 0 of a chosen token's log probability; each further alternative is about that much less likely."""
 
 
-def spell(sayings: Sequence[Saying]) -> list[int]:
-    """Spell messages as the model's completion of a prompt, which ends with the beginning of the first one."""
-    return [token for index, saying in enumerate(sayings) for token in _spelled(saying, first=index == 0)]
+async def spell(sayings: Sequence[Saying]) -> list[int]:
+    """Return messages as the model's completion of a prompt, which ends with the beginning of the first one.
+
+    Args:
+        sayings: The messages.
+    """
+    tokens: list[int] = []
+    pace = Pace()
+    for index, saying in enumerate(sayings):
+        recipient = f" to={saying.recipient}" if saying.recipient else ""
+        tokens += control("<|start|>assistant<|channel|>" if index else "<|channel|>")
+        tokens += await _text(f"{saying.channel}{recipient}", pace)
+        if saying.content_type:
+            tokens += await _text(" ", pace) + control("<|constrain|>") + await _text(saying.content_type, pace)
+        tokens += control("<|message|>") + await _text(saying.text, pace) + control(saying.end)
+    return tokens
 
 
-def _spelled(saying: Saying, *, first: bool) -> Iterator[int]:
-    if not first:
-        yield from (*_control("<|start|>"), *_text("assistant"))
-    recipient = f" to={saying.recipient}" if saying.recipient else ""
-    yield from (*_control("<|channel|>"), *_text(f"{saying.channel}{recipient}"))
-    if saying.content_type:
-        yield from (*_text(" "), *_control("<|constrain|>"), *_text(saying.content_type))
-    yield from (*_control("<|message|>"), *_text(saying.text), *_control(saying.end))
-
-
-def _text(text: str) -> list[int]:
-    return encoding().encode(text, disallowed_special=())
-
-
-def _control(name: str) -> list[int]:
-    return encoding().encode(name, allowed_special="all")
+async def _text(text: str, pace: Pace) -> list[int]:
+    return [token async for tokens in encoded(text, pace) for token in tokens]
 
 
 def pick(seed: int, index: int, count: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,9 @@ from openai_harmony import HarmonyEncodingName, Role, StreamableParser, load_har
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.prompt import prompt_tokens
+from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.engines.script import ScriptedEngine
-from interlock.serving.errors import EngineError
+from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.requests.create import read_request
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
@@ -36,6 +37,10 @@ def outputs(turn, engine=None):
         return [output async for output in (engine or EmbeddedEngine()).generate(turn)]
 
     return asyncio.run(collect())
+
+
+def count(turn):
+    return asyncio.run(count_prompt(turn))
 
 
 def tokens_of(steps):
@@ -87,7 +92,7 @@ def test_outputs_vary_in_size_and_the_last_one_alone_has_a_reason():
     steps = outputs(asked())
     assert len({len(step.chunk.token_ids) for step in steps}) > 2
     assert [step.finish_reason for step in steps] == [None] * (len(steps) - 1) + ["stop"]
-    assert {(step.input_tokens, step.cached_tokens) for step in steps} == {(len(prompt_tokens(asked())), 0)}
+    assert {(step.input_tokens, step.cached_tokens) for step in steps} == {(count(asked()), 0)}
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 7, 20])
@@ -274,9 +279,40 @@ def test_long_words_are_cut_in_quotes_and_counted_whole():
     assert outputs(turn)[0].input_tokens > 5_000
 
 
+def test_a_prompt_is_rendered_as_harmony():
+    turn = asked(items=[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], instructions="Be kind.")
+    system, rest = "".join(text for text, _ in prompt(turn)).split("<|end|>", 1)
+    assert system.startswith("<|start|>system<|message|>You are ChatGPT")
+    assert rest == (
+        "<|start|>developer<|message|># Instructions\n\nBe kind.<|end|><|start|>user<|message|>Hi<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>Hello<|end|><|start|>assistant"
+    )
+
+
+@pytest.mark.parametrize("text", ["x", " ", "\u4e16", "word ", "<|end|>"])
+def test_a_prompt_beyond_the_context_window_fails_and_lets_others_run_meanwhile(text):
+    async def ask():
+        longest, last, over = 0.0, time.thread_time(), False
+
+        async def watch():
+            nonlocal longest, last
+            while not over:
+                longest, last = max(longest, time.thread_time() - last), time.thread_time()
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        with pytest.raises(PromptError, match="exceeds the context window"):
+            await count_prompt(asked(text * (3_000_000 // len(text))))
+        over = True
+        await watching
+        return longest
+
+    assert asyncio.run(ask()) < 1  # five milliseconds, in truth
+
+
 def test_more_input_counts_more_tokens():
     counts = [
-        len(prompt_tokens(turn))
+        count(turn)
         for turn in (
             asked("Hi"),
             asked("Hi", instructions="Be kind."),
@@ -297,8 +333,8 @@ def test_items_of_every_kind_are_read():
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
         {"type": "compaction", "encrypted_content": "x", "x": [1]},
     ]
-    rendered = ENCODING.decode(prompt_tokens(asked(items=items)))
-    for text in ("[input_image]\nlook", "no", "functions.shell", "a.txt", '"query": "q"', "compaction"):
+    rendered = "".join(text for text, _ in prompt(asked(items=items)))
+    for text in ("[input_image]\nlook", "no", "functions.shell", "a.txt", '"query":"q"', "compaction"):
         assert text in rendered
 
 
@@ -334,7 +370,7 @@ def test_a_rate_makes_the_tokens_come_in_their_own_time(monkeypatch):
     slept.clear()
     assert tokens_of(outputs(asked())) == tokens_of(steps)
     assert sum(slept) == 0
-    assert len(slept) == len(steps)
+    assert len(slept) >= len(steps)
 
 
 def test_a_generation_can_be_closed_at_any_step():
