@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
-from interlock.serving.requests.body import MOST_VALUES, Census
+from interlock.serving.requests.body import Census
 
 __all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
 
@@ -60,12 +60,11 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         if size > max_bytes + DISCARDED:
             break
         census.count(piece)
-        if size <= max_bytes and census.values <= MOST_VALUES:
+        if size <= max_bytes and not census.too_many:
             body += piece
     if size > max_bytes:
         raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
-    if census.values > MOST_VALUES:
-        raise ApiError(413, f"The body of the request holds more than {MOST_VALUES} JSON values.", code="request_too_large")
+    census.require_few()
     return bytes(body)
 
 

@@ -16,7 +16,7 @@ from attrs import define, field
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.requests.values import is_object
 
-__all__ = ["MOST_VALUES", "Census", "read_object"]
+__all__ = ["Census", "read_object"]
 
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
@@ -49,6 +49,20 @@ class Census:
         outside = b"".join(strings[self._in_string :: 2])
         self._in_string ^= len(strings) % 2 == 0
         self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+
+    def require_few(self) -> None:
+        """Refuse a body of too many values.
+
+        Raises:
+            ApiError: 413.
+        """
+        if self.too_many:
+            raise ApiError(413, f"The body of the request holds more than {MOST_VALUES} JSON values.", code="request_too_large")
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there are more values than a body may have."""
+        return self.values > MOST_VALUES
 
 
 def read_object(body: bytes) -> dict[str, object]:

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
-from interlock.serving.requests.body import read_object
+from interlock.serving.requests.body import Census, read_object
 
 __all__ = ["Ask", "CancelAsked", "ClientFrame", "FrameError", "error_frame", "event_frame", "read_frame"]
 
@@ -72,10 +72,13 @@ def read_frame(text: str) -> ClientFrame:
         text: The text of the frame.
 
     Raises:
-        FrameError: The frame is not JSON, not an object, of an unknown type, or has a field that is not allowed.
+        FrameError: The frame is not JSON, too large, not an object, of an unknown type, or has a field that is not allowed.
     """
     data = text.encode("utf-8", "surrogatepass")
+    census = Census()
+    census.count(data)
     try:
+        census.require_few()
         body = read_object(data)
     except ApiError as error:
         raise FrameError(error) from None
