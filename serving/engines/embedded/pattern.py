@@ -104,7 +104,9 @@ class _Writer:
                 least, most, inner = argument
                 for _ in range(min(least + self.more, int(most))):
                     yield from self.write(inner)
-            case _ if operation != "AT":
+            case "AT":
+                return
+            case _:
                 raise Unreadable(f"{operation.lower()} is not understood")
 
     def character(self, char: str) -> str:
