@@ -81,7 +81,7 @@ def files_of(wheel: Path) -> set[str]:
 
 
 def expected_in(wheel: Path) -> set[str]:
-    """Return the files that the wheel should have: every module of the packages, and the description with absolute links.
+    """Return the files that the wheel should have: every file of the packages; and check its description.
 
     Raises:
         SystemExit: A link of the description is relative.
@@ -91,7 +91,7 @@ def expected_in(wheel: Path) -> set[str]:
         described = email.message_from_bytes(archive.read(metadata)).get_payload()
     if relative := re.findall(r"\]\((?!https?:|#)([^)]*)\)", str(described)):
         sys.exit(f"dist: links of the description that lead nowhere: {relative}")
-    shipped = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    shipped = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     root = [path.relative_to(ROOT / "src") for path in (ROOT / "src" / "interlock").iterdir() if path.is_file()]
     return {f"interlock/{path.relative_to(ROOT)}" for path in shipped} | {str(path) for path in root}
 
