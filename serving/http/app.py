@@ -7,6 +7,8 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -25,7 +27,9 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
+from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter, Writer
+from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, invalid
@@ -33,8 +37,9 @@ from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer,
 from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
+from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.create import CreateResponse, parse_request, read_request
+from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.background import NOT_STREAMED, Record, Records
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
@@ -128,7 +133,14 @@ class Api:
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """Live as long as the server, and end what is still open when it ends."""
+        """Live as long as the server, and end what is still open when it ends.
+
+        What the first request would make for all later ones is made before anybody waits for it.
+        """
+        parser_for(self.engine.format, {})
+        response_settings({**response_settings({}), "tools": [{"type": "function", "name": "f"}]})
+        gc.collect()
+        gc.freeze()  # what is there now stays: the collector need not look at it again and again, in which nothing else runs
         try:
             yield
         finally:
@@ -137,8 +149,9 @@ class Api:
 
     async def create(self, request: Request) -> ASGIApp:
         """Make a response."""
-        asked = parse_request(await read_body(request, self.max_body_bytes))
+        asked = await self._asked(await read_body(request, self.max_body_bytes))
         items = await self.conversation(asked)
+        await asyncio.sleep(0)
         dialect = self._dialect(request)
         if not (asked.stream or asked.background):
             return WholeAnswer(Exchange(self._begin(asked, items, Unwritten()), self.open_runs), dialect)
@@ -147,6 +160,15 @@ class Api:
             return StreamedAnswer(Exchange(run, self.open_runs))
         record = self._record(run)
         return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
+
+    async def _asked(self, body: bytes) -> CreateResponse:
+        """Read a body; each step of that may take some tens of milliseconds, and others have their turn in between."""
+        await asyncio.sleep(0)
+        raw = read_object(body)
+        await asyncio.sleep(0)
+        asked = read_request(raw)
+        await asyncio.sleep(0)
+        return asked
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""

@@ -25,6 +25,10 @@ MOST_VALUES: Final = 50_000
 """Values that a body may have: each takes time to read, in which a server does nothing else, and a hundred bytes."""
 
 
+PATIENT: Final = 4 * 2**20
+"""Bytes of a body that is read a second time, for which the server does nothing else."""
+
+
 @define
 class Census:
     """Counts the values of a body while it comes, so that one of too many is refused before it is read.
@@ -91,6 +95,8 @@ def _read(body: bytes) -> object:
 
 def _read_patiently(body: bytes) -> object:
     """Read what the fast reader refused: for the lone surrogates in it, or to say what is wrong with it."""
+    if len(body) > PATIENT:
+        raise _unreadable("it is not valid JSON in UTF-8, or has lone surrogates in it, which only a smaller body may have")
     try:
         value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError:

@@ -31,6 +31,9 @@ def _refuse(value: object) -> object:
     return value
 
 
+LONGEST_INSTRUCTIONS: Final = 4_194_304
+"""Characters of the instructions, which every event with a response repeats: as many as a context window of a million tokens."""
+
 MOST_PAIRS: Final = 16
 
 
@@ -99,7 +102,7 @@ class Parameters(Shape):
     conversation: NotServed = None
     frequency_penalty: Penalty | None = None
     include: Texts | None = None
-    instructions: LongText | None = None
+    instructions: Annotated[str, StringConstraints(max_length=LONGEST_INSTRUCTIONS)] | None = None
     max_output_tokens: Annotated[int, Field(ge=LEAST_TOKENS)] | None = None
     max_tool_calls: Annotated[int, Field(ge=0)] | None = None
     metadata: Metadata | None = None

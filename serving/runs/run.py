@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.serving.errors import EngineError
+from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.faults import ends_process, is_fault
 
 __all__ = ["OUR_FAULT", "Run", "Work"]
@@ -236,7 +236,8 @@ class Run(ABC, Generic[T]):
 
     def _fault(self, error: BaseException) -> Fault:
         """Log what broke, and return what the client may know of it."""
-        self._caught(error, "it fails")
+        if not isinstance(error, PromptError):  # which is the client's fault, and no matter for our log
+            self._caught(error, "it fails")
         code = error.code if isinstance(error, EngineError) else "server_error"
         return Fault(code, str(error) if self._is_for_clients(error) else OUR_FAULT)
 

@@ -56,6 +56,7 @@ PROPERTIES: Final = {"type": "object", "properties": {f"p{n}": {"type": "string"
 COUNTED: Final = "((((a{64}){64}){64}){64}){64}"
 
 REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
+    "(for comparison) nothing special": body,
     "a pattern that takes exponential time": lambda: answer_by(texts({"type": "string", "pattern": "^a*a*a*a*a*a*a*a*a*a*b$"})),
     "the same in a tool's parameters": lambda: body(
         tools=[tool(0, parameters=texts({"type": "string", "pattern": "^(a+)+$", "examples": ["a" * 40 + "b"]}))],

@@ -21,6 +21,7 @@ from interlock.serving.engines.embedded.model import speak
 from interlock.serving.engines.embedded.writing import logprobs, pick, spell
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.engines.tokens import encoding
 
 __all__ = ["MODEL", "EmbeddedEngine"]
 
@@ -42,6 +43,10 @@ class EmbeddedEngine:
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
+
+    def __attrs_post_init__(self) -> None:
+        """Load the vocabulary before the first request needs it."""
+        encoding()
 
     @property
     def format(self) -> Literal["harmony"]:
