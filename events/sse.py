@@ -122,11 +122,13 @@ class SseWriter:
 
         def write_delta(text: str, sequence_number: int) -> bytes:
             try:
-                keep(text.encode())
+                kept = text.encode()
             except UnicodeEncodeError:
                 text = clean(text)
-                keep(text.encode())
-            return f'{before}{escape(text)},"sequence_number":{sequence_number}}}\n\n'.encode()
+                kept = text.encode()
+            frame = f'{before}{escape(text)},"sequence_number":{sequence_number}}}\n\n'.encode()
+            keep(kept)  # last, so that nothing is kept that was not written
+            return frame
 
         return write_delta
 
@@ -145,8 +147,9 @@ class EventWriter:
 
         def write_delta(text: str, sequence_number: int) -> Event:
             said = clean(text)
+            written = _with_body(event, {**before, "delta": said, "sequence_number": sequence_number})
             keep(said.encode())
-            return _with_body(event, {**before, "delta": said, "sequence_number": sequence_number})
+            return written
 
         return write_delta
 

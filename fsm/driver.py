@@ -208,8 +208,9 @@ class ResponseDriver(Generic[T]):
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
         known = {**fields, **{name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items()}}
         item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known)
-        self._open[item.id] = item
         self._fire(item, "open")
+        if item.state.rows:
+            self._open[item.id] = item
         if "close" in item.state.rows:
             self._active = item
         return item
@@ -333,19 +334,29 @@ class ResponseDriver(Generic[T]):
     def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
         """Fire an edge: number and write what it emits.
 
+        Whatever is raised in that (the writer and the clock are not the driver's), nothing has changed then, so that another edge
+        can end what this one could not.
+
         Returns:
             The last event that it emitted.
 
         Raises:
-            IllegalTransition: The state has no such edge. Nothing has changed.
+            IllegalTransition: The state has no such edge.
         """
         self._stream = event = None
-        for spec, values in subject.take(trigger, given):
-            body = {"type": spec.name, **values, "sequence_number": self._sequence_number}
-            # The one place where an event is made, which nobody else can do without naming what is private.
-            event = Event._made(spec.name, self._sequence_number, body)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            self._events.append(self._writer.write(event))
-            self._sequence_number += 1
+        undo, number, made = subject.save(), self._sequence_number, len(self._events)
+        try:
+            for spec, values in subject.take(trigger, given):
+                body = {"type": spec.name, **values, "sequence_number": self._sequence_number}
+                # The one place where an event is made, which nobody else can do without naming what is private.
+                event = Event._made(spec.name, self._sequence_number, body)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                self._events.append(self._writer.write(event))
+                self._sequence_number += 1
+        except BaseException:
+            undo()
+            self._sequence_number = number
+            del self._events[made:]
+            raise
         if not subject.state.rows:
             self._open.pop(subject.id, None)
         if subject is self._active and "close" not in subject.state.rows:

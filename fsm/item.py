@@ -7,19 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Final, cast
+from operator import attrgetter
+from typing import Any, Final, cast
 
 from attrs import define, field
 
 from interlock.events.items import ItemSpec, PartSpec, snapshot
 from interlock.events.json import clean
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import Given, Subject
+from interlock.fsm.lifecycle import Given, Subject, Undo
 
 _LIST_OF: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
 """The list that a part belongs to, by the scope of its events."""
 
 _INDEX_OF: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
+
+
+_ASSIGNED: Final = (
+    *("state", "output_index", "fields", "part", "part_index", "sent", "logprobs", "unsent", "unsent_logprobs"),
+    *("delta", "delta_logprobs", "text", "progress", "progressed", "shown"),
+)
+"""The attributes that firing an edge may assign."""
+
+_assigned: Final = attrgetter(*_ASSIGNED)
 
 
 @define(eq=False)
@@ -68,6 +78,24 @@ class Item(Subject["Item"]):
     def __attrs_post_init__(self) -> None:
         """Start with empty lists of parts."""
         self.parts = {name: [] for name in self.spec.lists}
+
+    def save(self) -> Undo:
+        """Return a function that undoes what firing an edge has recorded since."""
+        values, sent, position = _assigned(self), self.sent, self.sent.tell()
+        grown: list[list[Any]] = [self.output, self.logprobs, *self.parts.values()]
+        if "annotations" in self.part:
+            grown.append(self.annotations)
+        lengths = [*map(len, grown)]
+
+        def undo() -> None:
+            for name, value in zip(_ASSIGNED, values, strict=True):
+                setattr(self, name, value)
+            sent.seek(position)
+            sent.truncate()
+            for each, length in zip(grown, lengths, strict=True):
+                del each[length:]
+
+        return undo
 
     def address(self, scope: Scope) -> dict[str, object]:
         """Return the fields that address an event about this item.
@@ -127,9 +155,8 @@ class Item(Subject["Item"]):
 
     def end_text(self, part: PartSpec) -> None:
         """Record that the text of the open part is whole (rule R9)."""
-        self.part[part.text] = self._take_sent()
-        if "logprobs" in part.lists:
-            self.part["logprobs"] = self.logprobs
+        logprobs = {"logprobs": self.logprobs} if "logprobs" in part.lists else {}
+        self.part = {**self.part, part.text: self._take_sent(), **logprobs}
 
     def close_part(self, scope: Scope) -> None:
         """Record that the open part is whole."""
@@ -168,7 +195,7 @@ class Item(Subject["Item"]):
 
     def learn(self, given: Given) -> None:
         """Take fields that are known at the end: what the tool gave, or what went wrong with it."""
-        self.fields.update(given)
+        self.fields = {**self.fields, **given}
 
     def annotate(self, given: Given) -> None:
         """Take an annotation of the open part."""

@@ -24,6 +24,9 @@ S = TypeVar("S")
 Given: TypeAlias = Mapping[str, object]
 """The arguments of a trigger, by the API's names: the result of a tool, an annotation, how a response ended."""
 
+Undo: TypeAlias = Callable[[], None]
+"""Takes back what firing an edge has recorded."""
+
 
 def _nothing(_subject: object) -> None:
     """Record nothing."""
@@ -92,6 +95,10 @@ class Subject(Machine[str, Emission[S]]):
     Args:
         state: Where it stands.
     """
+
+    def save(self) -> Undo:
+        """Return a function that undoes what firing an edge has recorded since."""
+        raise NotImplementedError
 
     def address(self, scope: Scope) -> Mapping[str, object]:
         """Return the fields that address an event about it.

@@ -10,7 +10,7 @@ from interlock.events.spec import Scope
 from interlock.fsm.deltas import Usage
 from interlock.fsm.ids import Clock
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Given, Subject
+from interlock.fsm.lifecycle import Given, Subject, Undo
 
 
 @define(eq=False)
@@ -36,6 +36,15 @@ class Response(Subject["Response"]):
     additions: Callable[[], Mapping[str, object]] = field(default=dict[str, object], repr=False)
     output: list[Item] = field(factory=list[Item])
     ending: Given = field(factory=dict[str, object])
+
+    def save(self) -> Undo:
+        """Return a function that undoes what firing an edge has recorded since."""
+        state, settings, ending = self.state, self.settings, self.ending
+
+        def undo() -> None:
+            self.state, self.settings, self.ending = state, settings, ending
+
+        return undo
 
     def end(self, given: Given) -> None:
         """Record how the response ended.

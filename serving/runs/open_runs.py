@@ -39,14 +39,14 @@ class OpenRuns:
     @contextmanager
     def holding(self, run: Interruptible) -> Generator[None]:
         """Hold a run while it goes on; after `end` it ends at once."""
-        if self._ending is not None:
-            run.interrupt(self._ending)
-        self._runs.add(run)
-        self._empty.clear()
         try:
+            self._runs.add(run)
+            self._empty.clear()
+            if self._ending is not None:
+                run.interrupt(self._ending)
             yield
         finally:
-            self._runs.remove(run)
+            self._runs.discard(run)
             if not self._runs:
                 self._empty.set()
 

@@ -1,0 +1,165 @@
+"""Whatever is raised at whatever call or await of a run, every answer ends as it should (rule R4).
+
+The places are found by watching a run, and then an exception is raised at each of them, first and last time it is reached.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+
+import pytest
+from live.engines import HOSTED_CALL, REASONING, ScriptedTools, StagedEngine, step
+from live.injection import Injector, PanicException, ask
+from live.wire import bodies
+
+from interlock.fsm.deltas import Run, Succeed
+from interlock.serving.http.app import create_app
+
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+
+ANSWER = [step("<|channel|>final<|message|>Hi"), step(" there."), step("<|return|>", "stop")]
+TURNS = [step(REASONING), step(f"{HOSTED_CALL}<|call|>"), step("", "stop")], [step(REASONING), *ANSWER]
+PATH = "/v1/responses"
+ENDED = {"completed", "failed"}
+
+EXEMPT = {"StreamedAnswer._send", "Shield.__call__", "panics_as_errors", "Run.conclude"}
+"""Where the server itself is called: when its `send` raises, nobody can say what was sent, or send anything more. And what is
+done after a fault, where a second one would have to come."""
+
+STRIDE = int(os.environ.get("INTERLOCK_STRIDE", "13"))
+"""Every so manyth place is tried; 1 for all of them, which takes minutes."""
+
+
+def told(call):
+    yield Run(call.id)
+    yield Succeed(call.id, {"output": "42"})
+
+
+async def streamed(injector):
+    """Ask for a stream."""
+    engine = StagedEngine(*TURNS)
+    app = create_app(engine, tools=ScriptedTools(told))
+    with injector.active():
+        answered = await ask(app, "POST", PATH, request(stream=True))
+    return answered, app, engine
+
+
+async def whole(injector):
+    """Ask for the response in one piece."""
+    engine = StagedEngine(*TURNS)
+    app = create_app(engine, tools=ScriptedTools(told))
+    with injector.active():
+        answered = await ask(app, "POST", PATH, request())
+    return answered, app, engine
+
+
+async def background(injector):
+    """Begin a response in the background, and read its stream; nothing that was begun may stay in progress."""
+    engine = StagedEngine(*TURNS)
+    app = create_app(engine, tools=ScriptedTools(told))
+    with injector.active():
+        begun = await ask(app, "POST", PATH, request(background=True))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+    if begun.status != 200:
+        return begun, app, engine
+    one = f"{PATH}/{json.loads(begun.body)['id']}"
+    shown = await ask(app, "GET", one)
+    assert json.loads(shown.body)["status"] in ENDED
+    return await ask(app, "GET", one, query=b"stream=true"), app, engine
+
+
+def request(**others):
+    return json.dumps({"model": "staged", "input": "Hi", **others}).encode()
+
+
+def judge(answered):
+    """Give how an answer ended; whatever it is, it must be one that a client understands."""
+    assert answered.whole
+    if answered.content_type == "application/json":
+        body = json.loads(answered.body)
+        if answered.status == 200:
+            return body["status"]
+        assert (answered.status, body["error"]["type"]) == (500, "server_error")
+        assert "secret" not in str(body)
+        return "error"
+    assert (answered.status, answered.content_type) == (200, "text/event-stream")
+    events = bodies(answered.body)
+    assert "secret" not in str(events)
+    return events[-1]["response"]["status"]
+
+
+async def goes_on(app, engine):
+    """The server answers the next request, and what the engine began is closed."""
+    gc.collect()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(app.state.open_runs) == 0
+    if engine.turns:
+        assert engine.closed.is_set()
+    engine.turns.clear()
+    after = await ask(app, "POST", PATH, request(stream=True))
+    assert judge(after) == "completed"
+
+
+def places(scenario):
+    """Find the places that a run goes through."""
+
+    async def look(injector):
+        answered, app, engine = await scenario(injector)
+        assert judge(answered) == "completed"
+        await goes_on(app, engine)
+
+    asyncio.run(look(Injector()))  # the first fills caches
+    injector = Injector()
+    asyncio.run(look(injector))
+    return [place for place in injector.places() if not EXEMPT & {place.function, place.callee}][::STRIDE]
+
+
+async def broken(scenario, place, error):
+    """Raise at a place; gives how the answer ended and what the server saw raised, or None if the place was not reached."""
+    injector = Injector(place, error)
+    answered, app, engine = await scenario(injector)
+    if not injector.raised:
+        return None
+    ended = judge(answered)
+    await goes_on(app, engine)
+    return ended, answered.raised
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """The log of so many faults says nothing."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("scenario", [streamed, whole, background], ids=lambda scenario: scenario.__name__)
+def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
+    found = places(scenario)
+    assert len(found) > 300 / STRIDE
+    ends = []
+    for place in found:
+        try:
+            ends.append(asyncio.run(asyncio.wait_for(broken(scenario, place, PanicException("a secret")), 30)))
+        except BaseException as error:
+            raise AssertionError(f"{place}: {error!r}") from error
+    reached = [end for end, _ in filter(None, ends)]
+    assert len(reached) > 0.9 * len(found)
+    assert set(reached) == {"completed", "failed", "error"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("a secret"), asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("a", [PanicException("secret")])],
+    ids=lambda error: type(error).__name__,
+)
+def test_any_other_fault_does_so_too(error) -> None:
+    for place in places(streamed)[::2]:
+        try:
+            asyncio.run(asyncio.wait_for(broken(streamed, place, error), 30))
+        except BaseException as caught:
+            raise AssertionError(f"{place}: {caught!r}") from caught
