@@ -30,6 +30,8 @@ S = TypeVar("S")
 
 ROOT = Path(__file__).parents[1]
 
+DOCS = ROOT / "docs"
+
 STATUSES: Mapping[str, tuple[str, ...]] = {kind: spec.statuses for kind, spec in ITEMS.items()}
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
@@ -45,6 +47,8 @@ def generated() -> dict[Path, str]:
     files[Path("serving", "view", "page", "machines.json")] = pictures.written(GRAPHS.values())
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
+    readme = Path("README.md")
+    files[readme] = _filled((ROOT / readme).read_text(encoding="utf-8"), "figures", _figures())
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
@@ -135,6 +139,22 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
     before, mark, rest = page.partition(f"<!-- generated: {what} -->\n")
     _, end, after = rest.partition("<!-- end -->\n")
     return "".join((before, mark, *(f"{line}\n" for line in lines), end, after))
+
+
+def _figures() -> Iterator[str]:
+    """Repeat a few figures of the pages that `make conformance` and `make bench-docs` write."""
+    conformance, performance = ((DOCS / page).read_text("utf-8") for page in ("conformance.md", "performance.md"))
+    ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
+    yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM's events | Interlock's |"
+    yield "|---|---:|---:|"
+    for row in ("turns without a finding", "turns whose stream has no terminal event", "findings"):
+        yield re.findall(rf"^\| {row} \|.*$", conformance, flags=re.MULTILINE)[0]
+    for name, row in (
+        ("a text delta", "text deltas"),
+        ("a token of gpt-oss, 20,000 into it", "harmony after 20,000 reasoning tokens"),
+    ):
+        (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
+        yield f"| CPU time of {name} | {times} times as much | 1 |"
 
 
 def _deltas() -> Iterator[str]:

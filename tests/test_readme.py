@@ -44,4 +44,4 @@ def test_the_openai_example_prints_what_the_readme_says(url) -> None:
 
 def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
     exec(block("python", "driver_for"), {})  # noqa: S102 - our own text
-    assert capsys.readouterr().out == block("text", "('function_call', 'incomplete')")
+    assert capsys.readouterr().out == block("text", "created in_progress")
