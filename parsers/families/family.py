@@ -43,6 +43,7 @@ class Syntax:
         growing: What it may look like before it is whole. What does not is no name.
         key: What a whole key looks like: the group `key`, and `string` where the markup says whether the value is one.
         lenient: Whether a value that neither the markup nor a schema gives a type is JSON if it can be.
+        needs: The marker that vocabularies lack whose models write an older format.
     """
 
     style: Style
@@ -51,6 +52,7 @@ class Syntax:
     growing: re.Pattern[str] = re.compile(rf"""\s*["']?{_NAME}*["']?\s*""")
     key: re.Pattern[str] = re.compile(r"""\s*["']?(?P<key>[^"'<>\s](?:[^<>\n]*[^"'<>\s])?)["']?\s*""")
     lenient: bool = False
+    needs: str = ""
 
 
 @frozen(eq=False)

@@ -130,6 +130,7 @@ MISTRAL: Final = Syntax(
     "json",
     {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]",), _T.GLUED_JSON: ("{",)},
     name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
+    needs="[ARGS]",
     growing=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )
 

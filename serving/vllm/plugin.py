@@ -18,6 +18,7 @@ from attrs import define, field
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
 from interlock.serving.vllm.archive import Archive
+from interlock.serving.vllm.families import configured
 from interlock.serving.vllm.routes import STATE, App, add_routes
 from interlock.serving.vllm.serving import Hooks
 from interlock.serving.vllm.shapes import Serving
@@ -86,7 +87,8 @@ class InterlockPlugin:
             return
         try:
             archive = Archive(serving, seams.response_type())
-            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text())
+            family = None if serving.use_harmony else configured(args)
+            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), family=family)
             hooks.install()
             if engine_client is not None:
                 announce_admissions(engine_client)
@@ -95,7 +97,9 @@ class InterlockPlugin:
             self._leave(f"{error!r}")
             return
         setattr(state, STATE, hooks)
-        logger.info("Interlock makes the events of /v1/responses.")
+        readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
+        readers = readers if family is None else f"its own parsers for {family.name}"
+        logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
         processes: int = getattr(args, "api_server_count", None) or 1
         if getattr(serving, "enable_store", False) and processes > 1:
             logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)

@@ -7,6 +7,7 @@ the instance. A request that did not come through our routes finds vLLM's own fu
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from functools import partial
@@ -21,6 +22,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.parsers.families import Family, Settings
 from interlock.serving.identity import now, random_id
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
@@ -29,8 +31,9 @@ from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
+from interlock.serving.vllm.families import family_reader
 from interlock.serving.vllm.pairing import Pairing
-from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader
+from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
@@ -81,12 +84,14 @@ class Hooks:
         archive: Where finished responses are kept.
         tool_timeout: Seconds that a tool may take.
         hide_end: Whether vLLM's parsers must not see the token that ends a round.
+        family: The family whose models are read with parsers of our own; None where vLLM's are used.
     """
 
     serving: Serving
     archive: Archive
     tool_timeout: float
     hide_end: bool = False
+    family: Family | None = None
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
@@ -167,32 +172,37 @@ class Hooks:
         return harmony_reader(asked.body), dialogue
 
     def _parsed(self, asked: Asked, begun: Begun) -> tuple[Reader, Dialogue]:
-        """Give the reader of a model with vLLM's parsers, and the dialogue of the context that vLLM has for it."""
+        """Return the reader of a model that writes no harmony, and the dialogue of the context that vLLM has for it."""
         context, request = begun.context, begun.request
-        logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
-        pairs = partial(_pairing, begun)
         items: list[object] | None = getattr(context, "response_messages", None)
         if items is None:
-            parser = context.response_parser
-            reader = delta_reader(asked.body, request, parser, _no_parser, pairs, logprobs=logprobs, hide_end=self.hide_end)
-            return reader, SilentDialogue(context.append_output if request.enable_response_messages else None)
+            silent = SilentDialogue(context.append_output if request.enable_response_messages else None)
+            return self._reader(asked, begun, context.response_parser, _no_parser), silent
 
         def make_parser() -> DeltaParser | None:
             values = getattr(self.serving, seams.TEMPLATE_VALUES)(request)
             made: DeltaParser | None = getattr(self.serving, seams.MAKE_PARSER)(request, begun.tokenizer, values)
             return made
 
-        reader = delta_reader(
-            asked.body,
-            request,
-            make_parser(),
-            make_parser,
-            pairs,
-            available=getattr(context, "available_tools", ()),
-            logprobs=logprobs,
-            hide_end=self.hide_end,
-        )
-        return reader, ParsedDialogue(items, context.append_output)
+        return self._reader(asked, begun, make_parser(), make_parser), ParsedDialogue(items, context.append_output)
+
+    def _reader(
+        self, asked: Asked, begun: Begun, theirs: DeltaParser | None, following: Callable[[], DeltaParser | None]
+    ) -> Reader:
+        """Return the reader of a known family, else one with vLLM's parsers."""
+        request = begun.request
+        available: Sequence[str] = getattr(begun.context, "available_tools", ())
+        logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
+        settings = Settings.from_request(asked.body)
+        settings.routing = hosted_functions(settings.routing, available)
+        forced = asked.body.get("tool_choice") not in (None, "auto", "none")
+        stops = partial(_stops, begun)
+        ours = family_reader(self.family, settings, begun.tokenizer, theirs, logprobs, forced=forced, stops=stops)
+        if ours is not None:
+            return ours
+        pairs = partial(_pairing, begun)
+        more: dict[str, Any] = {"available": available, "logprobs": logprobs, "hide_end": self.hide_end}
+        return delta_reader(asked.body, request, theirs, following, pairs, **more)
 
     def _logprobs(self, begun: Begun) -> Logprobs:
         make: Callable[..., Sequence[Dumpable]] = getattr(self.serving, seams.LOGPROBS)
@@ -254,7 +264,12 @@ def _pairing(begun: Begun, prompt: Sequence[int]) -> Pairing:
         detokenizer.token_ids.append(token)
         return detokenizer.decode_next(token)
 
-    return Pairing(decode, sampling.all_stop_token_ids & {*tokenizer.all_special_ids})
+    return Pairing(decode, _stops(begun))
+
+
+def _stops(begun: Begun) -> AbstractSet[int]:
+    """Return the special tokens that end a round."""
+    return begun.sampling.all_stop_token_ids & {*begun.tokenizer.all_special_ids}
 
 
 def _no_parser() -> None:

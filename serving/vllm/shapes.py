@@ -107,6 +107,23 @@ class Tokenizer(Protocol):
     """A model's tokenizer."""
 
     all_special_ids: Sequence[int]
+    all_special_tokens: Sequence[str]
+
+    def __hash__(self) -> int:
+        """Return its hash."""
+        ...
+
+    def get_added_vocab(self) -> Mapping[str, int]:
+        """Return the tokens that were added to the vocabulary, special ones among them."""
+        ...
+
+    def convert_tokens_to_ids(self, tokens: str) -> int | None:
+        """Return the id of a token."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of tokens."""
+        ...
 
 
 class Detokenizer(Protocol):

@@ -1,0 +1,187 @@
+"""Reading with parsers of our own, where the server's flags name families that are known.
+
+vLLM's parser stays configured, for it adjusts requests, starts grammars and says whether a prompt ends inside of reasoning; what
+the model writes is read here. It knows vLLM's tokenizers and outputs, and nothing of how a family writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from attrs import define, evolve, field
+
+from interlock.fsm.deltas import Delta, FinishReason, Usage
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.families import Family, FamilyParser, Settings, family, known
+from interlock.parsers.families.family import Start
+from interlock.serving.vllm.reading import Logprobs
+from interlock.serving.vllm.shapes import Output, Tokenizer
+
+__all__ = ["FORCED", "FamilyReader", "configured", "family_reader", "specials"]
+
+FORCED: Final = "INTERLOCK_PARSERS"
+"""The environment variable that makes the plugin use vLLM's parsers for all models, if it says `vllm`."""
+
+_TAIL: Final = 32
+"""How many tokens at the end of a prompt may say whether it ends inside of reasoning."""
+
+
+def configured(args: object) -> Family | None:
+    """Return the family that a server's flags name; None if vLLM's parsers are to be used.
+
+    Args:
+        args: vLLM's command line.
+    """
+    if os.environ.get(FORCED, "") == "vllm":
+        return None
+    tools = getattr(args, "tool_call_parser", None) if getattr(args, "enable_auto_tool_choice", False) else None
+    outputs = getattr(args, "structured_outputs_config", None)
+    reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)
+    return family(tools or None, reasoning or None) if known(tools, reasoning) else None
+
+
+@lru_cache(maxsize=16)
+def specials(tokenizer: Tokenizer, read: Family) -> Mapping[int, str]:
+    """Return the markers of a family that a vocabulary has as tokens of their own, by their ids.
+
+    Args:
+        tokenizer: The model's.
+        read: The family.
+    """
+    added = tokenizer.get_added_vocab() or {
+        text: token for text in tokenizer.all_special_tokens if (token := tokenizer.convert_tokens_to_ids(text)) is not None
+    }
+    texts = {text for markers in read.markers.values() for text in markers}
+    return {token: text for text, token in added.items() if text in texts}
+
+
+@define(eq=False)
+class FamilyReader:
+    """Reads a model by the markers in its text.
+
+    Args:
+        parser: Of the family.
+        tokenizer: The model's.
+        special: The markers that are special tokens, by their ids.
+        family: Whose markers they are.
+        theirs: vLLM's parser for the first round, which knows whether a prompt ends inside of reasoning.
+        logprobs: Gives log probabilities; None if they were not asked for.
+        stops: Gives the tokens that end a round, once it has begun; their text is dropped where the engine passes it on.
+    """
+
+    _parser: FamilyParser
+    _tokenizer: Tokenizer
+    _special: Mapping[int, str]
+    _family: Family
+    _theirs: object
+    _logprobs: Logprobs | None = None
+    _stops: Callable[[], Iterable[int]] = tuple[int, ...]
+    _controls: Mapping[int, str] = field(factory=dict[int, str], init=False)
+    """The texts of the tokens that end a round."""
+    _prompt: Usage | None = field(default=None, init=False)
+
+    def read(self, output: Output) -> Sequence[Delta]:
+        """Return the deltas of an output."""
+        if self._prompt is None:
+            self._begin(output)
+        new = output.outputs[0]
+        token_ids = new.token_ids
+        ended = self._controls.get(token_ids[-1], "") if token_ids else ""
+        chunk = Chunk(token_ids, new.text.removesuffix(ended), self._logprobs and self._logprobs(output))
+        if len(token_ids) < 2 or self._special.keys().isdisjoint(token_ids):  # noqa: PLR2004 - one token is one marker
+            return self._parser.feed(chunk)
+        return [delta for piece in self._pieces(chunk) for delta in self._parser.feed(piece)]
+
+    def end(self, reason: FinishReason) -> Sequence[Delta]:
+        """End the round, and return what was held back."""
+        prompt, self._prompt = self._prompt, None
+        return self._parser.end(reason, prompt or Usage())
+
+    def _begin(self, output: Output) -> None:
+        prompt = output.prompt_token_ids or ()
+        self._prompt = Usage(
+            input_tokens=len(prompt),
+            cached_tokens=output.num_cached_tokens or 0,
+            cache_write_tokens=output.num_cache_creation_tokens or 0,
+        )
+        self._controls = {token: self._tokenizer.decode([token]) for token in self._stops()}
+        self._parser.begin(self._starts(prompt))
+
+    def _starts(self, prompt: Sequence[int]) -> Start | None:
+        """Return where a round starts: as the last marker in the prompt's tail says, else as vLLM's parser does."""
+        reasoning = self._family.reasoning
+        if reasoning is None:
+            return "between"
+        for token in reversed(prompt[-_TAIL:]):
+            text = self._special.get(token)
+            if text in reasoning.begins:
+                return "thinking"
+            if text in reasoning.ends:
+                return "between"
+        ended = getattr(self._theirs, "is_reasoning_end", None)  # not every release has it
+        return "between" if ended is not None and ended(list(prompt)) else None
+
+    def _pieces(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Cut several tokens at the special ones, so that a marker is not taken for another that is spelled like it."""
+        ids, text, at, first = chunk.token_ids, chunk.text, 0, 0
+        logprobs = chunk.logprobs
+        for place, token in enumerate(ids):
+            marker = self._special.get(token)
+            start = -1 if marker is None else _nth(text, marker, self._tokenizer.decode(list(ids[:place])).count(marker))
+            if marker is None or start < at:
+                continue
+            yield Chunk(ids[first:place], text[at:start], logprobs and logprobs[first:place])
+            yield Chunk(ids[place : place + 1], marker, logprobs and logprobs[place : place + 1])
+            at, first = start + len(marker), place + 1
+        yield Chunk(ids[first:], text[at:], logprobs and logprobs[first:])
+
+
+def _nth(text: str, marker: str, count: int) -> int:
+    """Return where a marker stands in a text, after so many others; -1 if it does not."""
+    start = text.find(marker)
+    while count and start >= 0:
+        start = text.find(marker, start + len(marker))
+        count -= 1
+    return start
+
+
+def family_reader(
+    read: Family | None,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    theirs: object,
+    logprobs: Logprobs | None,
+    *,
+    forced: bool,
+    stops: Callable[[], Iterable[int]] = tuple[int, ...],
+) -> FamilyReader | None:
+    """Return the reader of a model of a known family; None where vLLM's parser has to read.
+
+    That is where vLLM has the model write JSON alone, without the family's markers, because a call is required or named; and
+    where the vocabulary is older than the format.
+
+    Args:
+        read: The family that the server's flags name, if they name one.
+        settings: How the response is read.
+        tokenizer: The model's.
+        theirs: vLLM's parser for the first round.
+        logprobs: Gives log probabilities, if they were asked for.
+        forced: Whether the request requires a call, or names one.
+        stops: Gives the tokens that end a round, once it has begun.
+    """
+    if read is None or theirs is None or (forced and _writes_json(theirs)):
+        return None
+    special = specials(tokenizer, read)
+    if read.syntax is not None and read.syntax.needs and read.syntax.needs not in special.values():
+        return None
+    parser = FamilyParser(read, evolve(settings, special=special))
+    return FamilyReader(parser, tokenizer, special, read, theirs, logprobs, stops)
+
+
+def _writes_json(theirs: object) -> bool:
+    """Return whether vLLM has a model write JSON without markers where a call is required or named, as far as that is known."""
+    tool_parser = getattr(theirs, "tool_parser", None) or getattr(theirs, "_tool_parser", None)
+    return getattr(tool_parser, "supports_required_and_named", True) is not False
