@@ -13,18 +13,31 @@ from typing import TYPE_CHECKING
 from interlock.late import exporter
 
 if TYPE_CHECKING:
-    from interlock.parsers.choosing import Format, parser_for
+    from interlock.parsers.choosing import Format, FormatName, parser_for
     from interlock.parsers.chunk import Chunk, Parser
     from interlock.parsers.families import FamilyParser
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.plain import PlainParser
     from interlock.parsers.routing import Routing
+    from interlock.parsers.tagged import Tagged
     from interlock.parsers.vllm import VllmParser
 
-__all__ = ["Chunk", "FamilyParser", "Format", "HarmonyParser", "Parser", "PlainParser", "Routing", "VllmParser", "parser_for"]
+__all__ = [
+    "Chunk",
+    "FamilyParser",
+    "Format",
+    "FormatName",
+    "HarmonyParser",
+    "Parser",
+    "PlainParser",
+    "Routing",
+    "Tagged",
+    "VllmParser",
+    "parser_for",
+]
 
 __getattr__ = exporter(
     __name__,
     __all__,
-    [f"{__name__}.{home}" for home in ("chunk", "choosing", "plain", "routing", "harmony", "vllm", "families")],
+    [f"{__name__}.{home}" for home in ("chunk", "choosing", "plain", "routing", "tagged", "harmony", "vllm", "families")],
 )

@@ -17,7 +17,8 @@ from attrs import evolve, field, frozen
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Tagged
+from interlock.parsers.families import USUAL, writing
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.recordings.recording import RecordedTurn, Recording, ToolResult, write
 
@@ -142,6 +143,15 @@ def _logprob(token: int) -> JsonObject:
     piece = ENCODING.decode([token])
     return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
 
+
+def tagged(name: str, body: JsonObject, *said: writing.Said) -> Entry:
+    """Record one turn in the format of a family of models."""
+    text = writing.encode(said, name, USUAL[name], thinking=False)
+    about = f"The same turn of reasoning, text and two calls as the models of `{name}` write it."
+    return Entry(about, Recording(Tagged(name, USUAL[name]), body, (_text_turn(Said(text)),)))
+
+
+FAMILIES = ("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral")
 
 ENTRIES = {
     "answer": harmony(
@@ -314,6 +324,17 @@ ENTRIES = {
         {"content": "👩🏽‍🚀"},
         reason="length",
     ),
+    **{
+        f"family-{name.replace('_', '-')}": tagged(
+            name,
+            request("Berlin and Zürich?", WEATHER),
+            writing.Said("reasoning", "The user wants the weather, twice."),
+            writing.Said("message", "Let me look."),
+            writing.Said("call", '{"city":"Berlin"}', "get_weather"),
+            writing.Said("call", '{"city":"Zürich \\"Altstadt\\""}', "get_weather"),
+        )
+        for name in FAMILIES
+    },
 }
 
 README = """\

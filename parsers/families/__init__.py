@@ -5,13 +5,14 @@ One machine, many tables: the framing is declared once, and a family is data (it
 
 from interlock.parsers.families.active import Settings
 from interlock.parsers.families.family import Family, Reasoning, Syntax
-from interlock.parsers.families.known import REASONINGS, SYNTAXES, family, known
+from interlock.parsers.families.known import REASONINGS, SYNTAXES, USUAL, family, known
 from interlock.parsers.families.parser import FamilyParser
 from interlock.parsers.families.values import Schemas
 
 __all__ = [
     "REASONINGS",
     "SYNTAXES",
+    "USUAL",
     "Family",
     "FamilyParser",
     "Reasoning",

@@ -16,7 +16,7 @@ from attrs import evolve
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.framing import Trigger
 
-__all__ = ["REASONINGS", "SYNTAXES", "family", "known"]
+__all__ = ["REASONINGS", "SYNTAXES", "USUAL", "family", "known"]
 
 _T: Final = Trigger
 _DSML: Final = "｜DSML｜"
@@ -172,6 +172,27 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     }
 )
 """How reasoning is written, by the names of `--reasoning-parser`."""
+
+
+USUAL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "qwen3_coder": "qwen3",
+        "qwen3_xml": "qwen3",
+        "step3p5": "step3p5",
+        "hermes": "qwen3",
+        "qwen3_json": "qwen3",
+        "glm45": "glm45",
+        "glm47": "glm47",
+        "minimax_m2": "minimax_m2",
+        "deepseek_v32": "deepseek_r1",
+        "deepseek_v4": "deepseek_v4",
+        "kimi_k2": "kimi_k2",
+        "deepseek_v3": "deepseek_r1",
+        "deepseek_v31": "deepseek_r1",
+        "mistral": "mistral",
+    }
+)
+"""The reasoning that the models of each family of calls write."""
 
 
 def known(tool_parser: str | None, reasoning_parser: str | None) -> bool:

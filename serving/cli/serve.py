@@ -13,6 +13,7 @@ from interlock.serving.cli.inputs import fail, read_recording
 from interlock.serving.tools.hosted import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
+    from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
     from interlock.serving.tools.configuration import ToolServers
     from interlock.serving.tools.protocol import ToolRunner
@@ -44,6 +45,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and the results of its tools.")
     ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
@@ -71,7 +76,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.tools.configuration import ToolServers
 
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
-    running, tools = _engine(script, model, rate, servers)
+    running, tools = _engine(script, model, rate, servers, _family(family))
     application = create_app(running, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
     try:
         listening = server.listen(host, port)
@@ -81,14 +86,26 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 
-def _engine(script: Path | None, models: list[str] | None, rate: float, servers: ToolServers) -> tuple[Engine, ToolRunner]:
+def _family(name: str | None) -> Tagged | None:
+    """Return the format of a family with the reasoning that its models write."""
+    from interlock.parsers import Tagged
+    from interlock.parsers.families import USUAL
+
+    if name is not None and name not in USUAL:
+        fail(f"--family {name}: there is {', '.join(USUAL)}")
+    return None if name is None else Tagged(name, USUAL[name])
+
+
+def _engine(
+    script: Path | None, models: list[str] | None, rate: float, servers: ToolServers, family: Tagged | None
+) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script brings the results of its tools along."""
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
     from interlock.serving.tools.recorded import RecordedTools
 
     if script is None:
-        return EmbeddedEngine(models or (MODEL,), rate=rate), servers
+        return EmbeddedEngine(models or (MODEL,), rate=rate, family=family), servers
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)

@@ -10,6 +10,9 @@ The first line is the header, then come chunks, and after each turn the results 
 {"tool_result": {"output": "4", "error": null}}
 ```
 
+The format `tagged` is the text of a model with its markers: the header then names the family as `tool_parser` and
+`reasoning_parser`, each by the name of vLLM's flag, and a chunk has its `text`.
+
 A turn ends with the chunk that has a `finish_reason`, before a tool's result, and at the end of the file; without a
 reason it stopped by itself.
 """
@@ -21,12 +24,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar, cast, get_args
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import InterlockError
-from interlock.parsers.chunk import Chunk
-from interlock.serving.engines.engine import EngineOutput, Format
+from interlock.parsers import Chunk, Format, FormatName, Tagged
+from interlock.serving.engines.engine import EngineOutput
 
 T = TypeVar("T")
 
@@ -121,9 +124,8 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
         raise RecordingError(header.number, "no recording: its first line has no interlock_recording")
     if header.fields["interlock_recording"] != VERSION:
         raise RecordingError(header.number, f"the version of the format is not {VERSION}")
-    header.allow({"interlock_recording", "format", "request"})
     return Recording(
-        format=cast("Format", header.one_of("format", get_args(Format))),
+        format=_format(header),
         request=header.get("request", _OBJECT, {}),
         turns=tuple(_turns(rest)),
     )
@@ -131,12 +133,32 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 def write(recording: Recording) -> Iterator[str]:
     """Give the lines of a recording, each with its line end; `read` gives the same recording back."""
-    yield _json({"interlock_recording": VERSION, "format": recording.format, "request": dict(recording.request)})
+    named = recording.format if isinstance(recording.format, Tagged) else None
+    parsers = {} if named is None else {name: said for name, said in asdict(named).items() if said is not None}
+    header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
+    yield _json({**header, "request": dict(recording.request)})
     for turn in recording.turns:
         for output in turn.outputs:
             yield _json(_chunk_fields(output))
         for result in turn.results:
             yield _json({"tool_result": {"output": result.output, "error": result.error}})
+
+
+def _format(header: _Line) -> Format:
+    """Return the format that a header names; only text with markers has a family."""
+    name = header.one_of("format", get_args(FormatName))
+    parsers = ("tool_parser", "reasoning_parser") if name == "tagged" else ()
+    header.allow({"interlock_recording", "format", "request", *parsers})
+    if name != "tagged":
+        return cast("Format", name)
+    from interlock.parsers.families import family  # noqa: PLC0415 - for recordings of this format alone
+
+    tagged = Tagged(*map(header.string, parsers))
+    try:
+        family(tagged.tool_parser, tagged.reasoning_parser)
+    except ValueError as error:
+        raise RecordingError(header.number, str(error)) from None
+    return tagged
 
 
 @frozen

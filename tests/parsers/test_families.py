@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from recovery.notation import Item, answer, call, items, parse, reasoning, run, seen, tokens
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
-from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, parser_for
+from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
 from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, known
 from interlock.parsers.families.active import ActiveItem
 from interlock.parsers.families.writing import TEMPLATES, Said, encode
@@ -269,7 +269,7 @@ def test_nothing_is_written_where_nothing_is_open():
 
 
 def test_a_parser_is_found_by_its_names():
-    assert isinstance(parser_for("tagged", REQUEST, "hermes", "qwen3"), FamilyParser)
+    assert isinstance(parser_for(Tagged("hermes", "qwen3"), REQUEST), FamilyParser)
     assert isinstance(parser_for("harmony", REQUEST), HarmonyParser)
 
 

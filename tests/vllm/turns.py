@@ -235,7 +235,7 @@ PARSED: Final[Sequence[Turn]] = (
     Turn(
         "an engine that gives up: its grammar allows one call (parsers)",
         [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}\n{TOOL_CALL.replace('Rome', 'Oslo')}{END}"],
-        [REASONING, f"{CALL} {CUT}"],
+        [REASONING, CALL, f"{MESSAGE} {CUT}"],
         FAILED,
         _tools(FUNCTION, parallel_tool_calls=False),
         since=(0, 32),

@@ -1,7 +1,8 @@
 """The embedded engine: a deterministic stand-in model that runs anywhere, so that clients can be written and tested.
 
-It writes real harmony tokens, in pieces of varying size and at a settable rate, which then take the same path as a real
-model's. What it says is in `interlock.serving.engines.embedded.model`; this module knows pieces, rates and budgets.
+It writes real harmony tokens, or text with the markers of a family, in pieces of varying size and at a settable rate, which
+then take the same path as a real model's. What it says is in `interlock.serving.engines.embedded.model`; this module knows
+pieces, rates and budgets.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from attrs import field, frozen
 from attrs.validators import ge
 
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.embedded.choosing import READ, user_text
 from interlock.serving.engines.embedded.model import speak
-from interlock.serving.engines.embedded.writing import logprobs, pick, spell
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.embedded.writing import decoder, logprobs, pick, spell, spell_tagged
+from interlock.serving.engines.engine import EngineOutput, Format, Turn
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.engines.tokens import encoding
 
@@ -39,19 +40,21 @@ class EmbeddedEngine:
     Args:
         models: The names that it answers to.
         rate: Tokens per second and turn; 0 for as fast as they can be written.
+        family: The family whose format it writes; None for harmony.
     """
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
+    family: Tagged | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Load the vocabulary before the first request needs it."""
         encoding()
 
     @property
-    def format(self) -> Literal["harmony"]:
+    def format(self) -> Format:
         """What the output is written in."""
-        return "harmony"
+        return self.family or "harmony"
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has.
@@ -71,15 +74,19 @@ class EmbeddedEngine:
             PromptError: The prompt is longer than the context window.
         """
         prompt = await count_prompt(turn)
-        tokens = await spell(speak(turn))
+        said = speak(turn)
+        tokens = await (spell(said) if self.family is None else spell_tagged(said, self.family))
         whole = turn.budget is None or len(tokens) <= turn.budget
         tokens = tokens[: turn.budget]
         seed = _seed(turn, prompt)
         began = asyncio.get_running_loop().time()
+        decode = None if self.family is None else decoder()
         for start, end in _pieces(len(tokens), seed):
             await self._wait(began, end)
             reason: FinishReason | None = None if end < len(tokens) else "stop" if whole else "length"
-            yield EngineOutput(_chunk(turn, tokens[start:end], start, seed), reason, prompt)
+            chunk = _chunk(turn, tokens[start:end], start, seed)
+            chunk.text = "" if decode is None else decode(chunk.token_ids)
+            yield EngineOutput(chunk, reason, prompt)
 
     async def _wait(self, began: float, count: int) -> None:
         """Let others run, and wait until so many tokens are due."""

@@ -1,18 +1,24 @@
-"""Spelling what a model says in harmony tokens, and what their log probabilities might have been.
+"""Spelling what a model says in tokens, of harmony or of a family, and what their log probabilities might have been.
 
-It knows harmony's spelling of messages and nothing of their meaning. What a message says is never read as control tokens.
+It knows the spelling of messages and nothing of their meaning. What a message says is never read as control tokens. The text of
+a family is spelled in the same vocabulary, whose tokens are then no special ones.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from interlock.events.json import dumps
+from interlock.parsers import Tagged
+from interlock.parsers.families import family
+from interlock.parsers.families.writing import Said, encode
 from interlock.serving.engines.embedded.model import Saying
 from interlock.serving.engines.tokens import Pace, control, encoded, encoding
 
-__all__ = ["logprobs", "pick", "spell"]
+__all__ = ["decoder", "logprobs", "pick", "spell", "spell_tagged"]
 
 ORDINARY: Final = 199_000
 """Ids below this one are text; the control tokens are above."""
@@ -37,6 +43,34 @@ async def spell(sayings: Sequence[Saying]) -> list[int]:
             tokens += await _text(" ", pace) + control("<|constrain|>") + await _text(saying.content_type, pace)
         tokens += control("<|message|>") + await _text(saying.text, pace) + control(saying.end)
     return tokens
+
+
+async def spell_tagged(sayings: Sequence[Saying], named: Tagged) -> list[int]:
+    """Spell messages as the text that a model of a family completes a prompt with.
+
+    Args:
+        sayings: What it says.
+        named: The family.
+    """
+    thinking = family(named.tool_parser, named.reasoning_parser).starts == "thinking"
+    said = [_said(saying) for saying in sayings]
+    text = encode(said, named.tool_parser or "hermes", named.reasoning_parser, thinking=thinking)
+    return await _text(text, Pace())
+
+
+def _said(saying: Saying) -> Said:
+    """Return what a message of harmony is in a family; a call of free text has a parameter for it."""
+    if saying.recipient is None:
+        return Said("reasoning" if saying.channel == "analysis" else "message", saying.text)
+    name = saying.recipient.removeprefix("functions.")
+    key = "code" if name == "python" else "input"
+    return Said("call", saying.text if saying.content_type else dumps({key: saying.text}).decode(), name)
+
+
+def decoder() -> Callable[[Sequence[int]], str]:
+    """Return what gives the text of tokens, turn by turn; a character that is not whole comes with its last token."""
+    decode = getincrementaldecoder("utf-8")("replace").decode
+    return lambda tokens: decode(encoding().decode(tokens, errors="surrogateescape").encode("utf-8", "surrogateescape"))
 
 
 async def _text(text: str, pace: Pace) -> list[int]:

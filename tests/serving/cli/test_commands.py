@@ -111,6 +111,13 @@ def test_check_of_what_is_no_stream_says_so() -> None:
     assert (result.exit_code, result.stderr) == (2, "interlock: standard input: no server-sent events\n")
 
 
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+
+
 @contextmanager
 def served(*options: object) -> Iterator[str]:
     """Run the server as a process of its own, and give the URL that it prints."""
@@ -134,6 +141,20 @@ def test_serve_replays_a_script() -> None:
             client.responses.create(model="interlock-script", input="?").output_text
             == (replay_response(read(TEXT))["output"][0]["content"][0]["text"])
         )
+
+
+def test_serve_writes_the_format_of_a_family() -> None:
+    with served("--family", "qwen3_coder") as url, OpenAI(base_url=url, api_key="-") as client:
+        output = client.responses.create(
+            model="interlock-embedded", input="Which weather is it in: Paris", tools=[WEATHER]
+        ).output
+    assert [item.type for item in output] == ["reasoning", "message", "function_call"]
+    assert output[-1].arguments == '{"city":"Paris"}'
+
+
+def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
+    result = run("serve", "--family", "pythonic")
+    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: there is qwen3_coder")
 
 
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:

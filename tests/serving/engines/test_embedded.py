@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openai_harmony import HarmonyEncodingName, Role, StreamableParser, load_harmony_encoding
+from recovery.notation import items, run
 
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Tagged, parser_for
+from interlock.parsers.families import USUAL
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt, prompt
@@ -104,6 +106,40 @@ def test_a_budget_cuts_the_turn_to_so_many_tokens(budget):
 
 def test_the_embedded_engine_writes_harmony():
     assert (EmbeddedEngine().format, EmbeddedEngine().models) == ("harmony", ("interlock-embedded",))
+
+
+def written(turn, name):
+    """What the engine writes in a family, read in pieces and in one."""
+    tagged = Tagged(name, USUAL[name])
+    steps = outputs(turn, EmbeddedEngine(family=tagged))
+    whole = Chunk(text="".join(step.chunk.text for step in steps))
+    read = [items(run(parser_for(tagged, turn.request.raw), chunks)) for chunks in ([step.chunk for step in steps], [whole])]
+    assert read[0] == read[1]
+    return read[0]
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_the_embedded_engine_writes_a_family_too(name):
+    assert EmbeddedEngine(family=Tagged(name)).format == Tagged(name)
+    turn = asked(tools=[MAIL, WEATHER])
+    said = [(channel, text) for channel, _, text in messages(turn)]
+    assert [item.text.replace(" ", "") for item in written(turn, name)] == [text.replace(" ", "") for _, text in said]
+    assert [item.kind for item in written(turn, name)] == ["reasoning", "message", "function_call"]
+
+
+def test_free_text_is_a_parameter_in_a_family():
+    patch = asked("apply_patch: a\nb", tools=[{"type": "custom", "name": "apply_patch"}])
+    assert [(item.kind, item.text) for item in written(patch, "glm45")][-1] == ("custom_tool_call", called(patch)[-1][1])
+    code = asked("compute 1 + 1", tools=[{"type": "code_interpreter", "container": {"type": "auto"}}])
+    assert [(item.kind, item.text) for item in written(code, "hermes")][-1] == ("code_interpreter_call", called(code)[-1][1])
+
+
+def test_a_family_has_log_probabilities_and_budgets():
+    steps = outputs(
+        asked(budget=5, include=["message.output_text.logprobs"], top_logprobs=1), EmbeddedEngine(family=Tagged("hermes"))
+    )
+    assert sum(len(step.chunk.logprobs) for step in steps) == 5
+    assert steps[-1].finish_reason == "length"
 
 
 def test_a_budget_of_just_enough_cuts_nothing():

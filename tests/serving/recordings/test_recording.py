@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.recordings.recording import RecordedTurn, Recording, RecordingError, ToolResult, read, write
 
@@ -95,8 +95,8 @@ def test_what_was_written_is_read_back_the_same() -> None:
         ([], 1, "no recording: its first line has no interlock_recording"),
         (["", '{"token_ids": []}'], 2, "no recording: its first line has no interlock_recording"),
         (['{"interlock_recording": 2}'], 1, "the version of the format is not 1"),
-        (['{"interlock_recording": 1}'], 1, "format has to be one of harmony, text, vllm"),
-        (['{"interlock_recording": 1, "format": []}'], 1, "format has to be one of harmony, text, vllm"),
+        (['{"interlock_recording": 1}'], 1, "format has to be one of harmony, tagged, text, vllm"),
+        (['{"interlock_recording": 1, "format": []}'], 1, "format has to be one of harmony, tagged, text, vllm"),
         (['{"interlock_recording": 1, "format": "text", "request": []}'], 1, "request has to be an object"),
         (['{"interlock_recording": 1, "format": "text", "turns": []}'], 1, "unknown field: turns"),
         (["[1]"], 1, "not a JSON object"),
@@ -129,3 +129,24 @@ def test_a_malformed_recording_is_refused_with_the_line_that_is_wrong(lines, lin
         read(lines)
     assert (caught.value.line, caught.value.message[: len(message)]) == (line, message)
     assert str(caught.value).startswith(f"line {line}: {message}")
+
+
+def tagged(**fields: object) -> list[str]:
+    return [json.dumps({"interlock_recording": 1, "format": "tagged", "request": {}, **fields})]
+
+
+def test_a_recording_of_a_family_names_it() -> None:
+    recording = read(tagged(tool_parser="hermes", reasoning_parser="qwen3"))
+    assert recording.format == Tagged("hermes", "qwen3")
+    assert read(write(recording)) == recording
+    assert read(tagged(tool_parser="hermes")).format == Tagged("hermes")
+
+
+def test_a_family_that_nobody_knows_is_an_error_of_the_first_line() -> None:
+    with pytest.raises(RecordingError, match="line 1: no family 'pythonic'; there are: qwen3_coder, "):
+        read(tagged(tool_parser="pythonic"))
+
+
+def test_only_text_with_markers_has_a_family() -> None:
+    with pytest.raises(RecordingError, match="line 1: unknown field: tool_parser"):
+        read(tagged(format="text", tool_parser="hermes"))

@@ -128,3 +128,22 @@ def summary(name: str) -> list[tuple[object, ...]]:
 )
 def test_a_recording_gives_the_items_that_its_name_says(name, items) -> None:
     assert summary(name) == items
+
+
+FAMILIES = {name: recording for name, recording in RECORDINGS.items() if name.startswith("family-")}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_the_same_turn_is_the_same_response_in_every_family(size) -> None:
+    assert len(FAMILIES) == 8
+    for recording in FAMILIES.values():
+        shown = [
+            (item["type"], item.get("arguments") or item["content"][0]["text"])
+            for item in replay_response(rechunk(recording, size))["output"]
+        ]
+        assert shown == [
+            ("reasoning", "The user wants the weather, twice."),
+            ("message", "Let me look."),
+            ("function_call", '{"city":"Berlin"}'),
+            ("function_call", '{"city":"Zürich \\"Altstadt\\""}'),
+        ]
