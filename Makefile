@@ -116,6 +116,22 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 		$(MAKE) .venv-vllm/.test && \
 		PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm); fi
 
+# Codex alone is half a gigabyte, so the clients stay out of the other environments.
+.PHONY: test-clients
+test-clients: .venv/.dev ## Other people's clients, Codex among them, against a real server; skipped without Node.js
+	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
+		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed .venv-litellm/.installed && \
+		$(BIN)/pytest tests/clients; fi
+
+tests/clients/node_modules/.installed: tests/clients/package-lock.json
+	cd tests/clients && npm ci --no-audit --no-fund
+	@touch $@
+
+.venv-clients/.installed .venv-litellm/.installed: .venv-%/.installed: tests/clients/%.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
 .PHONY: test-gpu
 test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python; then bench-server
 	@command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU || { \
@@ -151,7 +167,7 @@ dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the rep
 
 .PHONY: clean
 clean: ## Remove the environments and what the tools left
-	rm -rf .venv .venv-floor .venv-vllm viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.

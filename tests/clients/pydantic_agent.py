@@ -1,0 +1,24 @@
+"""Pydantic AI: an agent over the Responses API, streamed."""
+
+import asyncio
+
+from conversation import API_KEY, BASE_URL, MODEL, QUESTION, get_weather, report
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+
+async def drain(_context, events):
+    """Read the events, for whose sake the run is streamed."""
+    async for _ in events:
+        pass
+
+
+async def main():
+    model = OpenAIResponsesModel(MODEL, provider=OpenAIProvider(base_url=BASE_URL, api_key=API_KEY))
+    agent = Agent(model, tools=[get_weather])
+    result = await agent.run(QUESTION, event_stream_handler=drain)
+    report(result.output)
+
+
+asyncio.run(main())
