@@ -74,7 +74,7 @@ class Step:
 
 
 def hindsight(steps: Sequence[Step]) -> Sequence[Step]:
-    """Return the steps of one lifecycle, each with the edges alone that agree with the steps after it.
+    """Return the steps of one lifecycle, each with the edges alone that agree with the steps after it and before it.
 
     Where one edge explains what two would explain as well, the one is taken.
 
@@ -87,11 +87,19 @@ def hindsight(steps: Sequence[Step]) -> Sequence[Step]:
         agreeing = step.narrowed(_followed(following)) if following else step
         known.append(agreeing.narrowed(lambda edge: not edge.begins))
         following = known[-1].fired
-    return known[::-1]
+    known.reverse()
+    for at in range(1, len(known)):
+        if before := known[at - 1].fired:
+            known[at] = known[at].narrowed(_following(before))
+    return known
 
 
 def _followed(following: tuple[Fired, ...]) -> Callable[[Fired], bool]:
     return lambda edge: any(one.may_follow(edge) for one in following)
+
+
+def _following(before: tuple[Fired, ...]) -> Callable[[Fired], bool]:
+    return lambda edge: any(edge.may_follow(one) for one in before)
 
 
 def silent_ways(

@@ -59,6 +59,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     tool_timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long the call of a hosted tool may take.")
     ] = CALL_SECONDS,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the last streams at /interlock/, to whoever has the API key.")
+    ] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Hide what is said in the streams that are shown.")] = False,
     allow_mcp_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,11 +82,17 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
     application = create_app(running, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
+    if view:
+        from interlock.serving.view.watching import Watch, Watching
+
+        application.add_middleware(Watching, watch=Watch([api_key] if api_key else [], redact=redact))
     try:
         listening = server.listen(host, port)
     except OSError as error:
         fail(f"{host}:{port}: {error.strerror}")
     ready = f"Serving {running.models[0]} at {server.url_of(listening)}/v1"
+    if view:
+        ready += f", its streams at {server.url_of(listening)}/interlock/"
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 

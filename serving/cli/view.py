@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,16 @@ from interlock.serving.cli.inputs import fail
 
 def view(  # noqa: PLR0913 - a command has an argument for each of its options
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE|-|URL",
             help="A stream or a recording: a file, - for standard input, or a URL. Two are shown side by side.",
         ),
-    ],
+    ] = None,
     *,
+    coverage: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Show how often the streams of this folder fire each edge.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page to this file, in one piece.")] = None,
     body: BodyFile = None,
     header: Annotated[
@@ -37,15 +41,24 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 ) -> None:
     """Walk through a stream on a page in the browser: its items in time, its events, its machines, what is wrong."""
     from interlock.serving.cli.sources import SourceError, opened
-    from interlock.serving.cli.viewing import Found, lines_of, show, write
+    from interlock.serving.cli.viewing import Found, covered, lines_of, page_of, show, write
     from interlock.serving.recordings.recording import RecordingError
 
-    if len(sources) > SIDES:
-        fail(f"{len(sources)} streams: one is shown alone, and two side by side")
+    names = sources or []
+    if coverage is not None and not names:
+        files, lines = covered(coverage, dialect, linked=html is None)
+        title = f"coverage of {coverage.name or coverage.resolve().name}"
+        if html is None:
+            show(title, lines, port, browser=browser, others=[partial(page_of, file, dialect, redact=redact) for file in files])
+        else:
+            write(html, title, lines)
+        return
+    if not 0 < len(names) <= SIDES or coverage is not None:
+        fail(f"{len(names)} streams: one is shown alone, two side by side, and with --coverage a folder")
     headers = request_headers(header or [], api_key)
     with ExitStack() as stack:
         found: list[Found] = []
-        for name in sources:
+        for name in names:
             try:
                 found.append(Found.of(name, stack.enter_context(opened(name, body=body, headers=headers))))
             except SourceError as error:

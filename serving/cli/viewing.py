@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
+from interlock.serving.cli.expanding import expanded
 from interlock.serving.cli.inputs import fail
-from interlock.serving.cli.sources import Source
-from interlock.serving.recordings.recording import Recording, read
+from interlock.serving.cli.sources import Source, SourceError, opened
+from interlock.serving.recordings.recording import Recording, RecordingError, read
+from interlock.serving.view.comparing import Side, pairs
+from interlock.serving.view.coverage import Coverage
 from interlock.serving.view.page import head, standalone
 from interlock.serving.view.recorded import recorded
 from interlock.serving.view.trace import Line, Steps, Trace
@@ -99,11 +103,62 @@ def lines_of(found: Sequence[Found], dialect: DialectName, *, redact: bool) -> I
     """
     steps = Steps()
     yield [head("stream" if len(found) == 1 else "compare", [one.about(redact=redact) for one in found], redact=redact)]
-    for number, one in enumerate(found):
-        yield from one.lines(Trace(number, steps, dialect, redact), dialect)
+    sides = [Side() for _ in found]
+    for number, (one, side) in enumerate(zip(found, sides, strict=True)):
+        for batch in one.lines(Trace(number, steps, dialect, redact), dialect):
+            if len(found) > 1:
+                for line in batch:
+                    side.see(line)
+            yield batch
+    if len(found) > 1:
+        yield [pairs(*sides)]
 
 
-def show(title: str, batches: Iterator[Sequence[Line]], port: int, *, browser: bool) -> None:
+def covered(folder: Path, dialect: DialectName, *, linked: bool) -> tuple[list[str], Iterator[Sequence[Line]]]:
+    """Return the streams of a folder, and the lines of a page that says which edges they fire.
+
+    Args:
+        folder: Where they are; folders in it are searched too.
+        dialect: In which dialect they claim to be.
+        linked: Whether the page of each stream can be opened.
+    """
+    names = [name for name in expanded([str(folder)]) if Path(name).is_file()]
+    if not names:
+        fail(f"{folder}: no streams and no recordings in this folder")
+
+    def lines() -> Iterator[Sequence[Line]]:
+        yield [head("coverage", [])]
+        steps, coverage = Steps(), Coverage()
+        for name in names:
+            with suppress(SourceError, RecordingError), opened(name, headers={}) as source:
+                found = Found.of(name, source)
+                called = str(Path(name).relative_to(folder))
+                coverage.add(called, found.lines(Trace(0, steps, dialect), dialect))
+        yield [coverage.line(linked=linked)]
+
+    return names, lines()
+
+
+def page_of(name: str, dialect: DialectName, *, redact: bool) -> Iterator[Sequence[Line]]:
+    """Yield the lines of the page of one stream.
+
+    Args:
+        name: The file.
+        dialect: In which dialect it claims to be.
+        redact: Whether texts are hidden.
+    """
+    with opened(name, headers={}) as source:
+        yield from lines_of([Found.of(name, source)], dialect, redact=redact)
+
+
+def show(
+    title: str,
+    batches: Iterator[Sequence[Line]],
+    port: int,
+    *,
+    browser: bool,
+    others: Sequence[Callable[[], Iterator[Sequence[Line]]]] = (),
+) -> None:
     """Serve a page to this machine until the command is interrupted.
 
     Args:
@@ -111,6 +166,7 @@ def show(title: str, batches: Iterator[Sequence[Line]], port: int, *, browser: b
         batches: Its lines, which may block.
         port: Where to listen; 0 for any port that is free.
         browser: Whether to open the page in the browser.
+        others: The lines of the pages that it links to, by number.
     """
     from interlock.serving.http import server
     from interlock.serving.runs.open_runs import OpenRuns
@@ -119,9 +175,17 @@ def show(title: str, batches: Iterator[Sequence[Line]], port: int, *, browser: b
 
     feed = Feed()
     feed.begin(batches)
-    site = Site(title, feed)
+
+    def other(number: int) -> tuple[str, Feed] | None:
+        if number >= len(others):
+            return None
+        opened_now = Feed()
+        opened_now.begin(others[number]())
+        return title, opened_now
+
+    site = Site(title, feed, other)
     app = site.app()
-    app.state.open_runs = OpenRuns()
+    app.state.open_runs, app.state.open_sockets = OpenRuns(), OpenRuns()
     try:
         listening = server.listen("127.0.0.1", port)
     except OSError as error:

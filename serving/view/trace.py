@@ -27,7 +27,7 @@ from attrs import define, field
 from interlock.events.dialects import DialectName
 from interlock.events.spec import ADDED, DONE, TERMINAL
 from interlock.fsm.acceptor import Finding, Judge, Judged, Step, Verdict
-from interlock.fsm.acceptor.judging import DONE as DONE_MARK
+from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.trace import hindsight
 from interlock.serving.view.redaction import redacted, without_quotes
 
@@ -135,7 +135,7 @@ class Trace:
         data = judged.message.data
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
-        name = DONE_MARK if data == DONE_MARK else str((judged.body or {}).get("type", judged.message.event))
+        name = MARKER if data == MARKER else str((judged.body or {}).get("type", judged.message.event))
         shown = self._shown(judged) if self.redact else data
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, shown
         for finding in judged.findings:
@@ -201,7 +201,7 @@ class Trace:
     def _shown(judged: Judged) -> str:
         if judged.body is not None:
             return orjson.dumps(redacted(judged.body), default=str).decode()
-        return judged.message.data if judged.message.data == DONE_MARK else str(redacted(judged.message.data))
+        return judged.message.data if judged.message.data == MARKER else str(redacted(judged.message.data))
 
 
 def _ending(verdict: Verdict) -> Mapping[str, object]:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from attrs import define, field
 
+from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
 from interlock.serving.vllm.archive import Archive
@@ -29,6 +30,12 @@ logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a ha
 
 TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
 """The environment variable that says how many seconds a tool may take."""
+
+VIEW: Final = "INTERLOCK_VIEW"
+"""The environment variable that, as 1, shows the last streams at `/interlock/`."""
+
+VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
+"""The environment variable that, as 1, hides what is said in them."""
 
 DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
@@ -58,6 +65,8 @@ class InterlockPlugin:
     required_tasks: tuple[str, ...] = ("generate",)
     _obstacle: str | None = field(default=None, init=False)
     """Why vLLM's own route stays."""
+    _watch: Watch | None = field(default=None, init=False)
+    """The last streams, if they are to be shown."""
 
     def attach_router(self, app: App) -> None:
         """Put our routes in front of vLLM's; whatever is in the way, the server starts.
@@ -69,6 +78,9 @@ class InterlockPlugin:
             obstacle = seams.obstacle(seams.version())
             if obstacle is None:
                 add_routes(app, seams.router(), import_module("fastapi").Depends)
+                if os.environ.get(VIEW) == "1":
+                    self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
+                    app.add_middleware(Watching, watch=self._watch)
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
             obstacle = f"{error!r}"
         if obstacle is not None:
@@ -100,6 +112,9 @@ class InterlockPlugin:
         readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
+        if self._watch is not None:
+            given: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
+            self._watch.keys = [key for key in given if key]
         processes: int = getattr(args, "api_server_count", None) or 1
         if getattr(serving, "enable_store", False) and processes > 1:
             logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)

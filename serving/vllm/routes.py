@@ -44,6 +44,10 @@ class App(Protocol):
 
     router: Routes
 
+    def add_middleware(self, middleware_class: type[object], **options: object) -> None:
+        """Put a middleware around all that is there."""
+        ...
+
     def add_api_route(self, path: str, endpoint: Endpoint, *, methods: Sequence[str], dependencies: Sequence[object]) -> None:
         """Add a route after those that are there."""
         ...

@@ -79,6 +79,11 @@ def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(pa
             assert {*edges(step), *(way for edge in step.fired for way in edge.silent)} <= declared
 
 
+def test_every_edge_of_a_message_with_several_parts_is_certain_in_hindsight() -> None:
+    (_, parts) = machines(CORPUS / "legal" / "message-parts.sse")[-1]
+    assert [len(step.fired) for step in parts] == [1] * len(parts)
+
+
 def test_an_event_out_of_place_fires_nothing() -> None:
     fired = [one.step.fired for one in followed(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
     assert fired == [()]
@@ -98,6 +103,9 @@ def test_hindsight_keeps_what_nothing_after_it_contradicts() -> None:
     later = Fired("b", "z", "d")
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
     assert hindsight(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
+    assert hindsight([Step("m", 0, (later,)), Step("m", 0, (Fired("b", "x", "e"), Fired("d", "y", "e")))])[1].fired == (
+        Fired("d", "y", "e"),
+    )
     assert hindsight([Step("m", 0, (one,)), Step("m", 0, (Fired("q", "z", "d"),))])[0].fired == (one,)
 
 

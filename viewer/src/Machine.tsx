@@ -1,5 +1,6 @@
 // The picture of a machine: its state lit, the edge just fired, the path so far. Coordinates come with the lines.
 
+import { Fragment } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Edge, Picture, Step } from "./lines";
 import { short } from "./format";
@@ -23,6 +24,9 @@ export interface Counts {
   chosen: Edge | null;
   choose(edge: Edge): void;
 }
+
+/** What is drawn later lies above. */
+const depth = (look: string): number => (look.includes("fired") ? 3 : look.startsWith("path") ? 2 : look === "maybe" ? 1 : 0);
 
 interface Props {
   picture: Picture;
@@ -54,7 +58,7 @@ export function Machine({ picture, step, path, visited, counts, prefix }: Props)
       class={`machine${counts ? " counted" : ""}`}
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
       style={{ maxWidth: `${Math.round(picture.width * 1.15)}px` }}
-      role="img"
+      role={counts ? "group" : "img"}
       aria-label={`The machine of ${picture.name}${step?.at.length ? `, in ${step.at.join(" or ")}` : ""}`}
     >
       <defs>
@@ -77,7 +81,7 @@ export function Machine({ picture, step, path, visited, counts, prefix }: Props)
       ))}
       {drawn
         .filter(({ look }) => look)
-        .sort((one, other) => Number(one.look.includes("fired")) - Number(other.look.includes("fired")))
+        .sort((one, other) => depth(one.look) - depth(other.look))
         .map(({ edge, look }) => (
           <path
             key={keysOf(edge).join()}
@@ -107,30 +111,46 @@ export function Machine({ picture, step, path, visited, counts, prefix }: Props)
           onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.choose(edge)),
         };
         let owners: string[] = [];
-        const [x, y, anchor] = edge.text[0] ?? [0, 0, "start"];
-        const last = edge.text[edge.text.length - 1];
         return (
           <g key={keysOf(edge).join()} class={`label ${edge.style} ${look}`} {...pick}>
             <title>{whole}</title>
+            {counts && <Ground edge={edge} />}
             {edge.text.map(([left, top, end, what, text]) => {
               if (what === "trigger") owners = text.split(/,\s*/).filter(Boolean);
               const is = (keys: Set<string> | undefined): boolean => owners.some((one) => keys?.has(key(edge.source, one, edge.dest)));
+              if (counts && what === "trigger") {
+                const times = owners.map((one) => counts.of(edge.source, one, edge.dest));
+                const aside = end === "start" ? left + text.length * 7.4 + 8 : left - text.length * 7.4 - 8;
+                return (
+                  <Fragment key={`${top}`}>
+                    <text class="trigger" x={left} y={top} text-anchor={end}>
+                      {text}
+                    </text>
+                    <text class={`tally${times.some(Boolean) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
+                      {times.some(Boolean) ? `×${times.join(" · ")}` : "never"}
+                    </text>
+                  </Fragment>
+                );
+              }
               return (
                 <text key={`${top}`} class={`${what}${is(fired) ? " now" : is(path) ? " was" : ""}`} x={left} y={top} text-anchor={end}>
                   {text}
                 </text>
               );
             })}
-            {counts && (
-              <text class="tally" x={x + (anchor === "end" ? 0 : (edge.text[0]?.[4].length ?? 0) * 7.4 + 8)} y={anchor === "end" ? (last?.[1] ?? y) + 12 : y} text-anchor={anchor}>
-                {look.startsWith("never") ? "never" : `×${tally(edge)}`}
-              </text>
-            )}
           </g>
         );
       })}
     </svg>
   );
+}
+
+/** What can be pointed at: the whole of a label. */
+function Ground({ edge }: { edge: Edge }) {
+  const [left, top, anchor] = edge.text[0] ?? [0, 0, "start"];
+  const width = Math.max(...edge.text.map(([, , , what, text]) => text.length * (what === "trigger" ? 7.4 : 6.2))) + 40;
+  const bottom = edge.text[edge.text.length - 1]?.[1] ?? top;
+  return <rect class="ground" x={anchor === "end" ? left - width : left} y={top - 12} width={width} height={bottom - top + 18} />;
 }
 
 /** What an event did, in a sentence. */

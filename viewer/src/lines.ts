@@ -96,6 +96,12 @@ export interface Pair {
   paths: string[];
 }
 
+export interface Pairs {
+  rows: Pair[];
+  /** The fields that differ from run to run. */
+  volatile: string[];
+}
+
 export type Line =
   | ["head", Head]
   | ["lane", number, number, { kind: string; name: string | null; id: string | null; index: number | null }]
@@ -105,23 +111,27 @@ export type Line =
   | ["fix", number, number[]]
   | ["made", number, number, Made]
   | ["end", number, Ending]
-  | ["pairs", Pair[]]
+  | ["pairs", Pairs]
   | ["cover", Coverage]
   | ["listed", Listed[]];
 
 export interface Coverage {
-  files: { name: string; events: number; findings: number; open: boolean }[];
+  files: { name: string; events: number; findings: number }[];
   edges: { machine: string; source: string; trigger: string; dest: string; count: number; files: number[] }[];
+  /** Whether the page of each stream can be opened. */
+  linked: boolean;
 }
 
 export interface Listed {
+  number: number;
   id: string;
-  status: string;
   model: string;
+  /** Seconds since 1970. */
   began: number;
-  events: number;
+  over: boolean;
   bytes: number;
-  path: string;
+  /** Whether only the beginning was kept. */
+  cut: boolean;
 }
 
 /** How long the page may be held up at a time, in milliseconds. */

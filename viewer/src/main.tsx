@@ -2,7 +2,10 @@
 
 import { render } from "preact";
 import { Header } from "./Bars";
+import { Compare } from "./Compare";
+import { CoverageView } from "./Coverage";
 import { read } from "./lines";
+import { List } from "./List";
 import { Page } from "./stream";
 import { StreamView } from "./StreamView";
 
@@ -14,7 +17,10 @@ let drawn = 0;
 function draw(): void {
   drawn = performance.now();
   version++;
-  if (page.streams.length) render(<StreamView page={page} version={version} />, root);
+  if (page.mode === "coverage") render(<CoverageView key={page.cover ? 1 : 0} page={page} />, root);
+  else if (page.mode === "list") render(<List page={page} />, root);
+  else if (page.streams.length === 2) render(<Compare page={page} version={version} />, root);
+  else if (page.streams.length) render(<StreamView page={page} version={version} />, root);
 }
 
 /** Draw at once at first, and then not more often than the eye needs. */
@@ -37,6 +43,9 @@ function fail(error: unknown): void {
 function end(): void {
   for (const stream of page.streams) stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the lines end before the stream does" };
   draw();
+  if (page.mode === "list") setTimeout(load, 2000);
 }
 
-read((line) => page.take(line), pause).then(end, fail);
+const load = (): Promise<void> => read((line) => page.take(line), pause).then(end, fail);
+
+void load();

@@ -1,6 +1,6 @@
 // One stream as it came: columns of its events, its lanes, its findings. It knows no rule and no event by name.
 
-import type { Ending, Finding, Line, Made, Picture, Request, Step, Write } from "./lines";
+import type { Coverage, Ending, Finding, Line, Listed, Made, Pairs, Picture, Request, Step, Write } from "./lines";
 
 /** A list of numbers that grows in place. */
 export class Numbers {
@@ -171,6 +171,9 @@ export class Page {
   writes: Record<string, Write> = {};
   mode: "stream" | "compare" | "coverage" | "list" = "stream";
   redacted = false;
+  pairs: Pairs = { rows: [], volatile: [] };
+  cover: Coverage | null = null;
+  listed: Listed[] = [];
 
   take(line: Line): void {
     switch (line[0]) {
@@ -207,6 +210,15 @@ export class Page {
         if (stream) stream.ending = line[2];
         break;
       }
+      case "pairs":
+        this.pairs = line[1];
+        break;
+      case "cover":
+        this.cover = line[1];
+        break;
+      case "listed":
+        this.listed = line[1];
+        break;
     }
   }
 }

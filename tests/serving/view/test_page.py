@@ -90,7 +90,7 @@ def test_a_pipe_can_be_viewed(tmp_path) -> None:
     ("arguments", "said"),
     [
         (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
-        (["a", "b", "c"], "interlock: 3 streams: one is shown alone, and two side by side"),
+        (["a", "b", "c"], "interlock: 3 streams: one is shown alone, two side by side, and with --coverage a folder"),
     ],
 )
 def test_what_cannot_be_viewed_is_refused(arguments, said) -> None:

@@ -446,3 +446,23 @@ def test_a_run_that_begins_at_a_shutdown_ends_at_once():
             return (await client.post("/v1/responses", json=BODY)).json()
 
     assert asyncio.run(asking())["status"] == "failed"
+
+
+@pytest.mark.parametrize(("view", "key", "status"), [("1", "", 200), ("1", "secret", 401), ("", "", 404)])
+def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, view, key, status):
+    monkeypatch.setenv("INTERLOCK_VIEW", view)
+    monkeypatch.setenv("VLLM_API_KEY", key)
+
+    async def looking():
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            await client.post("/v1/responses", json={**BODY, "stream": True})
+            return await client.get("/interlock/0/lines"), await client.get(
+                "/interlock/0/lines", headers={"authorization": "Bearer secret"}
+            )
+
+    refused, shown = asyncio.run(looking())
+    assert refused.status_code == status
+    if view:
+        told = [json.loads(line) for line in shown.content.splitlines()]
+        assert told[-1][:2] == ["end", 0]
+        assert told[-1][2]["legal"]

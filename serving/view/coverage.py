@@ -1,0 +1,83 @@
+"""How often each edge of each lifecycle fired in a set of streams, and in which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, cast
+
+from attrs import define, field
+
+from interlock.serving.view.trace import Line
+
+_Edge: TypeAlias = tuple[str, str, str, str]
+"""Machine, source, trigger, dest."""
+
+
+@define(eq=False)
+class Coverage:
+    """Counts the edges that fired; an edge counts when the last of its events has come, and those before it that emit nothing."""
+
+    files: list[dict[str, object]] = field(factory=list[dict[str, object]], init=False)
+    _fired: dict[int, Sequence[_Edge]] = field(factory=dict[int, "Sequence[_Edge]"], init=False)
+    """The edges that each step fired; none if more than one may have."""
+    _counts: dict[_Edge, int] = field(factory=dict[_Edge, int], init=False)
+    _found: dict[_Edge, dict[int, None]] = field(factory=dict[_Edge, "dict[int, None]"], init=False)
+
+    def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
+        """Count the edges of a stream.
+
+        Args:
+            name: What it is called.
+            batches: The lines of its trace; all traces share their steps.
+        """
+        steps: list[int] = []
+        findings = 0
+        for batch in batches:
+            for line in batch:
+                match line:
+                    case ("e", _, _, _, _, int() as step, *_):
+                        steps.append(step)
+                    case ("step", int() as number, {"machine": machine, "fired": fired}):
+                        self._fired[number] = _edges(str(machine), cast("Sequence[Sequence[object]]", fired))
+                    case ("fix", _, fixes):
+                        some = cast("Sequence[int]", fixes)
+                        for event, step in zip(some[::2], some[1::2], strict=True):
+                            steps[event] = step
+                    case ("f", *_):
+                        findings += 1
+                    case _:
+                        pass
+        number = len(self.files)
+        self.files.append({"name": name, "events": len(steps), "findings": findings})
+        for step in steps:
+            for edge in self._fired.get(step, ()):
+                self._counts[edge] = self._counts.get(edge, 0) + 1
+                self._found.setdefault(edge, {})[number] = None
+
+    def line(self, *, linked: bool) -> Line:
+        """Return the line for the page.
+
+        Args:
+            linked: Whether the page of each stream can be opened, by its number.
+        """
+        edges = [
+            {
+                "machine": machine,
+                "source": source,
+                "trigger": trigger,
+                "dest": dest,
+                "count": count,
+                "files": [*self._found[edge]],
+            }
+            for edge, count in self._counts.items()
+            for machine, source, trigger, dest in [edge]
+        ]
+        return "cover", {"files": self.files, "edges": edges, "linked": linked}
+
+
+def _edges(machine: str, fired: Sequence[Sequence[object]]) -> Sequence[_Edge]:
+    if len(fired) != 1:
+        return ()
+    [(source, trigger, dest, whole, silent)] = fired
+    before = [(machine, *way) for way in cast("Sequence[tuple[str, str, str]]", silent)]
+    return [*before, (machine, str(source), str(trigger), str(dest))] if whole else before

@@ -1,0 +1,119 @@
+"""Two streams beside one another, and how often edges fire."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.serving.view import comparing
+from interlock.serving.view.comparing import Side, pairs
+from interlock.serving.view.coverage import Coverage
+from interlock.serving.view.trace import Steps, Trace
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+
+def side(data):
+    seen, trace = Side(), Trace()
+    for line in [*trace.feed(data), *trace.end()]:
+        seen.see(line)
+    return seen
+
+
+def rows(left, right):
+    kind, said = pairs(side(left), side(right))
+    assert kind == "pairs"
+    return [(row["left"], row["right"], row["mark"], row["paths"]) for row in said["rows"]]
+
+
+def stream(name):
+    return (CORPUS / name).read_bytes()
+
+
+def frames(*bodies):
+    return b"".join(f"event: {body['type']}\ndata: {json.dumps(body)}\n\n".encode() for body in bodies)
+
+
+def test_a_stream_is_like_itself_whatever_its_ids() -> None:
+    message = stream("legal/message.sse")
+    other = message.replace(b"msg_0", b"msg_9").replace(b"resp_1", b"resp_7")
+    assert other != message
+    assert {mark for _, _, mark, _ in rows(message, other)} == {"same"}
+
+
+def test_what_differs_is_named_by_its_path() -> None:
+    differing = [row for row in rows(stream("legal/message.sse"), stream("broken/R9-part-differs.sse")) if row[2] != "same"]
+    assert differing == [
+        ((8, 9), (8, 9), "differs", [".part.text"]),
+        ((9, 10), (9, 10), "differs", [".item.content[0].text"]),
+        ((10, 11), (10, 11), "differs", [".response.output[0].content[0].text"]),
+    ]
+
+
+def test_how_a_text_is_divided_into_deltas_is_no_difference() -> None:
+    def delta(text):
+        return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+
+    one, other = frames(delta("ab"), delta("c")), frames(delta("a"), delta("b"), delta("c"))
+    assert rows(one, other) == [((0, 2), (0, 3), "same", [])]
+    assert rows(one, frames(delta("abd"))) == [((0, 2), (0, 1), "differs", ["delta"])]
+
+
+def test_items_that_only_one_stream_has_stand_alone_in_their_place() -> None:
+    def item(index, kind):
+        added = {"type": "response.output_item.added", "output_index": index, "item": {"type": kind, "id": f"x_{index}"}}
+        return frames(added, {**added, "type": "response.output_item.done"})
+
+    left, right = item(0, "reasoning") + item(1, "message"), item(0, "message") + item(1, "function_call")
+    assert rows(left, right) == [
+        ((0, 1), None, "left", []),
+        ((1, 2), None, "left", []),
+        ((2, 3), (0, 1), "same", []),
+        ((3, 4), (1, 2), "same", []),
+        (None, (2, 3), "right", []),
+        (None, (3, 4), "right", []),
+    ]
+    assert [mark for _, _, mark, _ in rows(item(0, "a"), item(0, "b") + item(1, "a"))] == ["right", "right", "same", "same"]
+
+
+def test_values_of_any_shape_are_compared() -> None:
+    def event(**fields):
+        return frames({"type": "x", **fields})
+
+    assert rows(event(a=[1]), event(a=[1, 2]))[0][3] == [".a"]
+    assert rows(event(a={"b": 1}), event(a={"c": 1}))[0][3] == [".a.b", ".a.c"]
+    assert rows(event(a=1), event(a="1"))[0][3] == [".a"]
+    assert rows(b"data: nonsense\n\n", b"data: otherwise\n\n")[0][2:] == ("differs", [""])
+
+
+def test_streams_too_long_to_be_aligned_with_care_are_compared_one_by_one(monkeypatch) -> None:
+    monkeypatch.setattr(comparing, "_LONGEST", 5)
+    assert {mark for _, _, mark, _ in rows(stream("legal/message.sse"), stream("legal/message.sse"))} == {"same"}
+
+
+@pytest.mark.parametrize("path", sorted((CORPUS / "legal").glob("*.sse")), ids=lambda path: path.stem)
+def test_every_event_stands_in_one_row(path) -> None:
+    aligned = rows(path.read_bytes(), stream("legal/message.sse"))
+    for column in (0, 1):
+        ranges = sorted(row[column] for row in aligned if row[column])
+        assert [end for _, end in ranges[:-1]] == [start for start, _ in ranges[1:]]
+        assert ranges[0][0] == 0
+
+
+def test_the_edges_of_streams_are_counted_with_the_streams_that_fire_them() -> None:
+    steps, coverage = Steps(), Coverage()
+    for name in ("legal/mcp-call.sse", "legal/mcp-call-cut.sse", "broken/R8-text-not-done.sse"):
+        trace = Trace(0, steps)
+        coverage.add(name, [[*trace.feed(stream(name))], [*trace.end()]])
+    kind, said = coverage.line(linked=True)
+    assert (kind, said["linked"], [file["findings"] for file in said["files"]]) == ("cover", True, [0, 0, 1])
+    counts = {(one["machine"], one["source"], one["trigger"], one["dest"]): (one["count"], one["files"]) for one in said["edges"]}
+    assert counts["response", "absent", "start", "in_progress"] == (3, [0, 1, 2])
+    assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1]
+    assert counts["mcp_call", "in_progress", "close", "ready"][1] == [0]
+    assert counts["mcp_call", "ready", "run", "calling"][1] == [0]
+    assert counts["mcp_call", "calling", "succeed", "completed"][1] == [0]
+    declared = {(RESPONSE.name, edge.source, edge.trigger, edge.dest) for edge in RESPONSE.edges}
+    declared |= {(kind, edge.source, edge.trigger, edge.dest) for kind, one in LIFECYCLES.items() for edge in one.edges}
+    assert set(counts) <= declared

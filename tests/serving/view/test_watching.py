@@ -1,0 +1,136 @@
+"""The viewer inside of a server."""
+
+import base64
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.view import watching
+from interlock.serving.view.watching import Watch, Watching
+
+ASK = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
+
+
+def watched(api_key=None, *, redact=False, rate=0, **options):
+    app = create_app(EmbeddedEngine(rate=rate), api_key=api_key, **options)
+    watch = Watch([api_key] if api_key else [], redact=redact)
+    app.add_middleware(Watching, watch=watch)
+    return app, watch
+
+
+def lines(answer):
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
+    app, _ = watched()
+    client = TestClient(app)
+    streamed = [client.post("/v1/responses", json=ASK).text for _ in range(2)]
+    client.post("/v1/responses", json={**ASK, "stream": False})
+    assert "Streams · Interlock" in client.get("/interlock").text
+    head, (_, listed) = lines(client.get("/interlock/lines"))
+    assert (head[1]["mode"], [(one["number"], one["over"], one["bytes"]) for one in listed]) == (
+        "list",
+        [(1, True, len(streamed[1].encode())), (0, True, len(streamed[0].encode()))],
+    )
+    told = lines(client.get("/interlock/1/lines"))
+    assert told[0][1]["streams"] == [
+        {
+            "name": listed[0]["id"],
+            "request": {
+                "method": "POST",
+                "url": "http://testserver/v1/responses",
+                "body": json.dumps(ASK, separators=(",", ":")),
+            },
+        }
+    ]
+    data = [line.removeprefix("data: ") for line in streamed[1].splitlines() if line.startswith("data: ")]
+    assert [line[8] for line in told if line[0] == "e"] == data
+    assert told[-1][2]["legal"]
+    assert all(line[6] is not None for line in told if line[0] == "e")
+
+
+def test_what_the_client_gets_is_not_changed() -> None:
+    plain = TestClient(create_app(EmbeddedEngine()))
+    app, _ = watched()
+    for body in (ASK, {**ASK, "stream": False}, {"model": "nobody"}):
+        one, other = plain.post("/v1/responses", json=body), TestClient(app).post("/v1/responses", json=body)
+        assert (one.status_code, dict(one.headers).keys()) == (other.status_code, dict(other.headers).keys())
+        assert len(one.text) == len(other.text)
+
+
+def test_only_the_key_lets_in() -> None:
+    app, _ = watched("secret")
+    client = TestClient(app)
+    client.post("/v1/responses", json=ASK, headers={"authorization": "Bearer secret"})
+    for path in ("/interlock/", "/interlock", "/interlock/lines", "/interlock/0/", "/interlock/0/lines", "/interlock/x"):
+        for refused in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic !"}, {"authorization": "Basic eDp5"}):
+            answer = client.get(path, headers=refused)
+            assert (answer.status_code, answer.headers["www-authenticate"][:5]) == (401, "Basic")
+    basic = base64.b64encode(b"anyone:secret").decode()
+    for header in ("Bearer secret", f"Basic {basic}"):
+        assert client.get("/interlock/0/lines", headers={"authorization": header}).status_code == 200
+    assert not Watch(None).lets_in("")
+    assert Watch([]).lets_in("")
+
+
+def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them() -> None:
+    app, _ = watched(cors_origins=["*"])
+    answer = TestClient(app).get("/interlock/lines", headers={"origin": "https://elsewhere.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_redacted_streams_say_neither_texts_nor_the_request() -> None:
+    app, _ = watched(redact=True)
+    client = TestClient(app)
+    client.post("/v1/responses", json={**ASK, "input": "a secret question"})
+    text = client.get("/interlock/0/lines").text
+    assert "secret" not in text
+    assert "request" not in json.loads(text.splitlines()[0])[1]["streams"][0]
+
+
+def test_what_is_kept_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(watching, "STREAMS", 3)
+    monkeypatch.setattr(watching, "STREAM_BYTES", 2000)
+    monkeypatch.setattr(watching, "REQUEST_BYTES", 100)
+    app, watch = watched()
+    client = TestClient(app)
+    for _ in range(5):
+        client.post("/v1/responses", json={**ASK, "input": "x" * 200})
+    assert list(watch.streams) == ["2", "3", "4"]
+    assert all(one.cut and one.size <= 2000 and one.request is None for one in watch.streams.values())
+    assert client.get("/interlock/1/").status_code == 404
+    monkeypatch.setattr(watching, "TOTAL_BYTES", 2000)
+    client.post("/v1/responses", json=ASK)
+    assert sum(one.size for one in watch.streams.values()) <= 2000
+
+
+@pytest.mark.parametrize(
+    "path", ["/interlock/7/", "/interlock/7/lines", "/interlock/lines/x", "/interlock/../x", "/interlock/9" + "9" * 5000]
+)
+def test_what_is_not_there_is_not_found(path) -> None:
+    app, _ = watched()
+    assert TestClient(app).get(path).status_code == 404
+
+
+def test_a_stream_is_shown_while_it_goes_on() -> None:
+    app, watch = watched(rate=20)
+    with ServerThread(app) as url, httpx.Client(timeout=60) as client:
+        asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=60))
+        asking.start()
+        while not watch.streams:
+            time.sleep(0.01)
+        seen: list[tuple[bool, str]] = []
+        with client.stream("GET", f"{url}/interlock/0/lines") as answer:
+            seen.extend((watch.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
+        asking.join()
+    kinds = [kind for over, kind in seen if not over]
+    assert kinds.count("e") > 5
+    assert seen[-1] == (True, "end")

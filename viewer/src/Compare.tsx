@@ -1,0 +1,201 @@
+// Two streams beside one another: rows of events that answer to one another, and the two events of the row under the cursor.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Header, Help } from "./Bars";
+import { count, hue, plural, short } from "./format";
+import type { Json } from "./item";
+import { JsonView } from "./Json";
+import { Lanes } from "./Lanes";
+import type { Pair } from "./lines";
+import type { Page, Stream } from "./stream";
+import { useTheme } from "./theme";
+
+const ROW = 28;
+
+const MARKS: Record<Pair["mark"], [string, string]> = {
+  same: ["=", "the same"],
+  differs: ["≠", "differs"],
+  left: ["−", "only in the left one"],
+  right: ["+", "only in the right one"],
+};
+
+function Cell({ stream, range }: { stream: Stream; range: [number, number] | null }) {
+  if (!range) return <span class="cell none" />;
+  const [first, after] = range;
+  const lane = stream.laneOf(first);
+  const worst = stream.findingsOf(first);
+  return (
+    <span class="cell" style={{ "--hue": hue(lane.title) }}>
+      <span class="number">{first}</span>
+      <i class="dot" />
+      <span class="name">{short(stream.nameOf(first))}</span>
+      {after - first > 1 && <span class="fold">×{count(after - first)}</span>}
+      {worst.length > 0 && <span class="flag">{worst.map((one) => one.rule).join(" ")}</span>}
+    </span>
+  );
+}
+
+/** What a run of events says: the event, or, of several deltas, the first with the texts of all. */
+function said(stream: Stream, range: [number, number] | null): Json | undefined {
+  if (!range) return undefined;
+  const body = stream.body(range[0]) as Json | undefined;
+  if (body === undefined) return stream.data[range[0]] ?? "";
+  if (range[1] - range[0] < 2 || typeof body !== "object" || body === null || Array.isArray(body)) return body;
+  let text = "";
+  for (let event = range[0]; event < range[1]; event++) {
+    const delta = (stream.body(event) as { delta?: unknown } | undefined)?.delta;
+    if (typeof delta === "string") text += delta;
+  }
+  return { ...body, delta: text };
+}
+
+/** A value without what differs from run to run, so that only what matters is marked. */
+function steady(value: Json | undefined, mine: Json | undefined, volatile: Set<string>): Json | undefined {
+  if (Array.isArray(value)) return value.map((one, at) => steady(one, Array.isArray(mine) ? mine[at] : undefined, volatile) as Json);
+  if (typeof value !== "object" || value === null) return value;
+  const other = typeof mine === "object" && mine !== null && !Array.isArray(mine) ? mine : {};
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, volatile.has(name) && name in other ? (other[name] as Json) : (steady(inner, other[name], volatile) as Json)]));
+}
+
+export function Compare({ page, version }: { page: Page; version: number }) {
+  const [left, right] = page.streams as [Stream, Stream];
+  const { theme, dark, turn } = useTheme();
+  const [at, move] = useState(0);
+  const [differing, only] = useState(false);
+  const [help, setHelp] = useState(false);
+  const [view, look] = useState({ top: 0, height: 400 });
+  const scroller = useRef<HTMLDivElement>(null);
+  const { pairs } = page;
+  const rows = differing ? pairs.rows.filter((row) => row.mark !== "same") : pairs.rows;
+  const differences = pairs.rows.filter((row) => row.mark !== "same").length;
+  const row = rows[Math.min(at, rows.length - 1)];
+  const go = (to: number): void => move(Math.max(0, Math.min(to, rows.length - 1)));
+  const next = (by: number): void => {
+    let to = at + by;
+    while (to >= 0 && to < rows.length && rows[to]?.mark === "same") to += by;
+    if (to >= 0 && to < rows.length) move(to);
+  };
+  const toEvent = (side: "left" | "right", event: number): void => {
+    const found = rows.findIndex((one) => one[side] && one[side][0] <= event && event < one[side][1]);
+    if (found >= 0) go(found);
+  };
+  const press = useRef((_: KeyboardEvent): void => {});
+  press.current = (event: KeyboardEvent): void => {
+    const keys: Record<string, () => void> = {
+      ArrowDown: () => go(at + 1),
+      ArrowRight: () => go(at + 1),
+      ArrowUp: () => go(at - 1),
+      ArrowLeft: () => go(at - 1),
+      Home: () => go(0),
+      End: () => go(rows.length - 1),
+      n: () => next(1),
+      N: () => next(-1),
+      t: turn,
+      "?": () => setHelp(!help),
+      Escape: () => setHelp(false),
+    };
+    const act = keys[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  };
+  useLayoutEffect(() => {
+    const hear = (event: KeyboardEvent): void => press.current(event);
+    addEventListener("keydown", hear);
+    return () => removeEventListener("keydown", hear);
+  }, []);
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return;
+    const measure = (): void => look({ top: box.scrollTop, height: box.clientHeight });
+    measure();
+    const watch = new ResizeObserver(measure);
+    watch.observe(box);
+    return () => watch.disconnect();
+  }, []);
+  useEffect(() => {
+    const box = scroller.current;
+    if (box && (at * ROW < box.scrollTop || (at + 1) * ROW > box.scrollTop + box.clientHeight)) box.scrollTop = at * ROW - box.clientHeight / 2;
+  }, [at]);
+
+  const volatile = new Set(pairs.volatile);
+  const texts = [said(left, row?.left ?? null), said(right, row?.right ?? null)] as const;
+  const from = Math.max(0, Math.floor(view.top / ROW) - 4);
+  const seen = rows.slice(from, Math.ceil((view.top + view.height) / ROW) + 4);
+  return (
+    <>
+      <Header streams={[left, right]} theme={theme} redacted={page.redacted} said="" turn={turn} help={() => setHelp(true)}>
+        <button type="button" aria-pressed={differing} onClick={() => (only(!differing), move(0))}>
+          {differing ? "all rows" : "only differences"}
+        </button>
+        <button type="button" onClick={() => next(1)} title="Next difference (n)">
+          next difference
+        </button>
+      </Header>
+      <div class="both">
+        {[left, right].map((stream, side) => (
+          <div key={side}>
+            {stream.length > 0 && (
+              <Lanes
+                stream={stream}
+                cursor={(side ? row?.right : row?.left)?.[0] ?? 0}
+                timed={false}
+                version={version}
+                dark={dark}
+                label={`Lanes of ${stream.name}`}
+                go={(event) => toEvent(side ? "right" : "left", event)}
+              />
+            )}
+          </div>
+        ))}
+      </div>
+      <main class="compare">
+        <section class="rows" aria-label="Events beside one another">
+          <p class="found" role="status">
+            {pairs.rows.length ? `${plural(differences, "difference")} in ${plural(pairs.rows.length, "row")}` : "Reading both streams …"}
+            <span class="quiet">ids, times, numbers and the division into deltas are no differences</span>
+          </p>
+          <div class="scroll" ref={scroller} tabIndex={0} role="listbox" aria-label="Rows" onScroll={(event) => look({ top: event.currentTarget.scrollTop, height: view.height })}>
+            <div class="inside" role="presentation" style={{ height: `${rows.length * ROW}px` }}>
+              {seen.map((one, offset) => (
+                <div
+                  key={from + offset}
+                  role="option"
+                  aria-selected={from + offset === at}
+                  aria-label={`${MARKS[one.mark][1]}: ${short((one.left ? left.nameOf(one.left[0]) : one.right && right.nameOf(one.right[0])) ?? "")}`}
+                  class={`pair ${one.mark}${from + offset === at ? " current" : ""}`}
+                  style={{ top: `${(from + offset) * ROW}px` }}
+                  onClick={() => go(from + offset)}
+                >
+                  <Cell stream={left} range={one.left} />
+                  <span class="mark" title={MARKS[one.mark][1]}>
+                    {MARKS[one.mark][0]}
+                  </span>
+                  <Cell stream={right} range={one.right} />
+                </div>
+              ))}
+            </div>
+          </div>
+        </section>
+        {row && row.paths.length > 0 && (
+          <p class="paths">
+            <span class="quiet">differs in</span> {row.paths.map((path) => path.replace(/^\./, "")).join(", ")}
+          </p>
+        )}
+        <div class="texts">
+          {texts.map((text, side) => (
+            <section key={side} aria-label={`The event of ${(side ? right : left).name}`}>
+              <h2>{(side ? right : left).name}</h2>
+              {text === undefined ? (
+                <p class="empty">Nothing answers to it here.</p>
+              ) : (
+                <JsonView key={at} value={text} before={texts[1 - side] === undefined ? undefined : steady(texts[1 - side], text, volatile)} />
+              )}
+            </section>
+          ))}
+        </div>
+      </main>
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  );
+}

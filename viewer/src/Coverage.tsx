@@ -1,0 +1,119 @@
+// How often each edge of each machine fired in a set of streams, and which streams fire an edge that is chosen.
+
+import { useMemo, useState } from "preact/hooks";
+import { Header, Help } from "./Bars";
+import { count, plural, short } from "./format";
+import type { Edge } from "./lines";
+import { Machine } from "./Machine";
+import type { Page } from "./stream";
+import { useTheme } from "./theme";
+
+const key = (machine: string, source: string, trigger: string, dest: string): string => [machine, source, trigger, dest].join(" ");
+
+export function CoverageView({ page }: { page: Page }) {
+  const { theme, turn } = useTheme();
+  const cover = page.cover;
+  const [name, choose] = useState("response");
+  const [edge, pick] = useState<Edge | null>(null);
+  const [help, setHelp] = useState(false);
+  const counts = useMemo(() => new Map(cover?.edges.map((one) => [key(one.machine, one.source, one.trigger, one.dest), one])), [cover]);
+  const machines = Object.values(page.machines).filter((machine) => machine.states.some((state) => state.look !== "normal" && state.look !== "initial"));
+  const of = (machine: string, source: string, trigger: string, dest: string): number => counts.get(key(machine, source, trigger, dest))?.count ?? 0;
+  const share = (machine: string): [number, number] => {
+    const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.map((trigger) => of(machine, one.source, trigger.name, one.dest)));
+    return [edges.filter(Boolean).length, edges.length];
+  };
+  const picture = page.machines[name] ?? machines[0];
+  const [fired, all] = machines.map((machine) => share(machine.name)).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
+  const files = edge ? [...new Set(edge.triggers.flatMap((trigger) => counts.get(key(name, edge.source, trigger.name, edge.dest))?.files ?? []))] : [];
+  return (
+    <>
+      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="coverage of the lifecycles" turn={turn} help={() => setHelp(true)}>
+        {cover && (
+          <span class="pill good">
+            {fired} of {all} edges
+          </span>
+        )}
+      </Header>
+      <main class="main coverage">
+        <section aria-label="Machines">
+          <p class="found" role="status">
+            {cover ? plural(cover.files.length, "stream") : "Reading the streams …"}
+          </p>
+          <ul class="machines">
+            {machines.map((machine) => {
+              const [some, total] = share(machine.name);
+              return (
+                <li key={machine.name}>
+                  <button type="button" aria-current={machine.name === name} onClick={() => (choose(machine.name), pick(null))}>
+                    <span>{machine.name}</span>
+                    <span class="quiet">
+                      {some}/{total}
+                    </span>
+                    <span class="bar">
+                      <i style={{ width: `${total ? (100 * some) / total : 0}%` }} />
+                    </span>
+                  </button>
+                </li>
+              );
+            })}
+          </ul>
+        </section>
+        <section class="centre" aria-label="The machine">
+          <div class="caption">
+            <h2>{picture?.name}</h2>
+            <p class="deed quiet">Solid green: fired, with how often. Dotted: never. Choose an edge to see which streams fire it.</p>
+          </div>
+          {picture && (
+            <div class="picture" role="group" aria-label={`Picture of ${picture.name}`}>
+              <Machine picture={picture} prefix="c" counts={{ of: (source, trigger, dest) => of(picture.name, source, trigger, dest), chosen: edge, choose: pick }} />
+            </div>
+          )}
+        </section>
+        <section class="inspector" aria-label="The edge">
+          {edge ? (
+            <div class="panel" tabIndex={0} role="group" aria-label="The edge that is chosen">
+              <div class="caption">
+                {edge.triggers.map((trigger) => (
+                  <p key={trigger.name} class="deed">
+                    <b>{edge.source}</b> ─<i>{trigger.name}</i>→ <b>{edge.dest}</b>
+                    <br />
+                    <span class="quiet">
+                      {of(name, edge.source, trigger.name, edge.dest) ? `fired ${count(of(name, edge.source, trigger.name, edge.dest))} times` : "never fired"} · emits{" "}
+                      {trigger.events.map(short).join(", ") || "nothing"}
+                    </span>
+                  </p>
+                ))}
+              </div>
+              <ul class="files">
+                {files.slice(0, 1000).map((file) => {
+                  const about = cover?.files[file];
+                  return (
+                    <li key={file}>
+                      {cover?.linked ? (
+                        <a href={`${file}/`} target="_blank" rel="noreferrer">
+                          {about?.name}
+                        </a>
+                      ) : (
+                        about?.name
+                      )}
+                      <span class="quiet">
+                        {" "}
+                        {plural(about?.events ?? 0, "event")}
+                        {about?.findings ? `, ${plural(about.findings, "finding")}` : ""}
+                      </span>
+                    </li>
+                  );
+                })}
+              </ul>
+              {!files.length && <p class="empty">No stream of the folder fires this edge.</p>}
+            </div>
+          ) : (
+            <p class="empty">No edge is chosen.</p>
+          )}
+        </section>
+      </main>
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  );
+}

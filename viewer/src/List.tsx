@@ -1,0 +1,55 @@
+// The last responses of a server, newest first, as they come.
+
+import { Header, Help } from "./Bars";
+import { bytes, plural } from "./format";
+import { useState } from "preact/hooks";
+import type { Page } from "./stream";
+import { useTheme } from "./theme";
+
+export function List({ page }: { page: Page }) {
+  const { theme, turn } = useTheme();
+  const [help, setHelp] = useState(false);
+  const listed = page.listed;
+  return (
+    <>
+      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="the last streams of this server" turn={turn} help={() => setHelp(true)} />
+      <main class="list">
+        {listed.length ? (
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">response</th>
+                <th scope="col">began</th>
+                <th scope="col">status</th>
+                <th scope="col">size</th>
+              </tr>
+            </thead>
+            <tbody>
+              {listed.map((one) => (
+                <tr key={one.number}>
+                  <td>
+                    <a href={`${one.number}/`}>{one.id || "a response without an id yet"}</a>
+                    {one.model && <span class="quiet"> {one.model}</span>}
+                  </td>
+                  <td>{new Date(one.began * 1000).toLocaleTimeString()}</td>
+                  <td>
+                    <span class={`pill ${one.over ? "" : "live"}`}>{one.over ? "ended" : "streaming"}</span>
+                  </td>
+                  <td>
+                    {bytes(one.bytes)}
+                    {one.cut && <span class="quiet"> {plural(1, "beginning")} kept</span>}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ) : (
+          <p class="empty" role="status">
+            No response has been streamed yet. Those that are made from now on appear here.
+          </p>
+        )}
+      </main>
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  );
+}
