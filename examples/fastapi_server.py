@@ -20,7 +20,20 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from interlock import CONTENT_TYPE, DONE_FRAME, Cancel, Chunk, Fault, Finish, ResponseDriver, Start, Usage, driver_for, parser_for
+from interlock import (
+    CONTENT_TYPE,
+    DONE_FRAME,
+    Cancel,
+    Chunk,
+    Fault,
+    Finish,
+    ResponseDriver,
+    Start,
+    Tagged,
+    Usage,
+    driver_for,
+    parser_for,
+)
 
 PAUSE: Final = 0.01
 """Seconds between two pieces of text."""
@@ -44,7 +57,7 @@ async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
 
 async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> AsyncGenerator[bytes]:
     """Make one response: yield the events of each step, and end the response whatever happens."""
-    parser = parser_for("tagged", request, tool_parser="hermes")
+    parser = parser_for(Tagged("hermes"), request)
     budget, spent = request.get("max_output_tokens"), 0
     try:
         yield b"".join(driver.feed([Start()]))

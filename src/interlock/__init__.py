@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from interlock.fsm.acceptor import Finding, Judge, Verdict, judge
-    from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, VllmParser, parser_for
+    from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, Tagged, VllmParser, parser_for
 
 __all__ = [
     "CONTENT_TYPE",
@@ -94,6 +94,7 @@ __all__ = [
     "Start",
     "Succeed",
     "Summary",
+    "Tagged",
     "Text",
     "Usage",
     "Verdict",
