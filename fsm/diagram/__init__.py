@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of
+from interlock.fsm.diagram.key import key_of
 from interlock.fsm.diagram.svg import to_svg
 from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 
@@ -24,6 +25,7 @@ __all__ = [
     "Style",
     "draw",
     "graph_of",
+    "key_of",
     "to_dot",
     "to_json",
     "to_mermaid",

@@ -6,8 +6,9 @@ line for each style, and triggers that emit the same share a label.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -38,8 +39,10 @@ class Style(Enum):
     """What it does went wrong."""
 
 
-STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "fail": Style.FAIL}
+STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
 """The style of a trigger's line; any other trigger's is normal."""
+
+_NO_KEY: Final[Mapping[str, str]] = MappingProxyType({})
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 """One edge of a table: the state it leaves, its trigger, the state it enters, and what it emits or does."""
@@ -94,13 +97,17 @@ class Graph:
 
     Args:
         name: Of the lifecycle.
-        nodes: Its states, in the order of the declaration, which is the order of the main path.
+        nodes: Its states, in the order of the declaration.
         edges: Its lines, in the order of the states they leave.
+        way: The names of the states on the way to the good end, which a picture draws as one straight path.
+        key: What its effects mean, by their names, if the names alone do not tell.
     """
 
     name: str
     nodes: tuple[Node, ...]
     edges: tuple[DrawnEdge, ...]
+    way: tuple[str, ...]
+    key: tuple[tuple[str, str], ...] = ()
 
     def short(self, event: str) -> str:
         """Give an event's name as a label writes it.
@@ -145,37 +152,69 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
         yield line
 
 
-def draw(table: Table[T, E]) -> Graph:
+def draw(table: Table[T, E], *, way: Sequence[str] = (), key: Mapping[str, str] = _NO_KEY) -> Graph:
     """Return the graph of a table.
 
     Args:
         table: Any; `str` of its triggers and effects is what the lines are labelled with.
+        way: The states on the way to the good end; by default the shortest way to it.
+        key: What the effects mean, by their names.
     """
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
         for state in table.states.values()
         for trigger, (dest, effects) in state.rows.items()
     ]
-    return graph_of(table.name, table.initial, rows, table.final)
+    return graph_of(table.name, table.initial, rows, table.final, way=way, key=key)
 
 
-def graph_of(name: str, initial: str, rows: Iterable[Row], final: Collection[str] = ()) -> Graph:
-    """Give the graph of any table.
+def graph_of(
+    name: str,
+    initial: str,
+    rows: Iterable[Row],
+    final: Collection[str] = (),
+    *,
+    way: Sequence[str] = (),
+    key: Mapping[str, str] = _NO_KEY,
+) -> Graph:
+    """Return the graph of rows.
 
     Args:
         name: What the table is called.
         initial: The state it starts in.
         rows: Its edges, in the order of the declaration.
         final: The states in which nothing more can happen.
+        way: The states on the way to the good end; by default the shortest way to it, or all states if there is no such end.
+        key: What the effects mean, by their names.
     """
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
-    heard = {dest for _, _, dest, events in table if events}
-    return Graph(
-        name,
-        tuple(Node(state, _role(state, initial, final, heard)) for state in states),
-        tuple(_merge(table)),
-    )
+    heard = _heard(table)
+    nodes = tuple(Node(state, _role(state, initial, final, heard)) for state in states)
+    edges = tuple(_merge(table))
+    return Graph(name, nodes, edges, tuple(way) or _good_way(nodes, edges), tuple(key.items()))
+
+
+def _good_way(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> tuple[str, ...]:
+    """Return the shortest way to the good end: to the first final state that a line enters which is neither cut nor fails."""
+    normal = [edge for edge in edges if edge.style is Style.NORMAL]
+    entered = {edge.dest for edge in normal}
+    end = next((node.name for node in nodes if node.role is Role.FINAL and node.name in entered), None)
+    ways: list[tuple[str, ...]] = [(nodes[0].name,)]
+    for way in ways:
+        if way[-1] == end:
+            return way
+        reached = {name for other in ways for name in other}
+        ways += [(*way, edge.dest) for edge in normal if edge.source == way[-1] and edge.dest not in reached]
+    return tuple(node.name for node in nodes if node.role in {Role.INITIAL, Role.NORMAL})
+
+
+def _heard(rows: Sequence[Row]) -> set[str]:
+    """Return the states on a way to which something is emitted or done."""
+    heard = {dest for _, _, dest, events in rows if events}
+    for _ in rows:
+        heard |= {dest for source, _, dest, _ in rows if source in heard}
+    return heard
 
 
 def _role(state: str, initial: str, final: Collection[str], heard: Collection[str]) -> Role:

@@ -26,7 +26,7 @@ from interlock.fsm.diagram.geometry import (
     Text,
     untidiness,
 )
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Role
 from interlock.fsm.diagram.plan import Place, Plan, Side, Slot, Track, plan_of, reordered
 
 TOP: Final = 64  # room for the title
@@ -51,7 +51,8 @@ def lay_out(graph: Graph) -> Layout:
         graph: Any; it is drawn best if it has a main path and few other lines.
     """
     plan = plan_of(graph)
-    texts = _texts(graph, both_sides=all(plan.tracks.values()))
+    both = all(plan.tracks.values()) or any(node.role is Role.NORMAL for node in plan.aside)
+    texts = _texts(graph, both_sides=both)
     layout = _place(plan, texts)
     least, before = untidiness(layout), None
     while least != before:
@@ -125,11 +126,11 @@ class _Placing:
             rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
             height = max(_STATE_HEIGHT, *(sum(map(self._strip, row)) + _ABOVE for row in rows))
             box = self.boxes[node.name] = Box(self.left, y, self.right - self.left, height)
-            for row in rows:
-                self._touch(row, box)
+            for side, row in zip(Side, rows, strict=True):
+                self._touch(row, box, side)
             y = box.bottom + self._descend(node, box)
 
-    def _touch(self, row: Sequence[Slot], box: Box) -> None:
+    def _touch(self, row: Sequence[Slot], box: Box, side: Side) -> None:
         """Give each slot of a state's side its height, and its loops and labels their place."""
         y = box.middle[1] - sum(map(self._strip, row)) / 2
         for slot in row:
@@ -137,7 +138,7 @@ class _Placing:
             if isinstance(slot, Track):
                 self.heights[slot] = y + strip / 2
             elif slot.source == slot.dest:
-                self._loop(slot, y + strip / 2)
+                self._loop(slot, box, side, y + strip / 2)
             else:
                 self.heights[slot] = y + strip - _ABOVE
             y += strip
@@ -149,14 +150,20 @@ class _Placing:
         height = self.texts[slot].height
         return max(height, _LOOP) + 2 * _ABOVE if slot.source == slot.dest else height + 3 * _ABOVE
 
-    def _loop(self, edge: DrawnEdge, y: float) -> None:
-        half = _LOOP / 3
-        points = ((self.right, y - half), (self.right + _LOOP, y - half), (self.right + _LOOP, y + half), (self.right, y + half))
+    def _loop(self, edge: DrawnEdge, box: Box, side: Side, y: float) -> None:
+        half, out = _LOOP / 3, side.value
+        near = box.right if side is Side.RIGHT else box.x
+        far = near + out * _LOOP
+        points = ((near, y - half), (far, y - half), (far, y + half), (near, y + half))
         self.lines.append(PlacedLine(edge.style, points, edge))
         self.routes[edge] = points
-        text = self.texts[edge]
-        box = Box(self.right + _LOOP + _INDENT / 2, y - text.height / 2, text.width, text.height)
-        self.labels.append(PlacedLabel(edge, text, box))
+        self._write(edge, far + out * _INDENT / 2, y - self.texts[edge].height / 2, side)
+
+    def _write(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
+        """Write what an edge is labelled with, from a place on outwards."""
+        text, leftward = self.texts[edge], side is Side.LEFT
+        box = Box(x - text.width if leftward else x, y, text.width, text.height)
+        self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
     def _descend(self, node: Node, box: Box) -> float:
         """Draw the rail that leaves a state, if one does, and give the gap to the next."""
@@ -173,54 +180,65 @@ class _Placing:
         return gap
 
     def stand_aside(self) -> None:
-        """Stand the other final states at the right, each as near as can be to the lanes that lead to it."""
-        rows = {node.name: self._arrivals(node) for node in self.plan.aside}
-        wanted = sorted((sum(row.values()) / len(row), name) for name, row in rows.items())
-        heights = [max(_STATE_HEIGHT, max(rows[name].values()) - min(rows[name].values()) + _APART) for _, name in wanted]
+        """Stand the other states at the right, each as near as can be to what it is connected with."""
+        wanted = sorted((self._wanted(node.name), node.name) for node in self.plan.aside)
+        heights = [self._height(name) for _, name in wanted]
         middles = _spread([(at, height) for (at, _), height in zip(wanted, heights, strict=True)])
-        x = self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + _RUN
-        for (at, name), height, middle in zip(wanted, heights, middles, strict=True):
-            self.boxes[name] = Box(x, middle - height / 2, _width(self.plan.aside), height)
-            self.heights.update((slot, y + middle - at) for slot, y in rows[name].items())
+        x = self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + max(_RUN, self._reach_aside())
+        for (_, name), height, middle in zip(wanted, heights, middles, strict=True):
+            box = self.boxes[name] = Box(x, middle - height / 2, _width(self.plan.aside), height)
+            self._touch(self.plan.slots[name, Side.LEFT], box, Side.LEFT)
+            self._straighten(name)
 
-    def _arrivals(self, node: Node) -> dict[Track, float]:
-        """Give the heights at which tracks would best arrive at a state: straight, where each is a single lane."""
-        tracks = [track for track in self.plan.slots[node.name, Side.RIGHT] if isinstance(track, Track)]
-        lanes = [[self.heights[lane] for lane in track.lanes] for track in tracks]
-        if all(len(heights) == 1 for heights in lanes):
-            return {track: height for track, (height,) in zip(tracks, lanes, strict=True)}
-        middle = sum(map(sum, lanes)) / sum(map(len, lanes))
-        first = middle - (len(tracks) - 1) * _PITCH / 2
-        return {track: first + number * _PITCH for number, track in enumerate(tracks)}
+    def _wanted(self, name: str) -> float:
+        """Return the height in the main column of what a state is connected with, on average."""
+        near: list[float] = []
+        for slot in self.plan.slots[name, Side.LEFT]:
+            ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[Side.RIGHT] if slot in t.lanes]
+            near += [self.heights[end] for end in ends if end in self.heights]
+        top, bottom = self.boxes[self.plan.main[0].name].y, self.boxes[self.plan.main[-1].name].bottom
+        return sum(near) / len(near) if near else (top + bottom) / 2
+
+    def _height(self, name: str) -> float:
+        return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
+
+    def _straighten(self, name: str) -> None:
+        """Have a single lane arrive straight, where the state is high enough at that height."""
+        box = self.boxes[name]
+        row = self.plan.slots[name, Side.LEFT]
+        straight: dict[Slot, float] = {
+            slot: self.heights[slot.lanes[0]] for slot in row if isinstance(slot, Track) and len(slot.lanes) == 1
+        }
+        if len(straight) == len(row) and all(box.y + _ABOVE < y < box.bottom - _ABOVE for y in straight.values()):
+            self.heights.update(straight)
 
     def run(self, track: Track) -> None:
         """Draw a track: its lanes with their labels, and the line that they merge into."""
-        side, start = track.side.value, self._edge(track.side)
-        end = self.boxes[track.dest].x if track.dest in {node.name for node in self.plan.aside} else start
         x = self._bus(track.side, self.plan.tracks[track.side].index(track))
-        arrival = self.heights[track]
+        end, arrival = self._start(track.dest, track.side), self.heights[track]
         toward = 1 if end > x else -1
-        heights = sorted((self.heights[lane] for lane in track.lanes), key=lambda y: -abs(y - arrival))
-        drawn: dict[bool, float] = {}
-        for y in heights:
-            above = y < arrival
+        lanes = sorted(track.lanes, key=lambda lane: -abs(self.heights[lane] - arrival))
+        drawn: set[bool] = set()
+        for lane in lanes:
+            start, y = self._start(lane.source, track.side), self.heights[lane]
+            above, arrow = y < arrival, not drawn
             points: tuple[Point, ...] = ((start, y), (x, y))
-            arrow = not drawn
             if abs(y - arrival) < 1:
                 points = ((start, y), (end, y))
             elif above in drawn:
                 points += ((x, y + max(-_JOIN, min(_JOIN, arrival - y))),)
             else:
                 points += ((x, arrival), (end if arrow else x + toward * _JOIN, arrival))
-            drawn[above] = y
+            drawn.add(above)
             self.lines.append(PlacedLine(track.style, points, track, arrow=arrow))
-        for lane in track.lanes:
-            text, y = self.texts[lane], self.heights[lane]
             bend = () if abs(y - arrival) < 1 else ((x, y), (x, arrival))
             self.routes[lane] = ((start, y), *bend, (end, arrival if bend else y))
-            left = start + _INDENT if side > 0 else start - _INDENT - text.width
-            box = Box(left, y - _ABOVE - text.height, text.width, text.height)
-            self.labels.append(PlacedLabel(lane, text, box, leftward=side < 0))
+            outward = Side.RIGHT if x > start else Side.LEFT
+            self._write(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
+
+    def _start(self, name: str, side: Side) -> float:
+        """Return where lanes leave a state, and tracks arrive."""
+        return self._edge(side) if name in {node.name for node in self.plan.main} else self.boxes[name].x
 
     def _edge(self, side: Side) -> float:
         return self.right if side is Side.RIGHT else self.left
@@ -230,15 +248,20 @@ class _Placing:
         return self._edge(side) + side.value * (self._reach(side) + number * _PITCH)
 
     def _reach(self, side: Side) -> float:
-        """Give how far the labels of a side reach out."""
-        lanes = [self.texts[lane].width for track in self.plan.tracks[side] for lane in track.lanes]
-        widths = [_INDENT + width for width in lanes]
+        """Return how far the labels of a side of the main column reach out."""
+        widths = self._widths([(node.name, side) for node in self.plan.main])
         if side is Side.RIGHT:
-            loops = [slot for row in self.plan.slots.values() for slot in row if isinstance(slot, DrawnEdge)]
-            widths += [_LOOP + _INDENT + self.texts[edge].width for edge in loops if edge.source == edge.dest]
             half = (self.right - self.left) / 2
             widths += [_INDENT + self.texts[edge].width - half for edge in self.plan.rails.values()]
         return max(widths, default=0) + _INDENT
+
+    def _reach_aside(self) -> float:
+        """Return how far the labels of the states at the right reach out, to the left."""
+        return max(self._widths([(node.name, Side.LEFT) for node in self.plan.aside]), default=0) + _INDENT
+
+    def _widths(self, places: Sequence[Place]) -> list[float]:
+        edges = [slot for place in places for slot in self.plan.slots.get(place, ()) if isinstance(slot, DrawnEdge)]
+        return [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
 
 
 def _width(nodes: Sequence[Node]) -> float:

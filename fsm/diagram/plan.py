@@ -1,21 +1,21 @@
 """The plan of a picture: which state stands where, and which way each line goes; no coordinates yet.
 
-The picture is a track plan. The main path runs straight down a column: every state that is not final, in the order of the
-declaration, and under them the final state of the good end. The other final states stand in a column of their own at the
-right. A line from a state to the next one down is a *rail*. Any other line leaves its state sideways as a *lane* and
-runs into a *track*, which all lanes of one style to one state share: they merge as on a railway, and arrive together.
+The picture is a track plan. The way to the good end runs straight down the main column. All other states stand beside it, in a
+column of their own at the right: detours, and the ends that are not the good one. A line from a state of the way to the next is
+a *rail*. Any other line leaves its state sideways as a *lane* and runs into a *track*, which all lanes of one style to one
+state share: they merge as on a railway, and arrive together. Tracks run between the two columns, or left of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import pairwise, permutations
-from typing import TypeAlias
+from itertools import combinations, pairwise
+from typing import TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Role, Style
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Style
 
 
 class Side(Enum):
@@ -32,7 +32,7 @@ class Track:
     Args:
         dest: The state they arrive at.
         style: Their pattern.
-        side: The side of the main column on which they run.
+        side: The side of the main column on which it runs.
         lanes: At least one.
     """
 
@@ -46,7 +46,9 @@ Slot: TypeAlias = DrawnEdge | Track
 """What touches a state's side at a height of its own: a lane or loop that leaves it, or a track that arrives."""
 
 Place: TypeAlias = tuple[str, Side]
-"""A state's side."""
+"""A state's side. A state at the right is touched at its left alone."""
+
+X = TypeVar("X")
 
 
 @frozen(eq=False)
@@ -55,7 +57,7 @@ class Plan:
 
     Args:
         main: The states of the main column, from the top.
-        aside: The final states at the right.
+        aside: The states at the right.
         rails: The straight lines of the main column, by the state that they leave.
         slots: What touches each side of a state, from the top.
         tracks: The tracks of each side, from the inside.
@@ -69,36 +71,39 @@ class Plan:
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Give the plan of a graph, everything in the order of its declaration.
+    """Return the plan of a graph, everything in the order of its declaration.
 
     Args:
         graph: Any.
     """
-    good = _good_end(graph)
-    main = tuple(node for node in graph.nodes if node.role in {Role.INITIAL, Role.NORMAL})
-    main += tuple(node for node in graph.nodes if node is good)
+    nodes = {node.name: node for node in graph.nodes}
+    main = tuple(nodes[name] for name in graph.way)
     aside = tuple(node for node in graph.nodes if node not in main)
     below = {upper.name: lower.name for upper, lower in pairwise(main)}
     rails = {edge.source: edge for edge in graph.edges if edge.style is Style.NORMAL and edge.dest == below.get(edge.source)}
-    tracks = tuple(_tracks(graph, rails, [node.name for node in main], {node.name for node in aside}))
-    return Plan(main, aside, rails, _slots(graph, tracks), _by_side(tracks))
+    tracks = tuple(_tracks(graph, rails, graph.way, {node.name for node in aside}))
+    return Plan(main, aside, rails, _slots(graph, tracks, graph.way), _by_side(tracks))
 
 
 def reordered(plan: Plan, row: Place | Side) -> Iterator[Plan]:
-    """Give the plans that differ from one in the order of one row, itself included.
+    """Yield the plans that differ from one in that two of a row have changed places, or one was moved.
 
     Args:
         plan: The one.
         row: The slots of a place, or the tracks of a side.
     """
     if isinstance(row, Side):
-        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in permutations(plan.tracks[row]))
-    return (evolve(plan, slots={**plan.slots, row: order}) for order in permutations(plan.slots[row]))
+        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row]))
+    return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row]))
 
 
-def _good_end(graph: Graph) -> Node | None:
-    entered = {edge.dest for edge in graph.edges if edge.style is Style.NORMAL}
-    return next((node for node in graph.nodes if node.role is Role.FINAL and node.name in entered), None)
+def _orders(row: tuple[X, ...]) -> Iterator[tuple[X, ...]]:
+    for first, last in combinations(range(len(row)), 2):
+        swapped = [*row]
+        swapped[first], swapped[last] = row[last], row[first]
+        yield tuple(swapped)
+        yield (*row[:first], *row[first + 1 : last + 1], row[first], *row[last + 1 :])
+        yield (*row[:first], row[last], *row[first:last], *row[last + 1 :])
 
 
 def _tracks(graph: Graph, rails: Mapping[str, DrawnEdge], main: Sequence[str], aside: Collection[str]) -> Iterator[Track]:
@@ -111,22 +116,26 @@ def _tracks(graph: Graph, rails: Mapping[str, DrawnEdge], main: Sequence[str], a
 
 
 def _side(edge: DrawnEdge, main: Sequence[str], aside: Collection[str]) -> Side:
-    """Give the right to what ends aside; where nothing does, it is free for the way back up."""
-    if edge.dest in aside:
+    """Return the right for what leaves or enters a state aside; where there is none, it is free for the way back up."""
+    if edge.source in aside or edge.dest in aside:
         return Side.RIGHT
     upwards = main.index(edge.dest) < main.index(edge.source)
     return Side.RIGHT if upwards and not aside else Side.LEFT
 
 
-def _slots(graph: Graph, tracks: Iterable[Track]) -> dict[Place, tuple[Slot, ...]]:
+def _slots(graph: Graph, tracks: Iterable[Track], main: Collection[str]) -> dict[Place, tuple[Slot, ...]]:
     slots: dict[Place, list[Slot]] = {}
+
+    def touch(state: str, side: Side, slot: Slot) -> None:
+        slots.setdefault((state, side if state in main else Side.LEFT), []).append(slot)
+
     for edge in graph.edges:
         if edge.source == edge.dest:
-            slots.setdefault((edge.source, Side.RIGHT), []).append(edge)
+            touch(edge.source, Side.RIGHT, edge)
     for track in tracks:
         for edge in track.lanes:
-            slots.setdefault((edge.source, track.side), []).append(edge)
-        slots.setdefault((track.dest, track.side), []).append(track)
+            touch(edge.source, track.side, edge)
+        touch(track.dest, track.side, track)
     return {place: tuple(row) for place, row in slots.items()}
 
 

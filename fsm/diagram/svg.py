@@ -30,11 +30,12 @@ from interlock.fsm.diagram.layout import MARGIN, lay_out
 
 _ROUND: Final = 8  # the radius of a corner
 _LEGEND: Final = 44  # from the middle of the legend's first line to the end
+_KEY_LINE: Final = 16  # the height of a line of the key
 _LEAST_WIDTH: Final = 500  # so that the legend fits
 _SINK: Final = 0.35  # how far below its middle a line of text has its baseline, as a share of its size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
-_SAYS: Final = {Style.NORMAL: "goes on", Style.CUT: "is cut", Style.FAIL: "fails"}
+_SAYS: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
 
 _SHEET: Final = f"""
     text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
@@ -71,7 +72,7 @@ def to_svg(graph: Graph) -> str:
         graph: What to draw.
     """
     layout = lay_out(graph)
-    width, height = _size(layout, _note(graph))
+    width, height = _size(layout, graph)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
@@ -83,17 +84,20 @@ def to_svg(graph: Graph) -> str:
         *map(_line, layout.lines),
         *(shape for state in layout.states for shape in _state(state, ending(graph, state))),
         *(text for label in layout.labels for text in _label(label)),
-        *_legend(graph, height - _LEGEND),
+        *_legend(graph, height - _LEGEND - _key_height(graph)),
+        *_key(graph, height - _key_height(graph)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _size(layout: Layout, note: str) -> tuple[int, int]:
+def _size(layout: Layout, graph: Graph) -> tuple[int, int]:
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
     boxes += [segment for line in layout.lines for segment in line.segments]
-    right = max(MARGIN + len(note) * EVENT_SIZE * CHARACTER, *(box.right for box in boxes))
-    return ceil(max(_LEAST_WIDTH, right + MARGIN)), ceil(max(box.bottom for box in boxes) + _LEGEND + 2 * MARGIN)
+    notes = [_note(graph), *("".join(line) for line in _key_lines(graph))]
+    right = max(MARGIN + max(map(len, notes)) * EVENT_SIZE * CHARACTER, *(box.right for box in boxes))
+    bottom = max(box.bottom for box in boxes) + _LEGEND + 2 * MARGIN + _key_height(graph)
+    return ceil(max(_LEAST_WIDTH, right + MARGIN)), ceil(bottom)
 
 
 def _heads() -> Iterator[tuple[str, str]]:
@@ -195,6 +199,27 @@ def _legend(graph: Graph, y: float) -> Iterator[str]:
         yield f'<text class="note" x="{x + 42}" y="{y + 3.5}">final</text>'
     if note := _note(graph):
         yield f'<text class="note" x="{MARGIN}" y="{y + 28}">{escape(note)}</text>'
+
+
+def _key_lines(graph: Graph) -> list[tuple[str, str]]:
+    """Return a line for each effect that the graph has and its key explains: the name, padded, and what it means."""
+    used = {event for edge in graph.edges for label in edge.labels for event in label.events}
+    known = [(name, meaning) for name, meaning in graph.key if name in used]
+    width = max((len(name) for name, _ in known), default=0) + 2
+    return [(name.ljust(width), meaning) for name, meaning in known]
+
+
+def _key_height(graph: Graph) -> int:
+    lines = len(_key_lines(graph))
+    return lines * _KEY_LINE + MARGIN // 2 if lines else 0
+
+
+def _key(graph: Graph, y: float) -> Iterator[str]:
+    for number, (name, meaning) in enumerate(_key_lines(graph)):
+        line = y + number * _KEY_LINE
+        x = MARGIN + len(name) * EVENT_SIZE * CHARACTER
+        yield f'<text class="event" font-weight="700" x="{MARGIN}" y="{_short(line)}">{escape(name.rstrip())}</text>'
+        yield f'<text class="note" x="{_short(x)}" y="{_short(line)}">{escape(meaning)}</text>'
 
 
 def _note(graph: Graph) -> str:

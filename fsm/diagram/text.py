@@ -117,6 +117,8 @@ def to_json(graph: Graph) -> str:
                         }
                         for edge in graph.edges
                     ],
+                    "way": list(graph.way),
+                    "key": dict(graph.key),
                 },
                 indent=2,
             )

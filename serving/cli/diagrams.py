@@ -1,16 +1,32 @@
-"""What `interlock diagram` can draw: every lifecycle, and the framing of harmony."""
+"""What `interlock diagram` can draw: every lifecycle, the framing of harmony, and the machines of those who make responses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.fsm.diagram import Graph, draw
+from interlock.fsm.background import BACKGROUND, BackgroundEffect
+from interlock.fsm.diagram import Graph, draw, key_of
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.parsers.framing import HARMONY
+from interlock.fsm.turns import TURNS, TurnEffect
+from interlock.parsers.framing import HARMONY, Effect
+from interlock.serving.sockets.tables import CONNECTION, LANE, ConnectionEffect, LaneEffect
+
+HOSTS: Final[Mapping[str, Graph]] = {
+    graph.name: graph
+    for graph in (
+        draw(TURNS, way=("absent", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
+        draw(BACKGROUND, way=("queued", "running", "ended", "evicted"), key=key_of(BackgroundEffect)),
+        draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
+        draw(CONNECTION, key=key_of(ConnectionEffect)),
+    )
+}
+"""The graphs of those who make responses: no item and no part of a stream goes through them."""
 
 GRAPHS: Final[Mapping[str, Graph]] = {
-    graph.name: graph for graph in (draw(RESPONSE), *map(draw, LIFECYCLES.values()), draw(HARMONY))
+    **{graph.name: graph for graph in (draw(RESPONSE), *map(draw, LIFECYCLES.values()))},
+    "harmony": draw(HARMONY, key=key_of(Effect)),
+    **HOSTS,
 }
 """Every graph by the name that the command takes."""
 

@@ -88,6 +88,7 @@ def test_the_graph_of_a_function_call() -> None:
             DrawnEdge("in_progress", "completed", Style.NORMAL, (Label(("close",), (whole, done)),)),
             DrawnEdge("in_progress", "incomplete", Style.CUT, (Label(("cut",), (whole, done)),)),
         ),
+        ("absent", "in_progress", "completed"),
     )
 
 
@@ -158,6 +159,7 @@ def test_json_says_all_that_the_graph_says(graph) -> None:
         )
         for edge in told["edges"]
     ] == list(graph.edges)
+    assert (tuple(told["way"]), tuple(told["key"].items())) == (graph.way, graph.key)
 
 
 @every_graph
