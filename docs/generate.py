@@ -10,29 +10,32 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import get_args
 
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 
 from interlock.events.items import ITEMS
-from interlock.fsm import Delta
+from interlock.fsm import Delta, background, turns
 from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
-from interlock.fsm.lifecycle import Lifecycle
-from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
-from interlock.serving.cli.diagrams import GRAPHS
+from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 from interlock.serving.recordings.recording import read
+from interlock.serving.sockets import tables
 from interlock.serving.view import pictures
-
-S = TypeVar("S")
 
 ROOT = Path(__file__).parents[1]
 
 DOCS = ROOT / "docs"
 
 STATUSES: Mapping[str, tuple[str, ...]] = {kind: spec.statuses for kind, spec in ITEMS.items()}
+
+MODULES = {"harmony": framing, "turns": turns, "background": background, "lane": tables, "connection": tables}
+"""The modules that declare the tables which are no lifecycles, by the name of the table."""
+
+WALKED = {"turns": turns.TURNS, "background": background.BACKGROUND, "lane": tables.LANE, "connection": tables.CONNECTION}
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 
@@ -44,7 +47,8 @@ def generated() -> dict[Path, str]:
         folder = Path("docs", "lifecycles")
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
-    files[Path("serving", "view", "page", "machines.json")] = pictures.written(GRAPHS.values())
+    streamed = [graph for name, graph in GRAPHS.items() if name not in HOSTS]
+    files[Path("serving", "view", "page", "machines.json")] = pictures.written(streamed)
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")
@@ -58,12 +62,15 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
     yield f"# `{name}`"
     yield SUBJECTS[name].about
     yield _declared(name)
-    yield f"![The lifecycle of {name}: every edge is in the table below]({name}.svg)"
+    yield f"![The machine {name}: every edge is in the table below]({name}.svg)"
     yield from _shown(name, graph)
     yield "## The table"
     yield "\n".join(_table(name, graph))
+    if graph.key:
+        yield "What the effects mean:"
+        yield "\n".join(["| effect | meaning |", "|---|---|", *(f"| `{effect}` | {meaning} |" for effect, meaning in graph.key)])
     yield "## An example"
-    yield from _framed() if name == "harmony" else _examples(name)
+    yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)
     yield "## As mermaid"
     yield f"```mermaid\n{to_mermaid(graph)}```"
     yield f"Made from the table by `make docs`; `interlock diagram {name} --format svg` draws it alone."
@@ -71,7 +78,7 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """Give what the module that declares a table says of it."""
-    module = framing if name == "harmony" else sys.modules[f"interlock.fsm.lifecycles.{name}"]
+    module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{name}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
     return f"{(module.__doc__ or '').strip()}\n\nDeclared in [{path}](../../{path})."
 
@@ -89,7 +96,7 @@ def _shown(name: str, graph: Graph) -> Iterator[str]:
 
 
 def _table(name: str, graph: Graph) -> Iterator[str]:
-    heads = ("in", "on", "goes to", "and does" if name == "harmony" else "and emits")
+    heads = ("in", "on", "goes to", "and does" if name in MODULES else "and emits")
     yield f"| {' | '.join(heads)} |"
     yield "|---|---|---|---|"
     roles = {node.name: node.role for node in graph.nodes}
@@ -116,6 +123,17 @@ def _examples(name: str) -> Iterator[str]:
         yield "```text\n" + "\n".join(map(repr, told)) + "\n```"
         yield "emits, after the response's own events,"
         yield f"```text\n{shortened(of_item(driven(told), name))}\n```"
+
+
+def _walked(name: str) -> Iterator[str]:
+    """Show a walk through the machine of a host: what is fired, the state that is entered, and what is done."""
+    machine = Machine.at_start(WALKED[name])
+    fired = SUBJECTS[name].fired
+    steps = [(trigger, machine.fire(trigger), machine.state.name) for trigger in fired]
+    width, place = max(map(len, fired)), max(len(state) for *_, state in steps)
+    yield f"A walk from `{WALKED[name].initial}`: what is fired, the state that is entered, what is done."
+    lines = [f"{trigger:{width}}  {state:{place}}  {', '.join(effects)}".rstrip() for trigger, effects, state in steps]
+    yield "```text\n" + "\n".join(lines) + "\n```"
 
 
 def _framed() -> Iterator[str]:
@@ -178,25 +196,14 @@ def _line(text: str) -> str:
 def _index() -> Iterator[str]:
     yield "| lifecycle | states | edges | the way to the good end |"
     yield "|---|---|---|---|"
-    yield _entry("response", RESPONSE)
-    yield from (_entry(kind, lifecycle) for kind, lifecycle in LIFECYCLES.items())
-    harmony = framing.HARMONY
-    yield f"| [harmony framing](lifecycles/harmony.md) | {len(harmony.states)} | {len(harmony.edges)} | it has no end |"
+    yield from map(_entry, GRAPHS.values())
 
 
-def _entry(name: str, lifecycle: Lifecycle[S]) -> str:
-    way = " → ".join(f"`{state}`" for state in _good_way(lifecycle))
-    return f"| [`{name}`](lifecycles/{name}.md) | {len(lifecycle.states)} | {len(lifecycle.edges)} | {way} |"
-
-
-def _good_way(lifecycle: Lifecycle[S]) -> tuple[str, ...]:
-    """Give the states of the shortest way to `completed`."""
-    ways: list[tuple[str, ...]] = [(lifecycle.initial,)]
-    for way in ways:
-        if way[-1] == "completed":
-            return way
-        ways += [(*way, edge.dest) for edge in lifecycle.edges if edge.source == way[-1] and edge.dest not in way]
-    raise ValueError(f"{lifecycle.name} cannot be completed")
+def _entry(graph: Graph) -> str:
+    endless = not any(node.role is Role.FINAL for node in graph.nodes)
+    way = "it has no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
+    edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
+    return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {len(graph.nodes)} | {edges} | {way} |"
 
 
 def main() -> None:

@@ -18,11 +18,13 @@ class Subject:
         about: A paragraph.
         recordings: The names of those that show it.
         told: The deltas that show it, where the server makes the item and so no recording of a model does.
+        fired: The triggers of a walk that shows it, for a machine that no stream shows.
     """
 
     about: str
     recordings: tuple[str, ...] = ()
     told: tuple[Delta, ...] = ()
+    fired: tuple[str, ...] = ()
 
 
 LOOKUP: Final = {"server_label": "docs", "name": "lookup", "arguments": '{"query": "install"}'}
@@ -106,6 +108,25 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "message being read. It has no final state, because a turn may end anywhere; `finish` and `cut` are the ends of a "
         "turn, and the next one starts where they lead.",
         ("preamble-and-function-call",),
+    ),
+    "turns": Subject(
+        "How one response is made, by the standalone server as in vLLM: the model generates, the server runs what it called, the "
+        "model goes on. Every state that lasts can fail, and can be left; both end the response, wherever it is.",
+        fired=("begin", "go_on", "call", "go_on", "answer", "end", "settle"),
+    ),
+    "background": Subject(
+        "A response that is made in the background goes on without its client. Its events are kept from the first to the last, "
+        "and they can be evicted only after the last: whoever began to read them comes to the end.",
+        fired=("start", "grow", "grow", "cancel", "grow", "end", "evict"),
+    ),
+    "lane": Subject(
+        "In WebSocket mode a lane holds the requests of one `stream_id`, and answers them one after another.",
+        fired=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),
+    ),
+    "connection": Subject(
+        "A connection in WebSocket mode holds lanes, which run side by side. It ends when its client leaves, when the server "
+        "shuts down, or when it is too old and nothing is in flight any more.",
+        fired=("request", "expire", "request", "drain"),
     ),
 }
 """What is said of each, by its name."""

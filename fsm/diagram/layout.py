@@ -188,7 +188,9 @@ class _Placing:
         for (_, name), height, middle in zip(wanted, heights, middles, strict=True):
             box = self.boxes[name] = Box(x, middle - height / 2, _width(self.plan.aside), height)
             self._touch(self.plan.slots[name, Side.LEFT], box, Side.LEFT)
-            self._straighten(name)
+            straight = self._straight(name)
+            if all(box.y + _ABOVE < y < box.bottom - _ABOVE for y in straight.values()):
+                self.heights.update(straight)
 
     def _wanted(self, name: str) -> float:
         """Return the height in the main column of what a state is connected with, on average."""
@@ -200,17 +202,20 @@ class _Placing:
         return sum(near) / len(near) if near else (top + bottom) / 2
 
     def _height(self, name: str) -> float:
+        straight = self._straight(name).values()
+        if straight:
+            return max(_STATE_HEIGHT, max(straight) - min(straight) + _APART)
         return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
 
-    def _straighten(self, name: str) -> None:
-        """Have a single lane arrive straight, where the state is high enough at that height."""
-        box = self.boxes[name]
-        row = self.plan.slots[name, Side.LEFT]
-        straight: dict[Slot, float] = {
-            slot: self.heights[slot.lanes[0]] for slot in row if isinstance(slot, Track) and len(slot.lanes) == 1
-        }
-        if len(straight) == len(row) and all(box.y + _ABOVE < y < box.bottom - _ABOVE for y in straight.values()):
-            self.heights.update(straight)
+    def _straight(self, name: str) -> dict[Slot, float]:
+        """Return the heights at which all that touches a state would arrive straight, if each is one lane of the main column."""
+        straight = dict[Slot, float]()
+        for slot in self.plan.slots[name, Side.LEFT]:
+            lanes = slot.lanes if isinstance(slot, Track) else ()
+            if len(lanes) != 1 or lanes[0].source not in self._main:
+                return {}
+            straight[slot] = self.heights[lanes[0]]
+        return straight
 
     def run(self, track: Track) -> None:
         """Draw a track: its lanes with their labels, and the line that they merge into."""
@@ -236,9 +241,13 @@ class _Placing:
             outward = Side.RIGHT if x > start else Side.LEFT
             self._write(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
 
+    @property
+    def _main(self) -> set[str]:
+        return {node.name for node in self.plan.main}
+
     def _start(self, name: str, side: Side) -> float:
         """Return where lanes leave a state, and tracks arrive."""
-        return self._edge(side) if name in {node.name for node in self.plan.main} else self.boxes[name].x
+        return self._edge(side) if name in self._main else self.boxes[name].x
 
     def _edge(self, side: Side) -> float:
         return self.right if side is Side.RIGHT else self.left

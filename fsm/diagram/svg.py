@@ -219,7 +219,7 @@ def _key(graph: Graph, y: float) -> Iterator[str]:
         line = y + number * _KEY_LINE
         x = MARGIN + len(name) * EVENT_SIZE * CHARACTER
         yield f'<text class="event" font-weight="700" x="{MARGIN}" y="{_short(line)}">{escape(name.rstrip())}</text>'
-        yield f'<text class="note" x="{_short(x)}" y="{_short(line)}">{escape(meaning)}</text>'
+        yield f'<text class="note" x="{_short(x)}" y="{_short(line)}">{escape(meaning.replace("`", ""))}</text>'
 
 
 def _note(graph: Graph) -> str:

@@ -15,7 +15,10 @@ import orjson
 import typer
 
 if TYPE_CHECKING:
-    from interlock.fsm.proof import Proof
+    from collections.abc import Mapping
+
+    from interlock.fsm.proof import Coverage, Proof
+    from interlock.fsm.proof.walk import Walk
 
 REFUTED: Final = 1
 """The exit status when the proof fails."""
@@ -33,23 +36,27 @@ def verify(
 ) -> None:
     """Prove that no illegal order of events is possible.
 
-    The driver is explored, with every input in every state, until nothing new appears.
+    The driver is explored, with every input in every state, until nothing new appears, and so is the loop over turns that feeds it.
     """
     from interlock.fsm.proof import OPEN_ITEMS, prove
+    from interlock.fsm.proof.walk import walk_background, walk_turns
 
     begun = process_time()  # the proof itself has no clock
     proof = prove(open_items=open_items or OPEN_ITEMS)
+    walks = {"turns": walk_turns(), "background": walk_background()}
     seconds = process_time() - begun
     if json:
-        typer.echo(_json(proof, seconds))
+        typer.echo(_json(proof, walks, seconds))
     else:
-        _print(proof, seconds)
-    if not proof.holds:
+        _print(proof, walks, seconds)
+    if not (proof.holds and all(walk.holds for walk in walks.values())):
         raise typer.Exit(REFUTED)
 
 
-def _json(proof: Proof, seconds: float) -> bytes:
-    figures: dict[str, object] = {"holds": proof.holds, **attrs.asdict(proof), "seconds": round(seconds, 3)}
+def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> bytes:
+    holds = proof.holds and all(walk.holds for walk in walks.values())
+    walked = {name: attrs.asdict(walk) for name, walk in walks.items()}
+    figures: dict[str, object] = {"holds": holds, **attrs.asdict(proof), "walks": walked, "seconds": round(seconds, 3)}
     if proof.counterexample is not None:
         figures["counterexample"] = {
             "path": [repr(delta) for delta in proof.counterexample.path],
@@ -58,27 +65,31 @@ def _json(proof: Proof, seconds: float) -> bytes:
     return orjson.dumps(figures, option=orjson.OPT_INDENT_2)
 
 
-def _print(proof: Proof, seconds: float) -> None:
+def _print(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     table = Table("lifecycle", "edges", "fired", "never fired", box=None, pad_edge=False)
-    for name, seen in proof.coverage.items():
+    covered: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
+    for name, seen in covered.items():
         table.add_row(name, str(seen.edges), str(seen.edges - len(seen.unfired)), Text(", ".join(seen.unfired)))
     console.print(table)
-    console.print(Text("\n".join(["", *_verdict(proof, seconds)])), soft_wrap=True)
+    console.print(Text("\n".join(["", *_verdict(proof, walks, seconds)])), soft_wrap=True)
 
 
-def _verdict(proof: Proof, seconds: float) -> Iterator[str]:
+def _verdict(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> Iterator[str]:
     yield f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions"
     yield f"{proof.streams:,} different streams of {proof.events:,} events in all, judged in {seconds:.1f} s of processor time"
+    faults = [f"{name}: {fault}" for name, walk in walks.items() for fault in walk.faults]
     if proof.counterexample is not None:
         yield "a counterexample:"
         yield from (f"    {delta!r}" for delta in proof.counterexample.path)
         yield from proof.counterexample.faults
-    elif not proof.holds:
+    elif faults:
+        yield from faults
+    elif not (proof.holds and all(walk.holds for walk in walks.values())):
         yield "some edges never fired"
     else:
         yield "every stream is legal, and every edge fired"

@@ -3,11 +3,13 @@
 import json
 import re
 import xml.etree.ElementTree as ET
+from enum import StrEnum
 from functools import cache
 from itertools import combinations
 
 import pytest
 
+from interlock.fsm.background import BACKGROUND
 from interlock.fsm.diagram import (
     RENDERERS,
     DrawnEdge,
@@ -18,6 +20,7 @@ from interlock.fsm.diagram import (
     Style,
     draw,
     graph_of,
+    key_of,
     to_mermaid,
     to_svg,
     to_table,
@@ -25,6 +28,7 @@ from interlock.fsm.diagram import (
 from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
 from interlock.fsm.diagram.layout import _spread, lay_out
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.fsm.turns import TURNS
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
 PAGE = 860  # pixels of a page's text column
@@ -45,7 +49,8 @@ FRAMING = graph_of(
         ("content", "cut", "between", ()),
     ],
 )
-GRAPHS = {**{name: draw(lifecycle) for name, lifecycle in LIFECYCLE.items()}, "framing": FRAMING}
+HOSTS = {graph.name: graph for graph in (draw(TURNS), draw(BACKGROUND))}
+GRAPHS = {**{name: draw(lifecycle) for name, lifecycle in LIFECYCLE.items()}, "framing": FRAMING, **HOSTS}
 
 every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 
@@ -312,3 +317,34 @@ def test_a_table_for_a_terminal_has_a_line_for_each_event() -> None:
         "                            .delta\n"
         "b      close    c\n"
     )
+
+
+def test_the_way_to_the_good_end_is_the_shortest_that_nothing_cuts_and_where_there_is_none_all_states() -> None:
+    assert GRAPHS["message"].way == ("absent", "pending", "output_text", "completed")
+    assert GRAPHS["response"].way == ("absent", "in_progress", "completed")
+    assert FRAMING.way == ("between", "header", "content")
+
+
+def test_detours_stand_beside_the_way() -> None:
+    boxes = {state.node.name: state.box for state in laid_out(GRAPHS["message"]).states}
+    way = {boxes[name].x for name in GRAPHS["message"].way}
+    beside = {boxes[name].x for name in ("refusal", "in_progress", "dropped", "incomplete")}
+    assert (len(way), len(beside)) == (1, 1)
+    assert min(beside) > boxes["output_text"].right
+
+
+class Act(StrEnum):
+    BEGIN = "begin"
+    """Begin. At once."""
+    NOTE = "note"
+    """Note `text`,
+    in two lines."""
+    ODD = "odd"
+
+
+def test_the_key_says_what_the_effects_of_a_picture_mean() -> None:
+    assert key_of(Act) == {"begin": "Begin", "note": "Note `text`, in two lines"}
+    drawn = to_svg(graph_of("g", "a", [("a", "x", "a", ("note", "odd"))], key=key_of(Act)))
+    assert ">note</text>" in drawn
+    assert ">Note text, in two lines</text>" in drawn
+    assert ">Begin</text>" not in drawn

@@ -14,8 +14,8 @@ def run(*arguments: str):
     return CliRunner().invoke(app, ["diagram", *arguments])
 
 
-def test_every_kind_of_item_the_response_and_the_framing_can_be_drawn() -> None:
-    assert set(GRAPHS) == {"response", "harmony", *ITEMS}
+def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hosts_can_be_drawn() -> None:
+    assert set(GRAPHS) == {"response", "harmony", *ITEMS, "turns", "background", "lane", "connection"}
 
 
 def test_the_framing_is_drawn_row_by_row() -> None:

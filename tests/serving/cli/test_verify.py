@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.fsm import deltas, proof
-from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
+from interlock.fsm.proof import Counterexample, Coverage, Proof, prove, walk
 from interlock.serving.cli.commands import app
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
@@ -31,6 +31,7 @@ def test_a_proof_that_holds_gives_its_figures(run):
     assert result.exit_code == 0
     assert lines[0].split() == ["lifecycle", "edges", "fired", "never", "fired"]
     assert [line.split() for line in lines[1:3]] == [["response", "10", "10"], ["function_call", "4", "4"]]
+    assert [line.split() for line in lines[3:5]] == [["turns", "23", "23"], ["background", "8", "8"]]
     assert lines[-1] == "every stream is legal, and every edge fired"
 
 
@@ -57,6 +58,7 @@ def test_a_program_gets_the_counterexample_too(run):
     figures = json.loads(result.stdout)
     assert result.exit_code == 1
     assert figures.pop("seconds") >= 0
+    assert {name: walk["unfired"] for name, walk in figures.pop("walks").items()} == {"turns": [], "background": []}
     assert figures == {
         "holds": False,
         "states": 1,
@@ -77,3 +79,11 @@ def test_an_edge_that_never_fired_is_named(run):
     assert result.exit_code == 1
     assert "pending/pad" in result.stdout
     assert result.stdout.splitlines()[-1] == "some edges never fired"
+
+
+def test_a_walk_that_goes_wrong_is_told(run, monkeypatch):
+    monkeypatch.setattr(walk, "walk_turns", lambda: walk.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
+    result = run()
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "turns: begin, leave: the response has not ended"
+    assert json.loads(run("--json").stdout)["holds"] is False

@@ -1,0 +1,55 @@
+"""The walk through the tables of those who make responses finds nothing in them, and does find what is wrong with others."""
+
+from attrs import evolve
+
+from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.fsm.proof.walk import walk_background, walk_turns
+from interlock.fsm.table import Edge
+from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
+
+
+def changed(table, source, trigger, **change):
+    edges = [evolve(edge, **change) if (edge.source, edge.trigger) == (source, trigger) else edge for edge in table.edges]
+    return evolve(table, edges=edges)
+
+
+def test_every_edge_of_the_loop_over_turns_fires_and_every_stream_is_legal():
+    walk = walk_turns()
+    assert (walk.holds, walk.edges, walk.unfired, walk.faults) == (True, len(TURNS.edges), (), ())
+
+
+def test_every_edge_of_the_life_in_the_background_fires_and_its_end_is_kept():
+    walk = walk_background()
+    assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 4, len(BACKGROUND.edges), ())
+
+
+def test_a_response_that_is_stored_before_it_has_ended_is_found():
+    walk = walk_turns(changed(TURNS, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE]))
+    assert not walk.holds
+    assert "begin, go_on, fail: a response is stored that has not ended" in walk.faults
+
+
+def test_a_loop_that_is_over_before_the_response_has_ended_is_found():
+    walk = walk_turns(changed(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
+    assert "begin, call, leave: the loop is over and the response has not ended" in walk.faults
+
+
+def test_what_is_fed_after_the_end_is_found():
+    walk = walk_turns(changed(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
+    assert "begin, go_on, end: cut after the response has ended" in walk.faults
+
+
+def test_an_edge_that_cannot_fire_is_named():
+    walk = walk_turns(evolve(TURNS, edges=[*TURNS.edges, Edge("settling", TurnTrigger.CALL, "settling")]))
+    assert walk.holds  # a settling run could fire it
+    late = Edge("ended", BackgroundTrigger.GROW, "evicted", [BackgroundEffect.KEEP])
+    walk = walk_background(evolve(BACKGROUND, edges=[*BACKGROUND.edges, late]))
+    assert walk.faults == ("ended/grow: events are kept after the end", "ended/grow: no reader is woken")
+
+
+def test_events_that_go_before_their_end_and_readers_that_wait_for_ever_are_found():
+    early = Edge("running", BackgroundTrigger.EVICT, "evicted")
+    walk = walk_background(evolve(BACKGROUND, edges=[*BACKGROUND.edges, early]))
+    assert walk.faults == ("running/evict: the events go before their end",)
+    silent = changed(BACKGROUND, "running", BackgroundTrigger.END, effects=[BackgroundEffect.CONCLUDE, BackgroundEffect.WAKE])
+    assert walk_background(silent).faults == ("running/end: those who wait for the end do not go on with it",)
