@@ -36,7 +36,7 @@ def verify(
 ) -> None:
     """Prove that no illegal order of events is possible.
 
-    The driver is explored, with every input in every state, until nothing new appears, and so is the loop over turns that feeds it.
+    The driver is explored, with every input in every state, until nothing new appears; so is the loop over turns that feeds it.
     """
     from interlock.fsm.proof import OPEN_ITEMS, prove
     from interlock.fsm.proof.walk import walk_background, walk_turns
