@@ -24,13 +24,17 @@ ROOT: Final = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "vllm"))
 
 from playing import TIMEOUT, body, events, stream, verdict, without_chance  # noqa: E402 - it is found by the line above
+from servers import FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
-from servers import Server, Setup  # noqa: E402 - likewise
-from turns import HARMONY, PARSED, Turn  # noqa: E402 - likewise
+from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 
 PAGE: Final = ROOT / "docs" / "conformance.md"
-PLAN: Final[Sequence[tuple[Setup, Sequence[Turn]]]] = ((HARMONY_SETUP, HARMONY), (PARSED_SETUP, PARSED))
+PLAN: Final[Sequence[tuple[Setup, Sequence[Turn]]]] = (
+    (HARMONY_SETUP, HARMONY),
+    (PARSED_SETUP, PARSED),
+    *((family(name), family_turns(name, reasoning)) for name, reasoning in FAMILIES.items()),
+)
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 
 INTRODUCTION: Final = """\

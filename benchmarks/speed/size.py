@@ -18,6 +18,7 @@ class Size:
         outputs: Lengths of outputs, in tokens.
         items: Items of the response that a terminal event shows.
         streams: Open streams.
+        arguments: Lengths of arguments of calls, in characters.
     """
 
     tokens: int
@@ -26,6 +27,7 @@ class Size:
     outputs: tuple[int, ...]
     items: tuple[int, ...]
     streams: tuple[int, ...]
+    arguments: tuple[int, ...]
 
 
 FULL: Final = Size(
@@ -35,7 +37,8 @@ FULL: Final = Size(
     outputs=(100, 1_000, 10_000, 100_000),
     items=(1, 10, 100),
     streams=(1_000, 10_000),
+    arguments=(0, 5_000, 20_000),
 )
 
-TINY: Final = Size(tokens=3, repeats=1, reasoning=(0, 4), outputs=(2, 3), items=(1, 2), streams=(2,))
+TINY: Final = Size(tokens=3, repeats=1, reasoning=(0, 4), outputs=(2, 3), items=(1, 2), streams=(2,), arguments=(0, 5))
 """For a test: every row once."""

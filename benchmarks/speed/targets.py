@@ -55,7 +55,20 @@ def _above_nothing(streams: str, rows: Rows) -> float | None:
     return (ours - floor) / (theirs - floor) if ours and theirs and floor else None
 
 
+def _dearest_piece(rows: Rows) -> float | None:
+    return max((row["figures"]["interlock"]["median"] for row in rows if row["group"] == "families"), default=None)
+
+
 TARGETS: Final = (
+    *(
+        Target(
+            f"{name} after {length:,} characters of arguments, against vLLM", bound, partial(_ratio, "faster", "families", row)
+        )
+        for name in ("qwen3_coder", "glm45")
+        for length, bound in ((0, 3), (5_000, 100), (20_000, 1_000))
+        for row in (f"{name}, after {length:,} characters",)
+    ),
+    Target("a piece of arguments in any family", 1.5, _dearest_piece, at_least=False, unit=" µs"),
     Target("text deltas, against vLLM", 10, partial(_ratio, "faster", "deltas", "text")),
     *(
         Target(f"harmony after {length:,} reasoning tokens, against vLLM", bound, partial(_ratio, "faster", "harmony", name))

@@ -79,7 +79,27 @@ class Setup:
 HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
 PARSED: Final = Setup("qwen3", PARSERS)
 
+
+def family(name: str) -> Setup:
+    """Give a server of a model that writes like a family."""
+    flags = ["--enable-auto-tool-choice", "--tool-call-parser", name]
+    return Setup("families", [*flags, "--reasoning-parser", FAMILIES[name]] if FAMILIES[name] else flags)
+
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "qwen3_coder": "qwen3",
+    "hermes": "qwen3",
+    "glm45": "glm45",
+    "minimax_m2": "minimax_m2",
+    "deepseek_v32": "deepseek_r1",
+    "kimi_k2": "kimi_k2",
+    "deepseek_v3": "deepseek_r1",
+    "mistral": "",  # its reasoning parser wants Mistral's own tokenizer
+}
+"""The families that are played on real engines, with the reasoning of each."""
+
 SETUPS: Final[Mapping[str, Setup]] = {
+    **{f"family-{name}": family(name) for name in FAMILIES},
     "harmony": evolve(HARMONY, flags=FAULTS),
     "harmony-7": evolve(HARMONY, flags=("--stream-interval", "7")),
     "parsed": PARSED,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,16 @@ WORDS = (  # how o200k cuts text into words
 )
 QWEN_SPECIAL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 QWEN_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+FAMILY_MARKS = (
+    *QWEN_MARKS,
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+    *("<minimax:tool_call>", "</minimax:tool_call>"),
+    "｜DSML｜",
+    *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+    *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"),
+)
 QWEN_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content if message.content is string else '' }}"
     "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
@@ -92,19 +102,19 @@ def build_gpt_oss(folder: Path) -> None:
     _write(folder, config, generation, tokenizer, {"eos_token": "<|return|>", "pad_token": "<|endoftext|>"}, "{{ '' }}")
 
 
-def build_qwen3(folder: Path) -> None:
+def build_qwen3(folder: Path, special_marks: Sequence[str] = QWEN_MARKS) -> None:
     """Build a tiny qwen3 with a byte-level vocabulary of 1024 and the marks that its parsers look for."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    room = 1024 - len(QWEN_SPECIAL) - len(QWEN_MARKS)
+    room = 1024 - len(QWEN_SPECIAL) - len(special_marks)
     trainer = trainers.BpeTrainer(vocab_size=room, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator([Path(__file__).read_text(encoding="utf-8")], trainer)
     described = json.loads(tokenizer.to_str())
     first = len(described["model"]["vocab"])
-    marks = [(text, True) for text in QWEN_SPECIAL] + [(text, False) for text in QWEN_MARKS]
+    marks = [(text, True) for text in QWEN_SPECIAL] + [(text, False) for text in special_marks]
     described["added_tokens"] = [_added(first + place, text, special=special) for place, (text, special) in enumerate(marks)]
     ids = {text: first + place for place, (text, _) in enumerate(marks)}
     config: dict[str, object] = {
@@ -125,6 +135,11 @@ def build_qwen3(folder: Path) -> None:
     generation = {"eos_token_id": [ids["<|im_end|>"], ids["<|endoftext|>"]], "do_sample": True}
     names = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
     _write(folder, config, generation, described, names, QWEN_TEMPLATE)
+
+
+def build_families(folder: Path) -> None:
+    """Build the same model with the marks of every family."""
+    build_qwen3(folder, FAMILY_MARKS)
 
 
 def build_smollm2(folder: Path) -> None:
@@ -184,6 +199,7 @@ def build_smollm2_lora(folder: Path) -> None:
 BUILDERS: dict[str, Callable[[Path], None]] = {
     "gpt_oss": build_gpt_oss,
     "qwen3": build_qwen3,
+    "families": build_families,
     "smollm2": build_smollm2,
     "smollm2_lora": build_smollm2_lora,
 }

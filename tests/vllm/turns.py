@@ -11,6 +11,8 @@ from typing import Final
 
 from attrs import field, frozen
 
+from interlock.parsers.families.writing import Said, encode
+
 FUNCTION: Final = {
     "type": "function",
     "name": "get_weather",
@@ -268,3 +270,47 @@ PARSED: Final[Sequence[Turn]] = (
     ),
 )
 """What a model that vLLM's reasoning and tool parsers read says."""
+
+
+LOOK: Final = (
+    Said("reasoning", "Hm, well."),
+    Said("message", "I look."),
+    Said("call", '{"city":"Rome"}', "get_weather"),
+    Said("call", '{"city":"Oslo & \\"more\\""}', "get_weather"),
+)
+
+
+def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
+    """Give the turns of a family.
+
+    Args:
+        name: As in `--tool-call-parser`.
+        reasoning: As in `--reasoning-parser`; empty if there is none.
+    """
+
+    def encoded(*said: Said) -> str:
+        return encode(said, name, reasoning or None, thinking=False)
+
+    thought = [REASONING] if reasoning else []
+    one = encoded(*LOOK[:3])
+    tools = _tools(FUNCTION)
+    return (
+        Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*thought, MESSAGE, CALL, CALL], body=tools),
+        Turn(f"text after a call ({name})", [f"{one}And then.{END}"], [*thought, MESSAGE, CALL, MESSAGE], body=tools),
+        Turn(f"a call without arguments ({name})", [encoded(Said("call", "{}", "now")) + END], [CALL], body=_tools(CLOCK)),
+        Turn(f"a tool that nobody declared ({name})", [encoded(Said("call", "{}", "nope")) + END], [CALL], body=tools),
+        Turn(
+            f"a quoted marker ({name})",
+            [encoded(*LOOK[:2]) + f" {encoded(Said('call', '{}', 'f'))[:11]} it says.{END}"],
+            [*thought, MESSAGE],
+            body=tools,
+        ),
+        Turn(f"no tools ({name})", [one + END], [*thought, MESSAGE]),
+        Turn(
+            f"cut in arguments ({name})",
+            [one[: one.index("Rome") + 2]],
+            [*thought, MESSAGE, f"{CALL} {CUT}"],
+            CUT,
+            _cut(200, FUNCTION),
+        ),
+    )

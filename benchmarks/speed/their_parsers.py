@@ -1,0 +1,68 @@
+"""vLLM's own tool parsers as contenders, on a vocabulary of single bytes and the marks of all families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, Final
+
+import tokenizers
+import transformers
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+from vllm.parser.parser_manager import ParserManager
+
+from interlock.parsers.families import SYNTAXES
+from speed.outputs import REQUEST
+from speed.timing import Stopwatch
+
+__all__ = ["parse_pieces"]
+
+_REQUEST: Final = ResponsesRequest.model_validate(
+    {**REQUEST, "tools": [{**tool, "parameters": {"properties": {"city": {"type": "string"}}}} for tool in REQUEST["tools"]]}
+)
+_PIECES: Final = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>")
+"""Marks that are parts of our markers."""
+
+
+@cache
+def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    bare = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
+    bare.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare.decoder = tokenizers.decoders.ByteLevel()
+    texts = chain.from_iterable(markers for syntax in SYNTAXES.values() for markers in syntax.markers.values())
+    marks = [*_PIECES, *(text for text in dict.fromkeys(texts) if text[-1] in ">]" and text[0] in "<[" and "name" not in text)]
+    bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in [*marks, "<think>", "</think>"]])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
+
+
+def parse_pieces(name: str, before: str, pieces: Sequence[str]) -> float:
+    """Measure vLLM's parser.
+
+    Args:
+        name: As in `--tool-call-parser`.
+        before: What came before, letter by letter where it has no marks.
+        pieces: What is measured.
+
+    Returns:
+        Microseconds for a piece.
+    """
+    tokenizer = _tokenizer()
+    kind = ParserManager.get_parser(tool_parser_name=name, reasoning_parser_name="", enable_auto_tools=True)
+    parse = kind(tokenizer, _REQUEST.tools).parse_delta
+    ids = tokenizer.encode(before, add_special_tokens=False)
+    first = _marked(tokenizer, ids)
+    for token in ids[:first]:
+        parse(tokenizer.decode([token]), [token], _REQUEST, [1], finished=False)
+    parse(tokenizer.decode(ids[first:]), ids[first:], _REQUEST, [1], finished=False)
+    told = [(piece, tokenizer.encode(piece, add_special_tokens=False)[:1]) for piece in pieces]
+    watch = Stopwatch()
+    for text, token in watch.steps([], told):
+        parse(text, token, _REQUEST, [1], finished=False)
+    return watch.microseconds / len(pieces)
+
+
+def _marked(tokenizer: Any, ids: Sequence[int]) -> int:  # noqa: ANN401 - see above
+    """Return where the last mark ends, and some letters after it: what vLLM's parsers have to be given piece by piece."""
+    return min(len(ids), max((at for at, token in enumerate(ids) if token in tokenizer.all_special_ids), default=0) + 80)

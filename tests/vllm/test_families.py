@@ -1,0 +1,41 @@
+"""The families on real engines: what a model writes is read as it was meant, streamed and in one piece, in any chunks."""
+
+import httpx
+import pytest
+from playing import body, judged, stream, summary, without_chance
+from servers import FAMILIES
+from turns import LOOK, family_turns
+
+SERVERS = pytest.mark.parametrize("server", [f"family-{name}" for name in FAMILIES], indirect=True)
+
+
+def turns(server):
+    name = server.name.removeprefix("family-")
+    return family_turns(name, FAMILIES[name])
+
+
+@SERVERS
+@pytest.mark.parametrize("place", range(7))
+def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, place):
+    turn = turns(server)[place]
+    request = body(server.setup.model, turn)
+    bodies = judged(stream(server.url, request))
+    response = bodies[-1]["response"]
+    assert (summary(response), response["status"]) == (list(turn.items), turn.status)
+    answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
+    assert answer.status_code == 200
+    assert without_chance(answer.json()) == without_chance(response)
+
+
+@SERVERS
+def test_what_was_encoded_is_what_the_client_gets(server):
+    response = judged(stream(server.url, body(server.setup.model, turns(server)[0])))[-1]["response"]
+    said = [item.get("arguments") or item["content"][0]["text"] for item in response["output"]]
+    assert said == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[server.name.removeprefix("family-")]]
+    reasoned = response["usage"]["output_tokens_details"]["reasoning_tokens"]
+    assert bool(reasoned) is bool(FAMILIES[server.name.removeprefix("family-")])
+
+
+@SERVERS
+def test_the_log_says_who_reads(server):
+    assert "with its own parsers for " + server.name.removeprefix("family-") in server.process.log
