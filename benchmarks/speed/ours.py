@@ -14,6 +14,7 @@ from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.serving.identity import now, random_id
+from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Reader, delta_reader, harmony_reader
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
@@ -70,12 +71,15 @@ def open_harmony() -> Feed:
 drain_harmony: Final[Drain] = partial(drain_outputs, harmony)
 
 
-def drain_parsed(messages: Sequence[object]) -> Drain:
-    """Make a response of outputs of which a parser of vLLM's says what was prepared."""
+def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
+    """Make a response of outputs, one for each text, of which a parser of vLLM's says what was prepared."""
     request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
 
+    def pairs(_prompt: Sequence[int]) -> Pairing:
+        return Pairing(lambda _token, given=iter(texts): next(given))
+
     def reader() -> Reader:
-        return delta_reader(REQUEST, request, Replay(iter(messages)), lambda: None)
+        return delta_reader(REQUEST, request, Replay(iter(messages)), lambda: None, pairs)
 
     return partial(drain_outputs, reader)
 

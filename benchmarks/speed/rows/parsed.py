@@ -19,8 +19,9 @@ def rows(size: Size, peer: ModuleType | None) -> list[Row]:
         said(name="get_weather", arguments=""),
         *(said(arguments=text) for text in texts),
     ]
-    steps = [output([1], text) for text in ("", *texts, *texts, *texts)]
-    rounds = {INTERLOCK: each(ours.drain_parsed(messages), [], steps)}
+    told = [*texts, *texts, "", *texts]
+    steps = [output([1], text) for text in told]
+    rounds = {INTERLOCK: each(ours.drain_parsed(messages, told), [], steps)}
     if peer is not None:
         rounds[VLLM] = each(peer.drain_parsed(messages), [], steps)
     return [Row("parse_delta", "reasoning, content, one call", "µs per token", rounds, size.repeats)]
