@@ -76,7 +76,8 @@ def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
     request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
 
     def pairs(_prompt: Sequence[int]) -> Pairing:
-        return Pairing(lambda _token, given=iter(texts): next(given))
+        given = iter(texts)
+        return Pairing(lambda _token: next(given))
 
     def reader() -> Reader:
         return delta_reader(REQUEST, request, Replay(iter(messages)), lambda: None, pairs)
