@@ -78,9 +78,15 @@ def _as_given(value: object) -> object:
 
 
 def _tools(value: object) -> object:
-    """The tools of known types, each in the response's shape."""
+    """The tools of known types, each in the response's shape, with its fields in the order in which they came."""
     tools = value if _is_sequence(value) else ()
-    return [read for tool in tools if _is_mapping(tool) and (read := _read("", _tool(tool))) is not _UNFIT]
+    shaped = [_tool(tool) for tool in tools if _is_mapping(tool)]
+    return [_in_order(tool, read) for tool in shaped if (read := _read("", tool)) is not _UNFIT]
+
+
+def _in_order(given: Mapping[str, object], read: object) -> object:
+    """The fields of `read`, those that were given first and in their order."""
+    return {name: read[name] for name in (*given, *read) if name in read} if _is_mapping(read) else read
 
 
 def _tool(tool: Mapping[str, object]) -> dict[str, object]:
