@@ -1,7 +1,9 @@
-"""A middleware of vLLM's server that breaks the engine for the requests that ask for it.
+"""A middleware of vLLM's server that has the engine fail, or yield in steps of a size, for the requests that ask for it.
 
 It is loaded by `--middleware failing_engine.FailingEngine`. A request says in its `vllm_xargs` what is to happen once it has a
-few tokens: `fault` is one of the names below. All the rest, the engine included, is real.
+few tokens: `fault` is one of the names below. And it says how many tokens make an output: `interval`, which is otherwise a flag
+of the server (`--stream-interval`); requests with different ones must not be sent at once. All the rest, the engine included, is
+real.
 """
 
 from __future__ import annotations
@@ -41,11 +43,12 @@ class FailingEngine:
 def _break(client: Any) -> None:
     if "generate" in vars(client):
         return
-    theirs = client.generate
+    theirs, interval = client.generate, client.output_processor.stream_interval
 
     async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:
-        fault = (sampling.extra_args or {}).get("fault")
-        seen = 0
+        extra = sampling.extra_args or {}
+        fault, seen = extra.get("fault"), 0
+        client.output_processor.stream_interval = int(extra.get("interval", interval))
         async for output in theirs(prompt, sampling, request_id, **others):
             if fault and (seen >= TOKENS or output.finished):
                 if fault in ERRORS:

@@ -35,7 +35,7 @@ ENVIRONMENT: Final = {
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
 }
-FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
+FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "32")
 DEVICES: Final = {
     "cpu": (),
     "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
@@ -43,6 +43,9 @@ DEVICES: Final = {
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
 KEY: Final = "sesame"
+HEADERS: Final = {"Authorization": f"Bearer {KEY}"}
+"""What the server that wants a key wants to see."""
+
 OPERATED: Final = (
     *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
     *("--tool-parser-plugin", str(HERE / "failing_parser.py"), "--tool-call-parser", "failing"),
@@ -77,7 +80,7 @@ class Setup:
 
 
 HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
-PARSED: Final = Setup("qwen3", PARSERS)
+PARSED: Final = Setup("qwen3", (*FAULTS, *PARSERS))
 
 
 def family(name: str) -> Setup:
@@ -103,7 +106,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "harmony": evolve(HARMONY, flags=FAULTS),
     "harmony-7": evolve(HARMONY, flags=("--stream-interval", "7")),
     "parsed": PARSED,
-    "parsed-7": evolve(PARSED, flags=(*PARSERS, "--stream-interval", "7", "--api-server-count", "2")),
+    "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "smollm2": Setup(

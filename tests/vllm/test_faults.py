@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from playing import body, judged, stream, without_chance
-from servers import KEY
+from servers import HEADERS
 from turns import ANSWER, Turn
 
 from interlock.serving.runs.run import OUR_FAULT
@@ -12,7 +12,6 @@ WORDS = "One two three four five six seven eight nine ten."
 TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece
 SAID = {"gpt_oss": f"{ANSWER}{TEXT}<|return|>", "qwen3": f"<think></think>{TEXT}<|im_end|>"}
 EACH = pytest.mark.parametrize("server", ["harmony", "operated"], indirect=True)
-HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
 def asked(server, fault, **others):

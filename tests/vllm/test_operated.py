@@ -4,12 +4,11 @@ import httpx
 import openai
 import pytest
 from playing import body, judged, metric, stream
-from servers import KEY, RELEASE
+from servers import HEADERS, KEY, RELEASE
 from turns import Turn
 
 pytestmark = pytest.mark.parametrize("server", ["operated"], indirect=True)
 
-HEADERS = {"Authorization": f"Bearer {KEY}"}
 WRITTEN = "<think>Hm.</think>Hello.<|im_end|>"
 
 

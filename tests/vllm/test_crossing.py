@@ -1,0 +1,161 @@
+"""Every parameter that changes what vLLM's detokenizer and its parsers see, with every turn and several sizes of outputs.
+
+None of them may change an item: a stop sequence that never occurs has text lag behind its tokens, log probabilities go with the
+text of their tokens, an interval has many tokens come at once. Where a stop sequence occurs, and where a turn goes on after its
+end, the streams are legal, hold no control token, and say what an answer in one piece says.
+"""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from playing import body, judged, summary, tokens, without_chance
+from servers import HEADERS
+from turns import END, FUNCTION, HARMONY, PARSED, TOOL_CALL, Turn
+
+INTERVALS = pytest.mark.parametrize("interval", [1, 5, 50])
+AT_ONCE = 32
+"""Requests at once: as many as a server of the tests takes."""
+
+NEVER = {"stop": ["\nObservation:"]}
+INCLUDED = {**NEVER, "include_stop_str_in_output": True}
+SHOWN = {"skip_special_tokens": False, "min_tokens": 1}
+SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+HARMLESS = [{}, NEVER, {**INCLUDED, **SHOWN}]
+WITH_SCORES = [*HARMLESS, SCORED, {**SCORED, **NEVER}, {**SCORED, **INCLUDED, **SHOWN}]
+"""Parameters that change no item."""
+
+SAID = "<think>\nHm.\n</think>\n\nHello, world: how are you?"
+STOPPED = [
+    (["w are"], "\n\nHello, world: ho"),  # inside of several tokens
+    (["\n\n", "never"], None),
+    (["Hello"], None),
+    (["?", "how"], "\n\nHello, world: "),
+]
+"""Stop sequences, and what is left of the message."""
+
+
+async def asked(client, request, *, streamed):
+    """Ask, and return the response of a legal stream, or the one that comes in one piece."""
+    answer = await client.post("/v1/responses", json={**request, "stream": streamed})
+    assert answer.status_code == 200, answer.text
+    return judged(answer.content)[-1]["response"] if streamed else answer.json()
+
+
+def all_asked(server, requests):
+    """Return the responses to requests, each streamed and in one piece."""
+
+    async def ask():
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(client, request, streamed):
+            async with room:
+                return await asked(client, request, streamed=streamed)
+
+        async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=300) as client:
+            asking = [one(client, request, streamed) for request in requests for streamed in (True, False)]
+            return await asyncio.gather(*asking)
+
+    flat = asyncio.run(ask())
+    return [*zip(flat[::2], flat[1::2], strict=True)]
+
+
+def played(server, turn, interval, **others):
+    request = body(server.setup.model, turn, **others)
+    request["vllm_xargs"]["interval"] = interval
+    return request
+
+
+def said(response):
+    """Return the items without what differs from run to run, and without log probabilities."""
+
+    def without(value):
+        match value:
+            case dict():
+                return {name: without(inner) for name, inner in value.items() if name != "logprobs"}
+            case list():
+                return [without(inner) for inner in value]
+        return value
+
+    return without(without_chance(response["output"]))
+
+
+def unscored(response):
+    """Return the parts of messages whose log probabilities are not those of their text (rule R15)."""
+    parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
+    return [
+        part for part in parts if bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode() != part["text"]
+    ]
+
+
+def cross(server, interval, turns, parameters):
+    cases = [(turn, given) for turn in turns for given in parameters]
+    found = all_asked(server, [played(server, turn, interval, **given) for turn, given in cases])
+    plain = {}
+    for (turn, given), (streamed, whole) in zip(cases, found, strict=True):
+        case = f"{turn.name} with {json.dumps(given)}"
+        assert without_chance(whole) == without_chance(streamed), case
+        assert (summary(streamed), streamed["status"]) == ([*turn.items], turn.status), case
+        assert said(streamed) == plain.setdefault(turn.name, said(streamed)), case
+        assert not given.get("include") or unscored(streamed) == [], case
+        assert streamed["usage"]["output_tokens"] == whole["usage"]["output_tokens"]
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["harmony"], indirect=True)
+def test_no_parameter_changes_an_item_of_harmony(server, interval):
+    cross(server, interval, HARMONY, HARMLESS)
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
+def test_no_parameter_changes_an_item_of_a_model_that_is_parsed(server, interval):
+    cross(server, interval, [turn for turn in PARSED if not turn.body.get("include")], WITH_SCORES)
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
+def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities_with_it(server, interval):
+    requests = [
+        played(server, Turn("", [f"{SAID}{END}"]), interval, stop=stop, **scored)
+        for stop, _ in STOPPED
+        for scored in ({}, SCORED)
+    ]
+    found = all_asked(server, requests)
+    for (stop, left), (streamed, whole) in zip([case for case in STOPPED for _ in range(2)], found, strict=True):
+        assert without_chance(whole) == without_chance(streamed), stop
+        messages = [item["content"][0]["text"] for item in streamed["output"] if item["type"] == "message"]
+        assert messages == ([] if left is None else [left]), stop
+        assert streamed["status"] == "completed"
+    assert [unscored(streamed) for streamed, _ in found[1::2]] == [[]] * len(STOPPED)
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
+def test_a_turn_that_goes_on_after_its_end_has_no_control_token_in_its_text(server, interval):
+    written = [f"{SAID}{END} More.{END}", f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}\n{END}"]
+    for text in written:
+        limit = len(tokens("qwen3", text)) + 3
+        turn = Turn("", [text], body={"ignore_eos": True, "max_output_tokens": limit, "tools": [FUNCTION]})
+        ((streamed, whole),) = all_asked(server, [played(server, turn, interval)])
+        assert without_chance(whole) == without_chance(streamed)
+        assert (streamed["status"], streamed["usage"]["output_tokens"]) == ("incomplete", limit)
+        assert "<|im_end|>" not in json.dumps(streamed["output"])
+        assert [item["type"] for item in streamed["output"]][:1] == ["reasoning"]
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["harmony"], indirect=True)
+def test_harmony_that_goes_on_after_its_end_loses_nothing_and_has_no_control_token_in_its_text(server, interval):
+    turns = [turn for turn in HARMONY if len(turn.rounds) == 1 and "max_output_tokens" not in turn.body]
+    limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for turn in turns]
+    requests = [
+        played(server, turn, interval, ignore_eos=True, max_output_tokens=limit)
+        for turn, limit in zip(turns, limits, strict=True)
+    ]
+    for turn, limit, (streamed, whole) in zip(turns, limits, all_asked(server, requests), strict=True):
+        assert without_chance(whole) == without_chance(streamed), turn.name
+        assert streamed["usage"]["output_tokens"] == limit, turn.name
+        assert "<|" not in json.dumps(streamed["output"]), turn.name
+        assert [item["type"] for item in streamed["output"]] == [item.split()[0] for item in turn.items], turn.name
