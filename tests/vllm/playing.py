@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -95,12 +95,17 @@ def metric(url: str, name: str) -> float:
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-def without_chance(value: object) -> object:
-    """Give a response without what differs from run to run."""
+def without_chance(value: object, chance: Container[str] = CHANCE) -> object:
+    """Return a response without what differs from run to run.
+
+    Args:
+        value: All of it or a part.
+        chance: The fields that are left out.
+    """
     match value:
         case dict():
-            return {name: without_chance(inner) for name, inner in value.items() if name not in CHANCE}
+            return {name: without_chance(inner, chance) for name, inner in value.items() if name not in chance}
         case list():
-            return [without_chance(inner) for inner in value]
+            return [without_chance(inner, chance) for inner in value]
         case _:
             return value

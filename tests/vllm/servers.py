@@ -104,7 +104,6 @@ FAMILIES: Final[Mapping[str, str]] = {
 SETUPS: Final[Mapping[str, Setup]] = {
     **{f"family-{name}": family(name) for name in FAMILIES},
     "harmony": evolve(HARMONY, flags=FAULTS),
-    "harmony-7": evolve(HARMONY, flags=("--stream-interval", "7")),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),

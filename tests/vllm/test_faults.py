@@ -49,20 +49,22 @@ def end(response):
 )
 def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, said):
     request = asked(server, fault)
-    response = streamed(server, request)
-    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": said})
-    (message,) = response["output"]
-    assert message["status"] == "incomplete"
-    assert message["content"][0]["text"].startswith("One")
-    assert TEXT.startswith(message["content"][0]["text"])
+    for response in (streamed(server, request), whole(server, request)):
+        assert end(response) == ("failed", {"code": "server_error", "message": said})
+        (message,) = response["output"]
+        assert message["status"] == "incomplete"
+        assert message["content"][0]["text"].startswith("One")
+        assert TEXT.startswith(message["content"][0]["text"])
+        assert response["usage"]["output_tokens"] > 0
 
 
 @EACH
 @pytest.mark.parametrize("fault", ["abort", "aborts"])
 def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
-    response = streamed(server, asked(server, fault))
-    assert end(response) == ("cancelled", None)
-    assert [item["status"] for item in response["output"]] == ["incomplete"]
+    for response in (streamed(server, asked(server, fault)), whole(server, asked(server, fault))):
+        assert end(response) == ("cancelled", None)
+        assert [item["status"] for item in response["output"]] == ["incomplete"]
+        assert response["usage"]["output_tokens"] > 0
 
 
 @EACH

@@ -26,7 +26,7 @@ def long(text):
     return f"{text} " * 150
 
 
-@pytest.mark.parametrize("server", ["harmony", "harmony-7", "parsed", "parsed-7"], indirect=True)
+@pytest.mark.parametrize("server", ["harmony", "parsed", "parsed-7"], indirect=True)
 def test_eight_streams_at_once_are_each_legal_and_what_they_would_be_alone(server):
     model = server.setup.model
     turn = (HARMONY if model == "gpt_oss" else PARSED)[1]

@@ -5,7 +5,7 @@ import pytest
 from playing import body, judged, stream, summary, tokens
 from turns import BROWSER, DONE, FUNCTION, PYTHON, RUN, SEARCH, Turn
 
-pytestmark = pytest.mark.parametrize("server", ["harmony", "harmony-7"], indirect=True)
+pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 
 def played(server, *rounds, **others):

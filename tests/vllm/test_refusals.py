@@ -1,0 +1,88 @@
+"""What vLLM refuses is refused in its words and with its status, in every way of asking, before anything else is said."""
+
+import json
+
+import httpx
+import pytest
+from playing import body, judged, stream
+from servers import HARMONY
+from turns import DONE, END, PYTHON, RUN, Turn
+
+PARSED_SERVER = pytest.mark.parametrize("server", ["parsed"], indirect=True)
+HARMONY_SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
+WAYS = [{}, {"stream": True}, {"background": True}, {"background": True, "stream": True}]
+SCORES = {"include": ["message.output_text.logprobs"]}
+ASKED = {"model": "tiny", "input": "Hi.", "max_output_tokens": 16}
+
+
+def schema(given):
+    return {"text": {"format": {"type": "json_schema", "name": "a", "schema": given}}}
+
+
+def post(server, request):
+    return httpx.post(f"{server.url}/v1/responses", json=request, timeout=120)
+
+
+@PARSED_SERVER
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (schema({"type": "nonsense"}), "Grammar error: Invalid type: nonsense"),
+        (schema({"$ref": "#/nowhere"}), "Grammar error: Pointer '/nowhere' does not exist"),
+        (schema({"type": "string", "pattern": "((("}), "Grammar error: regex parse error"),
+        ({"structured_outputs": {"regex": "((["}}, "Grammar error"),
+        ({"structured_outputs": {"grammar": "root ::= ((("}}, "Invalid grammar specification"),
+        ({"structured_outputs": {"json": "{nothing"}}, "Invalid JSON grammar specification"),
+        ({"structured_outputs": {"choice": []}}, "Choice '[]' cannot be an empty list"),
+        ({"logit_bias": {"999999999": 1}}, "in logit_bias contain out-of-vocab token ids"),
+        ({"stop_token_ids": [-5]}, "in stop_token_ids contain out-of-vocab token ids"),
+        ({**SCORES, "top_logprobs": 21}, "Requested sample logprobs of 21, which is greater than max allowed: 20"),
+        ({"temperature": -1}, "temperature must be non-negative"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_what_the_engine_refuses_at_its_first_step_is_a_400_in_every_way(server, given, said):
+    answers = [post(server, {**ASKED, **given, **way}) for way in WAYS]
+    assert [answer.status_code for answer in answers] == [400] * len(WAYS)
+    assert [answer.json() for answer in answers] == [answers[0].json()] * len(WAYS)
+    assert said in answers[0].json()["error"]["message"]
+
+
+@PARSED_SERVER
+def test_a_grammar_that_the_engine_cannot_compile_is_vllms_error_in_one_piece_and_streamed(server):
+    given = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
+    answers = [post(server, {**ASKED, **given, "stream": streamed}) for streamed in (False, True)]
+    assert [answer.status_code for answer in answers] == [answers[0].status_code] * 2
+    assert answers[0].status_code != 200 or answers[0].json()["status"] in {"completed", "incomplete"}  # its backend may know it
+
+
+@HARMONY_SERVER
+def test_a_prompt_that_a_tool_made_too_long_fails_the_response_as_the_clients_fault(server):
+    code = "print(1) " * 60
+    turn = Turn("", [f"{RUN}{code}<|call|>", DONE], body={"tools": [PYTHON], "input": "word " * (HARMONY.context - 400)})
+    response = judged(stream(server.url, body("gpt_oss", turn)))[-1]["response"]
+    assert (response["status"], response["error"]["code"]) == ("failed", "invalid_prompt")
+    assert [item["type"] for item in response["output"]] == ["code_interpreter_call"]
+    assert response["usage"]["output_tokens"] > 100
+
+
+@PARSED_SERVER
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_a_body_is_read_in_every_encoding_that_vllm_reads(server, encoding):
+    request = body("qwen3", Turn("", [f"<think>\n\n</think>\n\nHello.{END}"]))
+    content = json.dumps({**request, "ignored": float("nan")}).encode(encoding)
+    answer = httpx.post(f"{server.url}/v1/responses", content=content, headers={"content-type": "application/json"}, timeout=60)
+    assert (answer.status_code, answer.json()["status"]) == (200, "completed")
+
+
+@PARSED_SERVER
+def test_settings_are_echoed_as_vllm_read_them(server):
+    given = {"parallel_tool_calls": "false", "max_output_tokens": "16", "temperature": "0.5", "top_p": 1, "max_tool_calls": "3"}
+    shown = post(server, {**ASKED, **given}).json()
+    assert {name: shown[name] for name in given} == {
+        "parallel_tool_calls": False,
+        "max_output_tokens": 16,
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "max_tool_calls": 3,
+    }
