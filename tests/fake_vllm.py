@@ -259,6 +259,8 @@ class Serving:
             frequency_penalty=0.0,
             max_tokens=request.max_output_tokens or 100,
             structured_outputs=request.structured_outputs,
+            stop=[],
+            include_stop_str_in_output=False,
             skip_special_tokens=True,
             spaces_between_special_tokens=True,
             all_stop_token_ids={0},

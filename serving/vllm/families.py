@@ -7,23 +7,42 @@ the model writes is read here. It knows vLLM's tokenizers and outputs, and nothi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from interlock.fsm.deltas import Delta, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import Family, FamilyParser, Settings, family, known
 from interlock.parsers.families.family import Start
+from interlock.parsers.writing import joined
+from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs
 from interlock.serving.vllm.shapes import Output, Tokenizer
 
-__all__ = ["FORCED", "FamilyReader", "configured", "family_reader", "specials"]
+__all__ = ["FORCED", "FamilyReader", "Source", "configured", "family_reader", "specials"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable that makes the plugin use vLLM's parsers for all models, if it says `vllm`."""
+
+
+@frozen
+class Source:
+    """What the engine makes of the tokens of a response and of their text.
+
+    Args:
+        pairs: Makes what pairs tokens with their text, of the tokens before them.
+        controls: Gives the tokens that end a round, once it has begun.
+        lags: Whether text may come after its tokens, because it may yet be cut by a stop sequence.
+    """
+
+    pairs: Callable[[Sequence[int]], Pairing]
+    controls: Callable[[], AbstractSet[int]]
+    lags: bool
+
 
 _TAIL: Final = 32
 """How many tokens at the end of a prompt may say whether it ends inside of reasoning."""
@@ -64,23 +83,27 @@ class FamilyReader:
 
     Args:
         parser: Of the family.
-        tokenizer: The model's.
         special: The markers that are special tokens, by their ids.
         family: Whose markers they are.
         theirs: vLLM's parser for the first round, which knows whether a prompt ends inside of reasoning.
+        source: Says what the engine makes of tokens and text.
         logprobs: Gives log probabilities; None if they were not asked for.
-        stops: Gives the tokens that end a round, once it has begun; their text is dropped where the engine passes it on.
     """
 
     _parser: FamilyParser
-    _tokenizer: Tokenizer
     _special: Mapping[int, str]
     _family: Family
     _theirs: object
+    _source: Source
     _logprobs: Logprobs | None = None
-    _stops: Callable[[], Iterable[int]] = tuple[int, ...]
-    _controls: Mapping[int, str] = field(factory=dict[int, str], init=False)
-    """The texts of the tokens that end a round."""
+    _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
+    """The tokens that end a round; their text is dropped where the engine passes it on."""
+    _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
+    """The tokens whose text means something by itself: those, and the special ones."""
+    _seen: list[int] = field(factory=list[int], init=False)
+    """The prompt and what was generated."""
+    _pairing: Pairing | None = field(default=None, init=False)
+    """Where the text of tokens comes after them: what finds it."""
     _prompt: Usage | None = field(default=None, init=False)
 
     def read(self, output: Output) -> Sequence[Delta]:
@@ -89,11 +112,19 @@ class FamilyReader:
             self._begin(output)
         new = output.outputs[0]
         token_ids = new.token_ids
-        ended = self._controls.get(token_ids[-1], "") if token_ids else ""
-        chunk = Chunk(token_ids, new.text.removesuffix(ended), self._logprobs and self._logprobs(output))
-        if len(token_ids) < 2 or self._special.keys().isdisjoint(token_ids):  # noqa: PLR2004 - one token is one marker
-            return self._parser.feed(chunk)
-        return [delta for piece in self._pieces(chunk) for delta in self._parser.feed(piece)]
+        logprobs = self._logprobs(output) if self._logprobs else None
+        if self._pairing is None and (len(token_ids) == 1 or self._marks.isdisjoint(token_ids)):
+            text = "" if token_ids and token_ids[0] in self._controls else new.text
+            deltas = self._parser.feed(Chunk(token_ids, text, logprobs))
+        else:
+            # Markers are cut out, so that none is taken for text that is spelled like it.
+            pairing = self._pairing or self._source.pairs(self._seen)
+            finished = self._pairing is None or new.finish_reason is not None
+            said = pairing.pair(token_ids, new.text, logprobs or (), finished=finished)
+            chunks = (Chunk(each.token_ids, each.text, None if logprobs is None else each.logprobs) for each in said)
+            deltas = joined([delta for chunk in chunks for delta in self._parser.feed(chunk)])
+        self._seen.extend(token_ids)
+        return deltas
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and return what was held back."""
@@ -107,7 +138,10 @@ class FamilyReader:
             cached_tokens=output.num_cached_tokens or 0,
             cache_write_tokens=output.num_cache_creation_tokens or 0,
         )
-        self._controls = {token: self._tokenizer.decode([token]) for token in self._stops()}
+        self._controls = self._source.controls()
+        self._marks = self._controls | self._special.keys()
+        self._seen = list(prompt)
+        self._pairing = self._source.pairs(prompt) if self._source.lags else None
         self._parser.begin(self._starts(prompt))
 
     def _starts(self, prompt: Sequence[int]) -> Start | None:
@@ -124,39 +158,16 @@ class FamilyReader:
         ended = getattr(self._theirs, "is_reasoning_end", None)  # not every release has it
         return "between" if ended is not None and ended(list(prompt)) else None
 
-    def _pieces(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Cut several tokens at the special ones, so that a marker is not taken for another that is spelled like it."""
-        ids, text, at, first = chunk.token_ids, chunk.text, 0, 0
-        logprobs = chunk.logprobs
-        for place, token in enumerate(ids):
-            marker = self._special.get(token)
-            start = -1 if marker is None else _nth(text, marker, self._tokenizer.decode(list(ids[:place])).count(marker))
-            if marker is None or start < at:
-                continue
-            yield Chunk(ids[first:place], text[at:start], logprobs and logprobs[first:place])
-            yield Chunk(ids[place : place + 1], marker, logprobs and logprobs[place : place + 1])
-            at, first = start + len(marker), place + 1
-        yield Chunk(ids[first:], text[at:], logprobs and logprobs[first:])
-
-
-def _nth(text: str, marker: str, count: int) -> int:
-    """Return where a marker stands in a text, after so many others; -1 if it does not."""
-    start = text.find(marker)
-    while count and start >= 0:
-        start = text.find(marker, start + len(marker))
-        count -= 1
-    return start
-
 
 def family_reader(
     read: Family | None,
     settings: Settings,
     tokenizer: Tokenizer,
     theirs: object,
+    source: Source,
     logprobs: Logprobs | None,
     *,
     forced: bool,
-    stops: Callable[[], Iterable[int]] = tuple[int, ...],
 ) -> FamilyReader | None:
     """Return the reader of a model of a known family; None where vLLM's parser has to read.
 
@@ -168,9 +179,9 @@ def family_reader(
         settings: How the response is read.
         tokenizer: The model's.
         theirs: vLLM's parser for the first round.
+        source: Says what the engine makes of tokens and text.
         logprobs: Gives log probabilities, if they were asked for.
         forced: Whether the request requires a call, or names one.
-        stops: Gives the tokens that end a round, once it has begun.
     """
     if read is None or theirs is None or (forced and _writes_json(theirs)):
         return None
@@ -178,7 +189,7 @@ def family_reader(
     if read.syntax is not None and read.syntax.needs and read.syntax.needs not in special.values():
         return None
     parser = FamilyParser(read, evolve(settings, special=special))
-    return FamilyReader(parser, tokenizer, special, read, theirs, logprobs, stops)
+    return FamilyReader(parser, special, read, theirs, source, logprobs)
 
 
 def _writes_json(theirs: object) -> bool:

@@ -31,7 +31,7 @@ from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
-from interlock.serving.vllm.families import family_reader
+from interlock.serving.vllm.families import Source, family_reader
 from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
 from interlock.serving.vllm.rounds import Dialogue, Rounds
@@ -196,11 +196,12 @@ class Hooks:
         settings = Settings.from_request(asked.body)
         settings.routing = hosted_functions(settings.routing, available)
         forced = asked.body.get("tool_choice") not in (None, "auto", "none")
-        stops = partial(_stops, begun)
-        ours = family_reader(self.family, settings, begun.tokenizer, theirs, logprobs, forced=forced, stops=stops)
+        pairs = partial(_pairing, begun)
+        lags = bool(begun.sampling.stop) and not begun.sampling.include_stop_str_in_output
+        source = Source(pairs, partial(_stops, begun), lags)
+        ours = family_reader(self.family, settings, begun.tokenizer, theirs, source, logprobs, forced=forced)
         if ours is not None:
             return ours
-        pairs = partial(_pairing, begun)
         more: dict[str, Any] = {"available": available, "logprobs": logprobs, "hide_end": self.hide_end}
         return delta_reader(asked.body, request, theirs, following, pairs, **more)
 

@@ -97,6 +97,8 @@ class Sampling(Protocol):
     frequency_penalty: float
     max_tokens: int | None
     structured_outputs: object
+    stop: Sequence[str]
+    include_stop_str_in_output: bool
     skip_special_tokens: bool
     spaces_between_special_tokens: bool
     all_stop_token_ids: AbstractSet[int]

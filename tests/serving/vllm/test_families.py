@@ -8,7 +8,8 @@ from recovery.notation import answer, call, items, reasoning
 
 from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.families import Settings, family
-from interlock.serving.vllm.families import FORCED, configured, family_reader, specials
+from interlock.serving.vllm.families import FORCED, Source, configured, family_reader, specials
+from interlock.serving.vllm.pairing import Pairing
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -51,10 +52,10 @@ def output(ids, text=None, prompt=(), logprobs=None):
     return Output([Completion(text, ids, logprobs=logprobs)], prompt_token_ids=list(prompt))
 
 
-def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False, **others):
-    return family_reader(
-        read, Settings.from_request(TOOLS), tokenizer, theirs, others.pop("logprobs", None), forced=forced, **others
-    )
+def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False, logprobs=None, lags=False):
+    controls = {tokenizer.convert_tokens_to_ids("<|im_end|>")}
+    source = Source(lambda _: Pairing(lambda token: tokenizer.decode([token]), controls), lambda: controls, lags)
+    return family_reader(read, Settings.from_request(TOOLS), tokenizer, theirs, source, logprobs, forced=forced)
 
 
 def read(*outputs, **others):
@@ -132,14 +133,23 @@ def test_markers_that_are_spelled_are_text_however_many_tokens_come_at_once(size
     assert read(*outputs) == [reasoning("It is </think>."), answer(f"Say {CALL}."), call("f", "{}"), answer("</think>")]
 
 
-def test_text_that_comes_after_its_tokens_is_read_when_it_comes():
+@pytest.mark.parametrize("lags", [True, False])
+def test_text_that_comes_after_its_tokens_is_read_when_it_comes(lags):
     ids = MARKED.encode("a", ["</think>"], "b")
-    assert read(output(ids, "a"), output([99], "</think>bc")) == [reasoning("a"), answer("bc")]
+    assert read(output(ids, "a"), output([99], "</think>bc"), lags=lags) == [reasoning("a"), answer("bc")]
+
+
+def test_where_text_lags_behind_a_stop_sequence_cuts_it_inside_of_a_token():
+    ids = MARKED.encode("a", ["</think>"], "bcd")
+    cut = output(MARKED.encode("e"), "c")
+    cut.outputs[0].finish_reason = "stop"
+    assert read(output(ids, ""), output([], "a</think>b"), cut, lags=True) == [reasoning("a"), answer("bc")]
 
 
 def test_the_text_of_the_token_that_ends_a_round_is_dropped():
-    ids = MARKED.encode(["</think>"], "a", ["<|im_end|>"])
-    assert read(output(ids), stops=lambda: MARKED.encode(["<|im_end|>"])) == [answer("a")]
+    ids = MARKED.encode(["</think>"], "a", ["<|im_end|>"], "b", ["<|im_end|>"])
+    assert read(output(ids)) == [answer("ab")]
+    assert read(*(output([token]) for token in ids)) == [answer("ab")]
 
 
 def test_what_a_round_cost_is_counted():
