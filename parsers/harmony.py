@@ -122,7 +122,7 @@ class HarmonyParser:
         """Take a control token, or the end of the turn."""
         if self._characters.pending:
             self._words(self._characters.take())
-        if self._state.name == "header" and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
+        if Trigger.PROSE in self._state.rows and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
             self._fire(Trigger.PROSE, Piece(tokens=0))
         self._fire(trigger, Piece(tokens=0))
 
