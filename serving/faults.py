@@ -33,7 +33,9 @@ def ends_process(error: BaseException) -> bool:
     Args:
         error: What was raised.
     """
-    return isinstance(error, ENDS) or (isinstance(error, BaseExceptionGroup) and error.subgroup(ENDS) is not None)
+    return isinstance(error, ENDS) or (
+        isinstance(error, BaseExceptionGroup) and cast("BaseExceptionGroup[BaseException]", error).subgroup(ENDS) is not None
+    )
 
 
 def is_fault(error: BaseException) -> bool:

@@ -173,7 +173,7 @@ def judge_part_delta(track: Track, spec: EventSpec, body: Body) -> Iterator[Faul
     part.text.add(delta)
     if part.logprobs is not None:
         yield from _logprobs(track, part, spec, body)
-        if part.logprobs is not None:
+        if part.logprobs is not None:  # pyright: ignore[reportUnnecessaryComparison] - it may have been given up just now
             part.logprobs.add(a_list(body.get("logprobs")))
 
 

@@ -60,8 +60,8 @@ class Side:
     def see(self, line: Line) -> None:
         """Take a line of the stream's trace."""
         match line:
-            case ("lane", _, int() as lane, {"kind": kind, "name": name}):
-                self.lanes[lane] = (kind, name)
+            case ("lane", _, int() as lane, about):
+                self.lanes[lane] = (cast("Mapping[str, object]", about)["kind"], cast("Mapping[str, object]", about)["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
                 self._event(lane, name, data)
             case _:

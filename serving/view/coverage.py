@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from attrs import define, field
@@ -37,8 +37,9 @@ class Coverage:
                 match line:
                     case ("e", _, _, _, _, int() as step, *_):
                         steps.append(step)
-                    case ("step", int() as number, {"machine": machine, "fired": fired}):
-                        self._fired[number] = _edges(str(machine), cast("Sequence[Sequence[object]]", fired))
+                    case ("step", int() as number, given):
+                        taken = cast("Mapping[str, object]", given)
+                        self._fired[number] = _edges(str(taken["machine"]), cast("Sequence[Sequence[object]]", taken["fired"]))
                     case ("fix", _, fixes):
                         some = cast("Sequence[int]", fixes)
                         for event, step in zip(some[::2], some[1::2], strict=True):

@@ -177,7 +177,7 @@ class Trace:
     def _named(self, lane: _Lane, judged: Judged) -> Iterator[Line]:
         body = judged.body or {}
         item = body.get("item")
-        known = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
+        known: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
         lane.named = body.get("type") == ADDED.name
         machine = judged.step.machine if judged.step else ""
         about = {

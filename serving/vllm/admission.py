@@ -65,7 +65,7 @@ class Admission:
 
     _steps: Steps
     _check: Callable[[], None]
-    _announced: bool = True
+    _announced: bool = field(default=True, alias="announced", kw_only=True)
     _taken: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set when the engine has taken the request, and when the first step is over, whatever came of it."""
     _first: asyncio.Task[Outcome[object]] | None = field(default=None, init=False)

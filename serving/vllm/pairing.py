@@ -43,7 +43,7 @@ class Pairing:
     """
 
     _decode: Callable[[int], str]
-    _controls: Container[int] = frozenset()
+    _controls: Container[int] = frozenset[int]()
     _waiting: deque[Said] = field(factory=deque[Said], init=False)
     """Tokens whose text was not given yet, each with the text that it should have."""
     _given: str = field(default="", init=False)
