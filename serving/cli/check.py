@@ -36,7 +36,7 @@ Sources = Annotated[
     typer.Argument(metavar="SOURCE...", help="Files, folders, - for standard input, or URLs.", show_default=False),
 ]
 BodyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The request to post to the URL; without it, the URL is got.")
+    Path | None, typer.Option(metavar="FILE", help="POST the request in this file to the URL; without it, GET the URL.")
 ]
 
 
@@ -55,9 +55,9 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     ] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Count deviations as errors.")] = False,
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="Pass over a rule (R7) or a deviation (foreign-id).")
+        list[str] | None, typer.Option(metavar="RULE", help="Ignore a rule (R7) or a deviation (foreign-id).")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="What to write.")] = "text",
+    form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = "text",
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     explain: Annotated[
         str | None, typer.Option(metavar="RULE", help="Explain a rule (R10) or a deviation (rotating-ids).")

@@ -1,4 +1,4 @@
-"""Where a stream to be judged comes from: a file, standard input, or a server that is asked for one.
+"""Open the stream that a command reads: a file, standard input, or a server's answer.
 
 It knows files and connections, and nothing of what the bytes say.
 """
@@ -26,7 +26,7 @@ _QUOTED: Final = 200
 
 
 class SourceError(Exception):
-    """There is no stream to be read; the message says why."""
+    """Raised when a stream cannot be read; the message says why."""
 
 
 @frozen
@@ -50,7 +50,7 @@ def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str]) -
 
     Args:
         name: A path, `-` for standard input, or a URL.
-        body: The file that holds the request to post to the URL; without it, the URL is got.
+        body: The file that holds the request to send with POST; without it, the URL is fetched with GET.
         headers: What else the request says in its head.
 
     Yields:

@@ -39,7 +39,10 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
         int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the page, on this machine; 0 for any that is free.")
     ] = 0,
 ) -> None:
-    """Walk through a stream on a page in the browser: its items in time, its events, its machines, what is wrong."""
+    """Walk through a stream on a page in the browser.
+
+    The page shows its items in time, its events, its machines, and what is wrong.
+    """
     from interlock.serving.cli.sources import SourceError, opened
     from interlock.serving.cli.viewing import Found, covered, lines_of, page_of, show, write
     from interlock.serving.recordings.recording import RecordingError

@@ -15,7 +15,7 @@ from openai import OpenAI
 from typer.testing import CliRunner
 
 import interlock
-from interlock.serving.cli.commands import app
+from interlock.serving.cli.commands import EXAMPLES, app
 from interlock.serving.recordings.recording import read
 from interlock.serving.recordings.replay import replay_frames, replay_response
 
@@ -182,3 +182,30 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
     os.close(writing)
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("wanted", ["-h", "--help"])
+def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(wanted) -> None:
+    text = run(wanted).output
+    listed = {
+        line.split()[0]: line
+        for line in text.partition("Commands:\n")[2].splitlines()
+        if line.startswith("  ") and line[2] != " "
+    }
+    assert {command.__name__ for command, _ in EXAMPLES} <= set(listed)
+    assert [line for line in listed.values() if line.endswith("...")] == []
+    assert not set(text) & set("╭─│╰")
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command, _ in EXAMPLES])
+def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
+    shown = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
+    assert shown
+    assert [line for line in shown if f"interlock {command}" not in line] == []
+
+
+def test_a_shell_is_told_how_to_complete() -> None:
+    environment = {**os.environ, "_INTERLOCK_COMPLETE": "complete_bash", "COMP_WORDS": "interlock di", "COMP_CWORD": "1"}
+    program = "from interlock.serving.cli.commands import app; app(prog_name='interlock')"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert done.stdout.split() == ["diagram"]
