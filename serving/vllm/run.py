@@ -27,8 +27,8 @@ __all__ = ["VllmRun"]
 
 T = TypeVar("T")
 
-CLIENTS: Final = frozenset({"VLLMClientError", "VLLMValidationError"})
-"""vLLM's errors, with all that derive from them, that are the client's fault; the second derives from the first since 0.31."""
+CLIENTS: Final = frozenset({"VLLMClientError", "VLLMValidationError", "VLLMNotFoundError", "VLLMUnprocessableEntityError"})
+"""vLLM's errors, with all that derive from them, that are the client's fault; newer releases derive the others from the first."""
 
 SPOKEN: Final = frozenset({*CLIENTS, "GenerationError", "EngineDeadError", "EngineGenerateError"})
 """vLLM's errors whose messages are made for clients, with all that derive from them."""
