@@ -162,7 +162,6 @@ export function Compare({ page, version }: { page: Page; version: number }) {
                   key={from + offset}
                   role="option"
                   aria-selected={from + offset === at}
-                  aria-label={`${MARKS[one.mark][1]}: ${short((one.left ? left.nameOf(one.left[0]) : one.right && right.nameOf(one.right[0])) ?? "")}`}
                   class={`pair ${one.mark}${from + offset === at ? " current" : ""}`}
                   style={{ top: `${(from + offset) * ROW}px` }}
                   onClick={() => go(from + offset)}

@@ -37,6 +37,7 @@ export class Axis {
 
 /** The times at which the tool of an item ran: the first event of each, the one after its last, and the state. */
 export function runs(stream: Stream, lane: Lane): [number, number, string][] {
+  if (lane.number < 0) return framing(stream, lane);
   const states = stream.page.machines[lane.kind]?.states.filter((state) => state.tool === "running").map((state) => state.name) ?? [];
   const found: [number, number, string][] = [];
   if (!states.length) return found;
@@ -51,6 +52,22 @@ export function runs(stream: Stream, lane: Lane): [number, number, string][] {
   }
   const last = found[found.length - 1];
   if (last && last[1] === -1) last[1] = lane.events.at(lane.events.length - 1);
+  return found;
+}
+
+/** The events during which the framing was inside a content. */
+function framing(stream: Stream, lane: Lane): [number, number, string][] {
+  const found: [number, number, string][] = [];
+  for (let at = 0; at < lane.events.length; at++) {
+    const event = lane.events.at(at);
+    const steps = stream.made.get(event)?.framing ?? [];
+    const inside = steps[steps.length - 1]?.[2] === "content";
+    const last = found[found.length - 1];
+    if (last && last[1] === -1 && !inside) last[1] = event;
+    if (inside && (!last || last[1] !== -1)) found.push([event, -1, "content"]);
+  }
+  const last = found[found.length - 1];
+  if (last && last[1] === -1) last[1] = stream.length - 1;
   return found;
 }
 
@@ -166,14 +183,16 @@ interface Props {
   dark: boolean;
   label?: string;
   go(event: number): void;
+  /** Called with the lane whose name was chosen. */
+  chosen?: (lane: Lane) => void;
 }
 
-export function Lanes({ stream, cursor, timed, version, dark, label, go }: Props) {
+export function Lanes({ stream, cursor, timed, version, dark, label, go, chosen }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [view, look] = useState({ top: 0, height: 160, width: 0 });
   const axis = new Axis(stream, timed);
-  const lanes = stream.lanes;
+  const lanes = stream.framing ? [...stream.lanes, stream.framing] : stream.lanes;
   const from = Math.max(0, Math.floor(view.top / LANE) - 1);
   const seen = lanes.slice(from, from + Math.ceil(view.height / LANE) + 2);
   const current = stream.laneOf(Math.min(cursor, stream.length - 1)).number;
@@ -216,7 +235,10 @@ export function Lanes({ stream, cursor, timed, version, dark, label, go }: Props
                   style={{ "--hue": hue(lane.title), height: `${LANE}px` }}
                   title={lane.id ?? lane.title}
                   aria-current={lane.number === current}
-                  onClick={() => lane.events.length && go(lane.events.at(0))}
+                  onClick={() => {
+                    chosen?.(lane);
+                    if (lane.number >= 0 && lane.events.length) go(lane.events.at(0));
+                  }}
                 >
                   <i class="dot" />
                   <span class="what">{lane.title}</span>

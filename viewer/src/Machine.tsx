@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import type { Edge, Picture, Step } from "./lines";
 import { short } from "./format";
 
-const key = (source: string, trigger: string, dest: string): string => `${source} ${trigger} ${dest}`;
+export const key = (source: string, trigger: string, dest: string): string => `${source} ${trigger} ${dest}`;
 
 const keysOf = (edge: Edge): string[] => edge.triggers.map((trigger) => key(edge.source, trigger.name, edge.dest));
 
@@ -35,10 +35,12 @@ interface Props {
   path?: Set<string>;
   visited?: Set<string>;
   counts?: Counts;
+  /** Whether all edges of the step fired, one after another, and not one of them. */
+  several?: boolean;
   prefix: string;
 }
 
-export function Machine({ picture, step, path, visited, counts, prefix }: Props) {
+export function Machine({ picture, step, path, visited, counts, several, prefix }: Props) {
   const fired = useMemo(() => firedKeys(step), [step]);
   const name = (...parts: string[]): string => [prefix, picture.name, ...parts].join("-").replace(/[^\w-]/g, "_");
   const looks = (edge: Edge): string => {
@@ -47,12 +49,11 @@ export function Machine({ picture, step, path, visited, counts, prefix }: Props)
       const total = edge.triggers.reduce((sum, trigger) => sum + counts.of(edge.source, trigger.name, edge.dest), 0);
       return `${total ? "path" : "never"}${counts.chosen === edge ? " fired" : ""}`;
     }
-    if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 ? "maybe" : "fired";
+    if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 && !several ? "maybe" : "fired";
     return keys.some((one) => path?.has(one)) ? "path" : "";
   };
   const drawn = picture.edges.map((edge) => ({ edge, look: looks(edge) }));
   const state = (of: string): string => (step?.at.includes(of) ? (step.at.length > 1 ? " perhaps" : " lit") : step?.perhaps.includes(of) ? " perhaps" : visited?.has(of) ? " visited" : "");
-  const tally = (edge: Edge): string => edge.triggers.map((trigger) => counts?.of(edge.source, trigger.name, edge.dest) ?? 0).join(" · ");
   return (
     <svg
       class={`machine${counts ? " counted" : ""}`}
@@ -102,11 +103,10 @@ export function Machine({ picture, step, path, visited, counts, prefix }: Props)
         </g>
       ))}
       {drawn.map(({ edge, look }) => {
-        const whole = edge.triggers.map((trigger) => `${trigger.name}: ${trigger.events.map(short).join(", ") || "no event"}`).join("\n");
+        const whole = [`${edge.source} → ${edge.dest}`].concat(edge.triggers.map((trigger) => `${trigger.name}: ${trigger.events.map(short).join(", ") || "no event"}`)).join("\n");
         const pick = counts && {
           role: "button" as const,
-          tabIndex: 0,
-          "aria-label": `${edge.source} to ${edge.dest} on ${edge.triggers.map((one) => one.name).join(", ")}: fired ${tally(edge)} times`,
+          tabindex: 0,
           onClick: () => counts.choose(edge),
           onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.choose(edge)),
         };

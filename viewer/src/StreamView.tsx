@@ -7,7 +7,7 @@ import { Events } from "./Events";
 import { plural } from "./format";
 import { FindingCard, Inspector, type Tab } from "./Inspector";
 import { Lanes } from "./Lanes";
-import { Deed, firedKeys, Machine } from "./Machine";
+import { Deed, firedKeys, key, Machine } from "./Machine";
 import { SPEEDS, usePlaying } from "./play";
 import { type Filter, NO_FILTER, Rows } from "./rows";
 import type { Page, Stream } from "./stream";
@@ -48,6 +48,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   const [said, say] = useState("");
   const [pane, setPane] = useState("events");
   const [whole, setWhole] = useState(false);
+  const [framing, setFraming] = useState(false);
   const { theme, dark, turn } = useTheme();
   const wanted = useRef(asked());
   const rows = useMemo(() => new Rows(stream, filter, open), [stream, filter, open]);
@@ -189,12 +190,12 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   const stepNumber = stream.step.at(cursor);
   useLayoutEffect(() => {
     const box = centre.current;
-    const lit = box?.querySelector(".state.lit, .state.perhaps, .over.fired");
+    const lit = box?.querySelector(".state.lit") ?? box?.querySelector(".over.fired, .state.perhaps");
     if (!box || !lit || whole) return;
     const frame = box.getBoundingClientRect();
     const place = lit.getBoundingClientRect();
     if (place.top < frame.top + 90 || place.bottom > frame.bottom - 40) box.scrollTop += place.top + place.height / 2 - (frame.top + frame.height * 0.55);
-  }, [stepNumber, stream.lane.at(cursor), whole, pane]);
+  }, [stepNumber, stream.lane.at(cursor), whole, pane, framing]);
 
   const header = (
     <Header streams={[stream]} theme={theme} redacted={page.redacted} said={said} turn={turn} help={() => setHelp(true)}>
@@ -228,15 +229,18 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     );
 
   const lane = stream.laneOf(cursor);
-  const step = stream.stepOf(cursor);
+  const framed = framing ? stream.framed(cursor) : null;
+  const step = framed?.step ?? stream.stepOf(cursor);
   const picture = page.machines[step?.machine || lane.title];
-  const { path, visited } = pathOf(stream, cursor);
+  const walked = framed ? null : pathOf(stream, cursor);
+  const path = walked?.path ?? new Set(framed?.path.map(([source, trigger, dest]) => key(source, trigger, dest)));
+  const visited = walked?.visited ?? new Set(framed?.path.map(([source]) => source));
   const findings = [...stream.findingsOf(cursor), ...(cursor === stream.length - 1 ? stream.findingsOf(stream.length) : [])];
   return (
     <>
       {header}
       <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={measure} />
-      <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} />
+      <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} chosen={(lane) => (setFraming(lane.number < 0), setPane(lane.number < 0 ? "machine" : pane))} />
       <div class="panes" role="group" aria-label="What is shown">
         {["events", "machine", "inspector"].map((one) => (
           <button key={one} type="button" aria-pressed={pane === one} onClick={() => setPane(one)}>
@@ -256,20 +260,31 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
           )}
           <div class="caption">
             <h2>
-              {picture?.name ?? lane.title}
-              {lane.name && <span class="quiet"> {lane.name}</span>}
+              {framed ? "framing of harmony" : (picture?.name ?? lane.title)}
+              {!framed && lane.name && <span class="quiet"> {lane.name}</span>}
               {step && step.at.length > 0 && <span class={`at${step.at.length > 1 ? " perhaps" : ""}`}>{step.at.join(" or ")}</span>}
+              {stream.framing && (
+                <button type="button" class="fit" aria-pressed={framing} onClick={() => setFraming(!framing)}>
+                  {framing ? "machine of the item" : "framing of the tokens"}
+                </button>
+              )}
               {picture && (
                 <button type="button" class="fit" aria-pressed={whole} onClick={() => setWhole(!whole)}>
                   {whole ? "full width" : "whole picture"}
                 </button>
               )}
             </h2>
-            <Deed step={step} name={stream.nameOf(cursor)} />
+            {framed ? (
+              <p class="deed quiet">
+                {framed.step.fired.length ? `${plural(framed.step.fired.length, "token")} and ends of turns before this event` : "No token came before this event alone"}
+              </p>
+            ) : (
+              <Deed step={step} name={stream.nameOf(cursor)} />
+            )}
           </div>
           {picture ? (
             <div class="picture" tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
-              <Machine picture={picture} step={step} path={path} visited={visited} prefix="m" />
+              <Machine picture={picture} step={step} path={path} visited={visited} several={framed !== null} prefix="m" />
             </div>
           ) : (
             <p class="empty">Interlock declares no machine for this kind of item. What holds for all items is judged.</p>

@@ -53,7 +53,7 @@ export class Lane {
   constructor(readonly number: number) {}
 
   get title(): string {
-    return this.number === 0 ? "response" : this.kind || "unknown item";
+    return this.number === 0 ? "response" : this.number < 0 ? "the parser's framing" : this.kind || "unknown item";
   }
 }
 
@@ -72,6 +72,8 @@ export class Stream {
   /** The events that have findings, ascending; the end of the stream is the number of its events. */
   readonly found: number[] = [];
   readonly made = new Map<number, Made>();
+  /** The framing of a recording's tokens as a lane: the events before which it moved. */
+  framing: Lane | null = null;
   ending: Ending | null = null;
   bytes = 0;
   private readonly kindOf = new Map<string, number>();
@@ -149,6 +151,24 @@ export class Stream {
     }
   }
 
+  make(event: number, made: Made): void {
+    this.made.set(event, made);
+    if (!made.framing?.length) return;
+    this.framing ??= Object.assign(new Lane(-1), { kind: "harmony" });
+    this.framing.events.push(event);
+  }
+
+  /** What the framing did before an event, and the edges that it fired up to then. */
+  framed(event: number): { step: Step; path: [string, string, string][] } | null {
+    const lane = this.framing;
+    if (!lane) return null;
+    const path: [string, string, string][] = [];
+    for (let at = 0; at < lane.events.upTo(event); at++) path.push(...(this.made.get(lane.events.at(at))?.framing ?? []));
+    const now = this.made.get(event)?.framing ?? [];
+    const last = path[path.length - 1];
+    return { step: { machine: "harmony", fired: now.map(([source, trigger, dest]) => [source, trigger, dest, true, []]), at: last ? [last[2]] : [], perhaps: [] }, path };
+  }
+
   /** An event, and those after it in its lane that did the same, did something else than was thought. */
   fix(event: number, step: number): void {
     const lane = this.laneOf(event);
@@ -203,7 +223,7 @@ export class Page {
         for (let at = 0; at < line[2].length; at += 2) this.streams[line[1]]?.fix(line[2][at] as number, line[2][at + 1] as number);
         break;
       case "made":
-        this.streams[line[1]]?.made.set(line[2], line[3]);
+        this.streams[line[1]]?.make(line[2], line[3]);
         break;
       case "end": {
         const stream = this.streams[line[1]];

@@ -1,0 +1,244 @@
+"""The other pages in a browser: two streams, coverage, a stream that goes on, a server's last streams; and hostile ones."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.view.watching import Watch, Watching
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "tests" / "corpus"
+AXE = (ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+ASK = {"model": "interlock-embedded", "input": "Tell me what an interlocking is, and why it is called so", "stream": True}
+
+expect.set_options(timeout=20_000)
+
+
+def violations(page):
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+
+
+@pytest.fixture
+def viewed():
+    """Run `interlock view` with some arguments, and give the address that it prints."""
+    started = []
+
+    def view(*arguments):
+        command = [sys.executable, "-m", "interlock", "view", "--no-open", *map(str, arguments)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own command
+        started.append(process)
+        line = process.stderr.readline()
+        return re.findall(r"http://127\.0\.0\.1:\d+/[^ ]+/(?= )", line)[-1]
+
+    yield view
+    for process in started:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+@pytest.fixture
+def server():
+    """Serve some bytes, slowly, and count how often they are asked for."""
+    asked, release = [], threading.Event()
+    data = (CORPUS / "legal" / "message.sse").read_bytes()
+    half = data.index(b"event: response.output_text.done")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(data[:half])
+            self.wfile.flush()
+            release.wait(60)
+            self.wfile.write(data[half:])
+
+        def log_message(self, *_):
+            pass
+
+    serving = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=serving.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{serving.server_port}/v1/responses", asked, release
+    release.set()
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+
+
+def test_two_streams_stand_side_by_side_with_their_differences(opened, written) -> None:
+    page = opened(written(CORPUS / "legal" / "message.sse", CORPUS / "broken" / "R9-part-differs.sse"))
+    expect(page.locator(".found")).to_contain_text("3 differences in 10 rows")
+    page.keyboard.press("n")
+    expect(page.locator(".pair.current")).to_contain_text("content_part.done")
+    assert page.locator(".paths").inner_text() == "differs in part.text"
+    marks = page.locator(".texts section").nth(1).locator("mark").all_inner_texts()
+    assert len(marks) == 1
+    page.get_by_role("button", name="only differences").click()
+    assert page.locator(".pair").count() == 3
+    assert violations(page) == []
+    assert (
+        violations(opened(written(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390)) == []
+    )
+
+
+def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(opened, viewed) -> None:
+    page = opened(viewed("--coverage", CORPUS / "legal"))
+    expect(page.locator(".found")).to_contain_text("streams")
+    page.get_by_role("button", name=re.compile("^mcp_call")).click()
+    assert page.locator(".over.never").count() > 0
+    page.locator(".label.path", has_text="run").first.click()
+    link = page.locator(".files a").first
+    assert link.inner_text() == "calls-overlap.sse"
+    assert violations(page) == []
+    with page.context.expect_page() as opening:
+        link.click()
+    expect(opening.value.locator(".pill").first).to_have_text("legal")
+    expect(opening.value.locator(".where")).to_contain_text("event 0 of")
+
+
+def test_coverage_is_a_page_in_one_piece_too(opened, tmp_path) -> None:
+    file = tmp_path / "coverage.html"
+    command = [sys.executable, "-m", "interlock", "view", "--coverage", ROOT / "recordings", "--html", file]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+    page = opened(file.as_uri(), dark=True)
+    expect(page.locator(".tools .pill")).to_contain_text("edges")
+    page.locator(".label.path").first.press("Enter")
+    expect(page.locator(".files li").first).to_be_visible()
+    assert page.locator(".files a").count() == 0
+
+
+def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server, tmp_path) -> None:
+    url, asked, release = server
+    body = tmp_path / "request.json"
+    body.write_text(json.dumps({"model": "m", "input": "it's"}))
+    address = viewed(url, "--body", body)
+    page = opened(address, permissions=["clipboard-read", "clipboard-write"])
+    expect(page.locator(".pill")).to_have_text("streaming …")
+    expect(page.locator(".where")).to_contain_text("of 7")
+    again = opened(address)
+    expect(again.locator(".where")).to_contain_text("of 7")
+    release.set()
+    for one in (page, again):
+        expect(one.locator(".pill")).to_have_text("legal")
+        expect(one.locator(".where")).to_contain_text("of 12")
+    page.reload()
+    expect(page.locator(".where")).to_contain_text("of 12")
+    assert [json.loads(one) for one in asked] == [{"model": "m", "input": "it's", "stream": True}]
+    page.keyboard.press("u")
+    expect(page.locator(".said")).to_have_text("Copied the request.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(f"curl -sN -X POST '{url}' -H \"Authorization: Bearer $OPENAI_API_KEY\"")
+    assert "it'\\''s" in copied
+
+
+def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(opened) -> None:
+    app = create_app(EmbeddedEngine(rate=20), api_key="secret")
+    app.add_middleware(Watching, watch=Watch(["secret"]))
+    with ServerThread(app) as url:
+        key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}
+        assert httpx.get(f"{url}/interlock/", headers=key).status_code == 401
+        page = opened(f"{url}/interlock/", http_credentials={"username": "operator", "password": "secret"})
+        expect(page.locator(".empty")).to_contain_text("No response has been streamed yet")
+        asking = threading.Thread(
+            target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, headers={"Authorization": "Bearer secret"}, timeout=120)
+        )
+        asking.start()
+        expect(page.locator("td .pill")).to_have_text("streaming")
+        assert violations(page) == []
+        page.locator("td a").click()
+        expect(page.locator(".pill")).to_have_text("streaming …")
+        first = page.locator(".where").inner_text()
+        expect(page.locator(".where")).not_to_have_text(first)
+        asking.join()
+        expect(page.locator(".pill")).to_have_text("legal")
+        page.get_by_label("Speed").select_option(label="4 \N{MULTIPLICATION SIGN} recorded time")
+        page.get_by_role("button", name="Play").click()
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)
+
+
+def sse(*bodies):
+    return b"".join(f"event: {body['type']}\ndata: {json.dumps(body)}\n\n".encode() for body in bodies)
+
+
+SCRIPT = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+
+
+def test_what_a_stream_says_is_shown_and_never_run(opened, written) -> None:
+    evil = sse(
+        {"type": SCRIPT, "sequence_number": 0, SCRIPT: SCRIPT},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": SCRIPT, "id": SCRIPT, "name": SCRIPT}},
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": SCRIPT, "delta": SCRIPT},
+        {"type": "x", "__proto__": {"polluted": 1}, "output_index": -5, "content_index": 1e9, "constructor": "x"},
+    )
+    page = opened(written("-", given=evil + b"event: \xff\xfe\ndata: \xc3\x28 broken\n\n", name="evil.html"))
+    for tab in ("Event", "now", "Text", "Findings"):
+        page.get_by_role("tab", name=tab).first.click()
+        page.keyboard.press("Home")
+        for _ in range(6):
+            page.keyboard.press("ArrowRight")
+            assert page.evaluate("[window.hacked, ({}).polluted]") == [None, None]
+    assert SCRIPT in page.locator(".events").inner_text()
+    page.get_by_role("tab", name="Event").click()
+    page.keyboard.press("End")
+    assert "\N{REPLACEMENT CHARACTER}( broken" in page.locator("#panel").inner_text()
+
+
+def test_five_megabytes_in_one_delta_do_not_freeze_the_page(opened, written) -> None:
+    data = (CORPUS / "legal" / "message.sse").read_bytes().replace(b'"delta": "Hello"', b'"delta": "' + b"x" * 5_000_000 + b'"')
+    page = opened(written("-", given=data, name="long.html"))
+    page.get_by_role("tab", name="Event").click()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".where").inner_text().startswith("event 8")
+    for tab in ("Item now", "Text"):
+        page.get_by_role("tab", name=tab).click()
+        page.keyboard.press("ArrowLeft")
+        assert len(page.locator("#panel").inner_text()) < 100_000
+    assert page.locator(".more").count() > 0
+
+
+def deltas(number):
+    head, tail = (CORPUS / "legal" / "message.sse").read_bytes().split(b"event: response.output_text.delta", 1)
+    ending = b"event: response.output_text.done" + tail.split(b"event: response.output_text.done", 1)[1]
+    body = (
+        b'event: response.output_text.delta\ndata: {"type": "response.output_text.delta", "item_id": "msg_0", "output_index": 0, '
+        b'"content_index": 0, "delta": "%s ", "logprobs": [], "sequence_number": %d}\n\n'
+    )
+    return head + b"".join(body % (b"w%d" % (at % 997), at + 4) for at in range(number)) + ending
+
+
+def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, written) -> None:
+    page = opened(written("-", given=deltas(50_000), name="many.html"))
+    expect(page.locator(".where")).to_contain_text("of 50,0")
+    assert page.locator(".row").count() < 80
+    page.keyboard.press("End")
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("/")
+    page.keyboard.type("w996 ")
+    expect(page.locator(".found")).to_contain_text("rows")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("e")
+    expect(page.locator(".row.current .number")).to_have_text("4")
+    assert page.locator(".row").count() < 80
