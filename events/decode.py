@@ -108,7 +108,7 @@ class SseDecoder:
     """The byte before the next one: a line feed that follows a carriage return ends no further line."""
 
     def feed(self, data: bytes) -> list[SseMessage]:
-        """Take some bytes.
+        """Decode some bytes, and return the messages that they complete.
 
         Args:
             data: The next bytes of the stream, split anywhere.
@@ -149,7 +149,7 @@ class SseDecoder:
         return start
 
     def end(self) -> list[SseMessage]:
-        """Take the end of the stream.
+        """End the stream, and return a last message that it completes.
 
         Returns:
             The message in the middle of which it ended, if there is one; it is not `complete`.

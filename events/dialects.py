@@ -38,7 +38,7 @@ class Dialect:
     required: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
 
     def event_name(self, name: str) -> str:
-        """Give the name of an event in this dialect.
+        """Return the name of an event in this dialect.
 
         Args:
             name: OpenAI's name.
@@ -46,7 +46,7 @@ class Dialect:
         return self.event_names.get(name, name)
 
     def spoken(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Say an event, or a response, in this dialect.
+        """Return an event, or a response, in this dialect.
 
         Args:
             body: What OpenAI's dialect says; it is not changed, but parts of it may be shared by what is returned.

@@ -163,7 +163,7 @@ def snapshot(
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
-    """Say where an item of a kind carries the plain text that its tool gave.
+    """Return the fields in which an item of a kind carries the plain text of its tool's result.
 
     Args:
         kind: The kind of the call.

@@ -52,7 +52,7 @@ SECRETS = frozenset({"authorization", "headers"})
 
 
 def response_settings(request: Mapping[str, object]) -> dict[str, object]:
-    """Give the settings of a request as its response object echoes them.
+    """Return the settings of a request as its response object echoes them.
 
     Args:
         request: The body of a `POST /v1/responses`, already found valid.

@@ -112,7 +112,7 @@ class SseWriter:
         return _frame(self.dialect.event_name(event.name), dumps(self.dialect.spoken(event.body)))
 
     def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], bytes]:
-        """Render a delta event's frame up to its text."""
+        """Render a delta event's frame up to its text, and return a function that adds the text and the number."""
         head = dumps(self.dialect.spoken(_without_text(event)))
         # `delta` and `sequence_number` take the place of the closing brace.
         before = _frame(self.dialect.event_name(event.name), head[:-1]).rstrip().decode() + ',"delta":'
@@ -135,14 +135,14 @@ class SseWriter:
 
 @frozen
 class EventWriter:
-    """Gives `Event` objects, for those who read a stream in the same process; their bodies are copies."""
+    """Returns `Event` objects, for code that reads a stream in the same process; their bodies are copies."""
 
     def write(self, event: Event) -> Event:
         """Return the event with a body of its own."""
         return _with_body(event, event.body)
 
     def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], Event]:
-        """Keep a delta event's body up to its text."""
+        """Return a function that makes delta events of the same body up to the text."""
         before = _without_text(event)
 
         def write_delta(text: str, sequence_number: int) -> Event:

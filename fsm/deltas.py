@@ -54,7 +54,7 @@ class Usage:
 
 @frozen
 class Start:
-    """The response begins: the first delta, given by whoever serves it (the driver supplies a missing one)."""
+    """The response begins. Feed it first; if it is missing, the driver adds it."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class Enqueue:
 
 @frozen
 class Open:
-    """The model, or the server for `mcp_list_tools`, began an item; an item still being written is closed first.
+    """The model, or the server for `mcp_list_tools`, began an item. An item that is still being written is closed first.
 
     Args:
         kind: The item's type, as in the API.
@@ -90,7 +90,7 @@ class Open:
 
 @frozen
 class Text:
-    """A piece of text with the log probabilities of its tokens; without them, a plain `str` says the same.
+    """A piece of text with the log probabilities of its tokens. Without them, a plain `str` is enough.
 
     A part of a message has them for all of its text or for none: where they begin or end, so does a part (rule R15).
 
@@ -144,7 +144,7 @@ class Close:
 
 @frozen
 class Reject:
-    """The hosted call that is being written can never run (its arguments make no sense): it ends as failed, the stream goes on.
+    """The hosted call that is being written can never run, because its arguments make no sense: it fails, and the stream goes on.
 
     Args:
         message: What is wrong with it, for the item's `error` where its kind has one.

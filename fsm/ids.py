@@ -12,7 +12,7 @@ class Ids(Protocol):
     """Makes ids that are unique in a response."""
 
     def __call__(self, prefix: str) -> str:
-        """Make an id.
+        """Create an id.
 
         Args:
             prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
@@ -24,7 +24,7 @@ class Clock(Protocol):
     """Tells the time."""
 
     def __call__(self) -> int:
-        """Give the seconds since the epoch."""
+        """Return the time, in whole seconds since the epoch."""
         ...
 
 
@@ -35,6 +35,6 @@ class SequentialIds:
     _counted: Counter[str] = field(factory=Counter[str], init=False)
 
     def __call__(self, prefix: str) -> str:
-        """Give `<prefix>_1`, then `<prefix>_2`, and so on."""
+        """Return `<prefix>_1`, then `<prefix>_2`, and so on."""
         self._counted[prefix] += 1
         return f"{prefix}_{self._counted[prefix]}"

@@ -16,7 +16,7 @@ from interlock.fsm.deltas import Delta, FinishReason, Usage
 
 @define
 class Chunk:
-    """What an engine yielded at once; made for each step and not changed, but not frozen, which would take three times as long.
+    """What an engine yields in one step. Do not change it; it is not frozen only because that would take three times as long.
 
     Args:
         token_ids: The new token ids, in order.
@@ -36,11 +36,11 @@ class Parser(Protocol):
     """Turns what a model wrote in one format into deltas; one instance for each response, all its turns included."""
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Give the deltas that the chunk makes certain; never raises, whatever the model wrote (rule R17)."""
+        """Return the deltas that a chunk makes certain; never raise, whatever the model wrote (rule R17)."""
         ...
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn: give what was held back and, last, `EndTurn`; the parser is then ready for another turn.
+        """End the turn and return what was held back and, last, `EndTurn`; the parser is then ready for another turn.
 
         Args:
             reason: Why the turn ended.

@@ -60,7 +60,7 @@ class HarmonyParser:
         return self._state.name
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Give the deltas of some tokens.
+        """Return the deltas of a chunk of tokens.
 
         Args:
             chunk: Its `token_ids`, any numbers, and its `logprobs`; the text of a chunk is not looked at.

@@ -23,7 +23,7 @@ class PlainParser:
     _writer: Writer | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Pass the text on; log probabilities of tokens without text wait for the text that they are a part of."""
+        """Return the text as it came; log probabilities of tokens without text wait for the text that they are a part of."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
         return self._write(chunk.text) if chunk.text else []

@@ -57,7 +57,7 @@ _PYTHON = Route("code_interpreter_call")
 
 @frozen
 class Routing:
-    """The recipients of one request.
+    """Routes the calls of one request to kinds of item.
 
     Args:
         declared: The route of each recipient that the request's tools declare.
@@ -69,7 +69,7 @@ class Routing:
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Routing:
-        """Read the `tools` of a request; what is no tool is passed over.
+        """Create the routing of a request from its `tools`; what is not a tool is ignored.
 
         Args:
             body: The body of `POST /v1/responses`.
@@ -84,7 +84,7 @@ class Routing:
         return cls(declared, servers)
 
     def recipient(self, recipient: str) -> Route | None:
-        """Route what harmony calls a recipient.
+        """Return the route of a recipient, as harmony calls it.
 
         Args:
             recipient: What follows `to=`.
@@ -97,7 +97,7 @@ class Routing:
         return None if recipient in _NOBODY else self._mcp(recipient)
 
     def function(self, name: str) -> Route:
-        """Route a call of a format that has functions and nothing else: an unknown name is a function.
+        """Return the route of a call in a format that knows functions alone: an unknown name is a function.
 
         Args:
             name: The name as the model wrote it.

@@ -101,7 +101,7 @@ class VllmParser:
     _reasoning: float = 0
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Give the deltas of a `DeltaMessage`.
+        """Return the deltas of a `DeltaMessage`.
 
         Args:
             chunk: Its `delta`, or None while vLLM's parser holds text back; its `token_ids` are counted.

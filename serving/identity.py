@@ -11,7 +11,7 @@ ID_BYTES = 16
 
 
 def random_id(prefix: str) -> str:
-    """Make an id; two of them are never the same.
+    """Create an id from 128 random bits.
 
     Args:
         prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
@@ -20,5 +20,5 @@ def random_id(prefix: str) -> str:
 
 
 def now() -> int:
-    """Give the seconds since the epoch."""
+    """Return the time, in whole seconds since the epoch."""
     return int(time.time())

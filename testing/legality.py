@@ -10,11 +10,11 @@ from interlock.fsm.acceptor import Acceptor, Finding, judge
 
 
 def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
-    """Say which rules a stream breaks.
+    """Return what is wrong with a stream.
 
     Args:
         events: The bodies of its events.
-        dialect: In which dialect it claims to be.
+        dialect: The dialect of the stream.
     """
     acceptor = Acceptor(dialect=dialect)
     return [*(found for body in events for found in acceptor.feed(body)), *acceptor.end()]
@@ -27,7 +27,7 @@ def assert_legal(
 
     Args:
         stream: The bodies of its events; or its bytes, whole or in pieces, and then its framing is judged too.
-        dialect: In which dialect it claims to be.
+        dialect: The dialect of the stream.
         strict: Whether a deviation, which every client that was tried copes with, breaks a rule too.
 
     Raises:

@@ -76,13 +76,13 @@ def legal_streams(
     dialect: DialectName = "openai",
     max_items: int = 4,
 ) -> list[Body]:
-    """Give streams that break no rule: the events of a driver that is told what models, tools and servers may do.
+    """Draw a stream that breaks no rule: the events of a driver that is fed what models, tools and servers may do.
 
     Args:
-        draw: Hypothesis gives it.
+        draw: Passed by Hypothesis.
         kinds: The kinds of item that a stream may have.
         endings: The statuses in which it may end.
-        dialect: In which dialect it is said.
+        dialect: The dialect of the stream.
         max_items: How many items it has at most.
 
     Returns:
@@ -93,12 +93,12 @@ def legal_streams(
 
 @st.composite
 def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: DialectName = "openai") -> Broken:
-    """Give streams that were legal before one thing was changed.
+    """Draw a stream that was legal before one thing was changed.
 
     Args:
-        draw: Hypothesis gives it.
+        draw: Passed by Hypothesis.
         rule: The rule to be broken, one of `RULES`; any if none is given.
-        dialect: In which dialect the stream is said.
+        dialect: The dialect of the stream.
 
     Returns:
         The stream, with the rule that it breaks.
@@ -119,10 +119,10 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
 
 @st.composite
 def sse_bytes(draw: st.DrawFn, events: Sequence[Body]) -> list[bytes]:
-    """Give the bytes of a stream, cut into pieces at any places, as a network may.
+    """Draw the bytes of a stream, cut into pieces at any places, as a network may.
 
     Args:
-        draw: Hypothesis gives it.
+        draw: Passed by Hypothesis.
         events: The bodies of its events.
 
     Returns:

@@ -172,7 +172,7 @@ class Acceptor:
         return self._judge(body, line)
 
     def skip(self) -> None:
-        """Pass over an event that could not be read; whatever it was, it is no fault of the next one."""
+        """Skip an event that could not be read, without blaming the next one for what it missed."""
         self.events += 1
         self._moved = None
         self._groove = None
@@ -195,7 +195,7 @@ class Acceptor:
         self._error, self._errored_last, self._pen = False, False, None
 
     def end(self) -> list[Finding]:
-        """Take the end of the stream.
+        """Judge the end of the stream.
 
         Returns:
             What is missing.

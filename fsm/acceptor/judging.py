@@ -47,7 +47,7 @@ class Reported:
 
 @frozen
 class Verdict:
-    """What is to be said about a stream.
+    """The judgement of a stream.
 
     Args:
         events: How many events it has.
@@ -156,7 +156,7 @@ class Judge:
         self._line: int | None = None
 
     def content_type(self, said: str) -> None:
-        """Judge the media type that a server gave: so the stream comes from a server and not from a file.
+        """Judge the media type of a server's answer.
 
         Args:
             said: The value of the header `Content-Type`.
@@ -166,7 +166,7 @@ class Judge:
             self._fault("R5", f"the content type is {said!r} instead of {CONTENT_TYPE}")
 
     def feed(self, piece: bytes) -> None:
-        """Take some bytes.
+        """Judge some bytes.
 
         Args:
             piece: The next bytes of the stream, split anywhere.
@@ -175,7 +175,7 @@ class Judge:
             self._take(message)
 
     def follow(self, piece: bytes) -> Iterator[Judged]:
-        """Take some bytes, and tell of each message that they complete.
+        """Judge some bytes, and yield each message that they complete with its judgement.
 
         Args:
             piece: The next bytes of the stream, split anywhere.
