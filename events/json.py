@@ -41,6 +41,23 @@ def dumps(value: object) -> bytes:
         return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
+def loads(data: str | bytes) -> object:
+    """Parse JSON, and nothing beyond it: `NaN` and `Infinity` are none.
+
+    Args:
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may be of any size; half a character may be escaped.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deep.
+    """
+    return json.loads(data, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
 def copied(value: object) -> object:
     """Return a deep copy of a value as JSON: what a reader of `dumps(value)` would get, and nothing shared with the value.
 

@@ -6,7 +6,6 @@ acceptor. It knows nothing of files, connections and terminals.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
@@ -15,6 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
+from interlock.events.json import loads
 from interlock.events.spec import CREATED, TERMINAL
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.acceptor import Acceptor
@@ -293,9 +293,9 @@ def _body(message: SseMessage) -> dict[str, object] | None:
     try:
         body: object = orjson.loads(message.data)
     except orjson.JSONDecodeError:
-        # Some writers escape half a character or write numbers that JSON has not; they can be read all the same.
+        # Some writers escape half a character or write huge numbers; they can be read all the same.
         try:
-            body = json.loads(message.data)
+            body = loads(message.data)
         except (ValueError, RecursionError):
             return None
     return cast("dict[str, object]", body) if isinstance(body, dict) else None

@@ -26,6 +26,8 @@ Format: TypeAlias = Literal["text", "json", "github"]
 
 ILLEGAL: Final = 1
 """The exit status when a stream has an error."""
+PATIENCE: Final = 300.0
+"""How many seconds a URL may take to be read, if nothing else is said."""
 NARROW: Final = 80
 """How long a line is where there is no terminal."""
 WIDE: Final = 110
@@ -39,6 +41,10 @@ BodyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="POST the request in this file to the URL; without it, GET the URL.")
 ]
 
+Timeout = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time to read a URL, from the connection to the end.")
+]
+
 
 def check(  # noqa: PLR0913 - a command has an argument for each of its options
     sources: Sources = None,
@@ -48,6 +54,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of the request; may be given again.")
     ] = None,
     api_key: Annotated[str | None, typer.Option(metavar="KEY", help="The key to send to the server.")] = None,
+    timeout: Timeout = PATIENCE,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
     permissive: Annotated[bool, typer.Option("--permissive", help="Allow items that are written at the same time.")] = False,
     first: Annotated[
@@ -81,7 +88,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 
     def judged(source: str) -> Checked:
         judging = Judge(dialect=dialect, permissive=permissive, first=first)
-        wrong = _read(judging, source, body if is_url(source) else None, headers)
+        wrong = _read(judging, source, body if is_url(source) else None, headers, timeout)
         verdict = judging.end()
         if wrong or not verdict.readable:
             return Checked(_called(source), None, wrong=wrong or "no server-sent events")
@@ -125,12 +132,12 @@ def _echo(lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def _read(judging: Judge, source: str, body: Path | None, headers: dict[str, str]) -> str:
+def _read(judging: Judge, source: str, body: Path | None, headers: dict[str, str], timeout: float) -> str:
     """Let a judge read a source; return why it cannot be read, or an empty text."""
     from interlock.serving.cli.sources import SourceError, opened
 
     try:
-        with opened(source, body=body, headers=headers) as stream:
+        with opened(source, body=body, headers=headers, timeout=timeout) as stream:
             if stream.content_type is not None:
                 judging.content_type(stream.content_type)
             for piece in stream.pieces:

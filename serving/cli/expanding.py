@@ -29,8 +29,15 @@ def expanded(sources: Iterable[str]) -> Iterator[str]:
         sources: As they were given.
     """
     for source in sources:
-        if source != "-" and not is_url(source) and (folder := Path(source)).is_dir():
+        if source != "-" and not is_url(source) and _is_folder(folder := Path(source)):
             files = [path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()]
             yield from map(str, files or [folder])
         else:
             yield source
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # its name is too long, or a folder above it may not be entered: to open it says why
+        return False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from interlock.serving.tools.configuration import ToolServers
     from interlock.serving.tools.protocol import ToolRunner
     from interlock.serving.tools.reach import Reach
+
+KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
+"""The environment variable that holds the key of the server."""
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -34,7 +38,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ),
     ] = "embedded",
     api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="INTERLOCK_API_KEY", help="The key that clients have to send.")
+        str | None, typer.Option(metavar="KEY", envvar=KEY_VARIABLE, help="The key that clients have to send.")
     ] = None,
     cors_origin: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages of this origin in; may be given again; * for all.")
@@ -79,6 +83,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.http.app import create_app
     from interlock.serving.tools.configuration import ToolServers
 
+    _check_key(api_key)
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
     application = create_app(running, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
@@ -131,6 +136,18 @@ def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
             fail(f"--tool-server {each}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
         servers[meant[0]] = url
     return servers
+
+
+def _check_key(api_key: str | None) -> None:
+    """End the command where the key is one that would let everybody in, or nobody."""
+    from interlock.serving.http.intake import check_key
+
+    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # an empty variable does not come as the option
+    try:
+        if key is not None:
+            check_key(key)
+    except ValueError as error:
+        fail(f"--api-key or {KEY_VARIABLE}: {error}")
 
 
 def _reach(given: Iterable[str]) -> Reach:

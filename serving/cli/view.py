@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from interlock.events.dialects import DialectName
-from interlock.serving.cli.check import BodyFile, request_headers
+from interlock.serving.cli.check import PATIENCE, BodyFile, Timeout, request_headers
 from interlock.serving.cli.inputs import fail
 
 
@@ -32,6 +32,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
         list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of the request; may be given again.")
     ] = None,
     api_key: Annotated[str | None, typer.Option(metavar="KEY", help="The key to send to the server.")] = None,
+    timeout: Timeout = PATIENCE,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the streams.")] = "openai",
     redact: Annotated[bool, typer.Option("--redact", help="Hide what is said; kinds, names and lengths stay.")] = False,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
@@ -63,7 +64,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
         found: list[Found] = []
         for name in names:
             try:
-                found.append(Found.of(name, stack.enter_context(opened(name, body=body, headers=headers))))
+                found.append(Found.of(name, stack.enter_context(opened(name, body=body, headers=headers, timeout=timeout))))
             except SourceError as error:
                 fail(f"{error}")
             except RecordingError as error:

@@ -34,7 +34,7 @@ from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
+from interlock.serving.http.intake import JSON, KeyGate, Shield, check_key, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
 from interlock.serving.requests.body import read_object
@@ -82,6 +82,9 @@ def create_app(
         store: Where responses are held; by default in memory, bounded.
         tools: Gives responses their hosted tools; without it, hosted calls fail.
         socket_limits: What one WebSocket connection may use.
+
+    Raises:
+        ValueError: The key is empty, or cannot be sent in a header.
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
@@ -89,6 +92,7 @@ def create_app(
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
     if api_key is not None:
+        check_key(api_key)
         middleware.append(Middleware(KeyGate, key=api_key, open_paths=OPEN_PATHS))
     app = Starlette(
         routes=api.routes(),

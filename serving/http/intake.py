@@ -18,7 +18,9 @@ from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.requests.body import Census
 
-__all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
+__all__ = ["KeyGate", "Shield", "check_key", "error_response", "is_foreign_page", "read_body"]
+
+LAST_OF_LATIN_1: Final = "\xff"
 
 JSON: Final = "application/json"
 
@@ -101,13 +103,32 @@ class Shield:
             await self.app(scope, receive, send)
 
 
+def check_key(key: str) -> None:
+    """Refuse a key that no client could send in a header.
+
+    Args:
+        key: The API key.
+
+    Raises:
+        ValueError: The message says what is wrong with it, and does not repeat it.
+    """
+    if not key:
+        raise ValueError("the key is empty; to let everybody in, give none at all")
+    if key != key.strip():
+        raise ValueError("the key begins or ends with white space, which is no part of a header")
+    if not key.isprintable():
+        raise ValueError("the key has control characters, which a header cannot hold")
+    if max(key) > LAST_OF_LATIN_1:
+        raise ValueError("the key has characters beyond Latin-1, which a header cannot hold")
+
+
 @define(eq=False)
 class KeyGate:
     """An ASGI middleware that lets nobody in without the key, but for the paths that are open.
 
     Args:
         app: What is behind it.
-        key: The API key.
+        key: The API key, which `check_key` has accepted.
         open_paths: The paths that need no key.
     """
 
@@ -124,8 +145,11 @@ class KeyGate:
 
     def _refusal(self, authorization: str) -> Response | None:
         scheme, _, key = authorization.partition(" ")
-        # A header's bytes come as Latin-1, whatever they meant.
-        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode("latin-1"), self.key.encode()):
+        # A header's bytes come as Latin-1, whatever they meant: clients send a key in that or in UTF-8.
+        given = key.strip().encode("latin-1")
+        if scheme.lower() == "bearer" and any(
+            hmac.compare_digest(given, self.key.encode(encoding)) for encoding in ("utf-8", "latin-1")
+        ):
             return None
         message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
         return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})

@@ -7,11 +7,12 @@ them a grace period to reach their clients, and then closes what is left.
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -50,6 +51,13 @@ class Server(uvicorn.Server):
         """Start, and say so."""
         await super().startup(sockets)
         self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the shutdown; a second signal ends the process at once, without a word."""
+        if self.should_exit:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the open responses and connections, then the server."""

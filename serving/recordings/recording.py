@@ -26,6 +26,7 @@ from typing import Final, TypeVar, cast, get_args
 
 from attrs import asdict, field, frozen
 
+from interlock.events.json import loads
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Chunk, Format, FormatName, Tagged
@@ -171,7 +172,7 @@ class _Line:
     @classmethod
     def parse(cls, number: int, line: str | bytes) -> _Line:
         try:
-            fields: object = json.loads(line)
+            fields: object = loads(line)
         except (ValueError, RecursionError) as error:
             raise RecordingError(number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):

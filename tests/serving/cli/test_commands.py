@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import interlock
 from interlock.serving.cli.commands import EXAMPLES, app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
 from interlock.serving.recordings.recording import read
 from interlock.serving.recordings.replay import replay_frames, replay_response
 
@@ -133,6 +135,31 @@ def served(*options: object) -> Iterator[str]:
 def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
     with served("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
         assert [model.id for model in client.models.list()] == ["m"]
+
+
+EMPTY = "the key is empty; to let everybody in, give none at all"
+SPACED = "the key begins or ends with white space, which is no part of a header"
+CONTROL = "the key has control characters, which a header cannot hold"
+BEYOND = "the key has characters beyond Latin-1, which a header cannot hold"
+
+
+@pytest.mark.parametrize("source", ["--api-key", "INTERLOCK_API_KEY"])
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        *(("", EMPTY), (" ", SPACED), (" k", SPACED), ("k\n", SPACED), ("k\xa0", SPACED)),
+        *(("k\x00k", CONTROL), ("k\r\nk", CONTROL), ("k\x7f", CONTROL), ("k\u0142", BEYOND), ("\U0001f511", BEYOND)),
+    ],
+)
+def test_serve_refuses_a_key_that_is_none_or_cannot_be_sent(monkeypatch, source, key, wrong) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_API_KEY": key})
+    result = run("serve", "--port", "0", *(["--api-key", key] if source == "--api-key" else []))
+    assert (result.exit_code, result.stderr) == (2, f"interlock: --api-key or INTERLOCK_API_KEY: {wrong}\n")
+
+
+def test_an_application_refuses_such_a_key_too() -> None:
+    with pytest.raises(ValueError, match="the key is empty"):
+        create_app(EmbeddedEngine(), api_key="")
 
 
 def test_serve_replays_a_script() -> None:

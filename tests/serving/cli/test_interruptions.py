@@ -1,0 +1,178 @@
+"""A command ends in words, and never with a traceback: where it cannot write, where it is interrupted, where a server is slow."""
+
+import json
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+
+ROOT = Path(__file__).parents[3]
+TEXT = ROOT / "recordings" / "text.jsonl"
+LEGAL = ROOT / "tests" / "corpus" / "legal" / "message.sse"
+INTERLOCK = [sys.executable, "-m", "interlock"]
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False, **options)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "replay {0} --stream",
+        "replay {0} --no-stream",
+        "check {1}",
+        "check {1} --json",
+        "check --explain R10",
+        "diagram",
+        "--help",
+    ],
+)
+def test_an_output_that_cannot_be_written_ends_a_command(command) -> None:
+    arguments = command.format(TEXT, LEGAL).split()
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run([*INTERLOCK, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stderr) == (2, b"interlock: No space left on device\n")
+
+
+def test_nothing_is_said_where_nothing_can_be_written_at_all() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run([*INTERLOCK, "check", str(LEGAL)], stdout=full, stderr=full, check=False)  # noqa: S603
+    assert ended.returncode == 2
+
+
+def test_a_command_whose_output_was_closed_ends_as_it_would() -> None:
+    script = f"{sys.executable} -m interlock replay {TEXT} >&-"
+    ended = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@contextmanager
+def serving(answer):
+    """A server that answers a connection by a function, and says when one has come."""
+    asked, over = threading.Event(), threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            asked.set()
+            with suppress(OSError):  # the command has gone
+                answer(self.request, over)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/", asked
+        over.set()
+        server.shutdown()
+
+
+def silent(_connection, over):
+    over.wait()
+
+
+def silent_after_its_head(connection, over):
+    connection.sendall(HEAD + LEGAL.read_bytes()[:400])
+    over.wait()
+
+
+def dripping(connection, over):
+    """Never silent for long, and never done."""
+    connection.sendall(HEAD)
+    while not over.wait(0.02):
+        connection.sendall(b":\n")
+
+
+def dripping_head(connection, over):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+    while not over.wait(0.02):
+        connection.sendall(b"x")
+
+
+@pytest.mark.parametrize("answer", [silent, silent_after_its_head, dripping, dripping_head], ids=lambda answer: answer.__name__)
+def test_a_url_is_read_for_no_longer_than_it_may_take(answer) -> None:
+    with serving(answer) as (url, _):
+        began = time.monotonic()
+        result = run("check", url, "--timeout", "0.3")
+        took = time.monotonic() - began
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {url}: not read within 0.3 seconds\n")
+    assert took < 30
+
+
+def test_a_url_that_is_read_in_time_is_judged() -> None:
+    def whole(connection, _over):
+        connection.sendall(HEAD + LEGAL.read_bytes())
+
+    with serving(whole) as (url, _):
+        result = run("check", url, "--timeout", "30", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (0, "legal")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["http://[", "https://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999/", "http://a\u2100b/", "http://\ud800/"],
+)
+def test_a_url_that_is_none_is_refused(source) -> None:
+    result = run("check", source)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("interlock: http")
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    result = run("check", "a" * 5000)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {'a' * 5000}: File name too long\n")
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_ctrl_c_ends_a_command_that_waits_however_often(times) -> None:
+    with (
+        serving(silent) as (url, asked),
+        subprocess.Popen([*INTERLOCK, "check", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,  # noqa: S603
+    ):
+        assert asked.wait(60)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        said, complained = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert (said, complained.strip()) in {(b"", b""), (b"", b"Aborted!"), (b"", b"Aborted.")}
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_ctrl_c_ends_a_server_however_often(times) -> None:
+    with subprocess.Popen([*INTERLOCK, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stderr.readline().startswith(b"Serving ")
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        said, complained = process.communicate(timeout=60)
+    assert (said, complained) == (b"", b"")
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_has_not_is_no_event(constant, tmp_path) -> None:
+    path = tmp_path / "stream.sse"
+    path.write_text(LEGAL.read_text().replace('"total_tokens": 18', f'"total_tokens": {constant}', 1))
+    assert constant in path.read_text()
+    result = run("check", path, "--json")
+    findings = json.loads(result.stdout)["sources"][0]["findings"]
+    assert (result.exit_code, findings[0]["rule"]) == (1, "R5")
+
+
+def test_a_recording_with_such_a_number_is_no_recording(tmp_path) -> None:
+    path = tmp_path / "recording.jsonl"
+    path.write_text('{"interlock_recording": NaN}\n')
+    result = run("replay", path)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {path}:1: not JSON: NaN is no JSON\n")
