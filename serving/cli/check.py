@@ -15,7 +15,7 @@ import typer
 
 from interlock.events.dialects import DialectName
 from interlock.serving.cli.expanding import expanded, is_url
-from interlock.serving.cli.inputs import UNUSABLE
+from interlock.serving.cli.inputs import PATIENCE, UNUSABLE
 
 if TYPE_CHECKING:
     from interlock.fsm.acceptor import Judge
@@ -26,8 +26,6 @@ Format: TypeAlias = Literal["text", "json", "github"]
 
 ILLEGAL: Final = 1
 """The exit status when a stream has an error."""
-PATIENCE: Final = 300.0
-"""How many seconds a URL may take to be read, if nothing else is said."""
 NARROW: Final = 80
 """How long a line is where there is no terminal."""
 WIDE: Final = 110

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 UNUSABLE: Final = 2
 """The exit status when the input cannot be used, as for a wrong option."""
 
+PATIENCE: Final = 300.0
+"""How many seconds a URL may take to be read, if nothing else is said."""
+
 
 def fail(message: str) -> NoReturn:
     """Print a message to standard error and end the command with status 2.

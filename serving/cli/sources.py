@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from attrs import frozen
 
 from interlock.events.json import loads
+from interlock.serving.cli.inputs import PATIENCE
 
 PIECE: Final = 2**16
 """How many bytes are read at once."""
@@ -47,7 +48,7 @@ class Source:
 
 
 @contextmanager
-def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str], timeout: float) -> Generator[Source]:
+def opened(name: str, *, body: Path | None = None, headers: Mapping[str, str], timeout: float = PATIENCE) -> Generator[Source]:
     """Open a stream.
 
     Args:
@@ -102,7 +103,8 @@ def _asked(url: str, request: bytes | None, headers: Mapping[str, str], timeout:
             response = _answer(connection, parts, request, headers)
             yield Source(_read(response, late), response.getheader("Content-Type", ""), request)
         except OSError as error:
-            raise SourceError(f"{url}: {f'not read within {timeout:g} seconds' if late.is_set() else error}") from error
+            took_too_long = late.is_set() or isinstance(error, TimeoutError)
+            raise SourceError(f"{url}: {f'not read within {timeout:g} seconds' if took_too_long else error}") from error
 
 
 @contextmanager
@@ -164,8 +166,12 @@ def _read(response: http.client.HTTPResponse, late: threading.Event) -> Iterator
     Raises:
         TimeoutError: It was broken off, because it took too long.
     """
-    with suppress(OSError, http.client.HTTPException):
+    try:
         while piece := response.read1(PIECE):
             yield piece
+    except TimeoutError:
+        raise
+    except (OSError, http.client.HTTPException):
+        pass
     if late.is_set():
         raise TimeoutError

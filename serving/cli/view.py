@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from interlock.events.dialects import DialectName
-from interlock.serving.cli.check import PATIENCE, BodyFile, Timeout, request_headers
-from interlock.serving.cli.inputs import fail
+from interlock.serving.cli.check import BodyFile, Timeout, request_headers
+from interlock.serving.cli.inputs import PATIENCE, fail
 
 
 def view(  # noqa: PLR0913 - a command has an argument for each of its options
