@@ -32,6 +32,8 @@ NAV: Nav = [
         "Guides": [
             {"In a server of your own": "embedding.md"},
             {"The server": "serving.md"},
+            {"WebSocket mode": "websocket.md"},
+            {"Security": "security.md"},
             {"Tools that run": "tools.md"},
             {"In vLLM": "vllm.md"},
             {"Checking streams": "check.md"},
