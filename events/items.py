@@ -9,7 +9,7 @@ Source: the output item types of the `openai` package.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -25,6 +25,23 @@ ItemKind: TypeAlias = Literal[
     "web_search_call",
     "file_search_call",
     "image_generation_call",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "shell_call",
+    "shell_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+    "computer_call",
+    "computer_call_output",
+    "tool_search_call",
+    "tool_search_output",
+    "program",
+    "program_output",
+    "compaction",
+    "function_call_output",
+    "custom_tool_call_output",
+    "mcp_approval_response",
+    "additional_tools",
 ]
 """The items that this project can emit, by the API's names."""
 
@@ -56,6 +73,8 @@ OUTPUT_TEXT: Final = PartSpec("output_text", "text", ("annotations", "logprobs")
 REFUSAL: Final = PartSpec("refusal", "refusal")
 REASONING_TEXT: Final = PartSpec("reasoning_text", "text")
 SUMMARY_TEXT: Final = PartSpec("summary_text", "text")
+COMMAND: Final = PartSpec("command", "command")
+"""A command of a shell call, which its item shows as a plain text."""
 
 
 @frozen
@@ -66,12 +85,16 @@ class ItemSpec:
         kind: The item's `type`.
         prefix: What its ids begin with.
         statuses: The values that its `status` can take; a kind without the field has none.
-        text: The field that holds its own text (arguments, input, code), or an empty string.
-        lists: The lists of parts it has.
+        text: The field that holds its own text (arguments, input, code), or an empty string. A field of an object that the
+            item holds is written with a dot: `operation.diff`.
+        lists: The lists of parts it has, written likewise.
         opens_with: The fields that must be known when it opens.
         constant: Fields that every item of the kind has, with the value they start with.
         made: Fields that hold an id which is made where none is known, with the prefix that it has in any case.
         result: What its tool gave if nothing else is said, for a kind that must show a result when it is completed.
+        late: Fields that may be known only when the item is closed.
+        opaque: Those of them that say something although nobody can read it: an item that has one is there without text.
+        whole: Whether the item comes whole, with nothing between its `added` and its `done`, and so with any status.
     """
 
     kind: ItemKind
@@ -83,12 +106,26 @@ class ItemSpec:
     constant: Mapping[str, object] = field(factory=dict[str, object])
     made: Mapping[str, str] = field(factory=dict[str, str])
     result: Mapping[str, object] = field(factory=dict[str, object])
+    late: tuple[str, ...] = ()
+    opaque: tuple[str, ...] = ()
+    whole: bool = False
+
+
+def _whole(kind: ItemKind, prefix: str, opens_with: tuple[str, ...], statuses: tuple[str, ...] = _STATUSES) -> ItemSpec:
+    """Return the specification of an item that comes whole: the output of a tool, above all."""
+    return ItemSpec(kind, prefix, statuses, opens_with=opens_with, whole=True)
 
 
 ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
     spec.kind: spec
     for spec in (
-        ItemSpec("reasoning", "rs", lists=("summary", "content")),
+        ItemSpec(
+            "reasoning",
+            "rs",
+            lists=("summary", "content"),
+            late=("encrypted_content",),
+            opaque=("encrypted_content",),
+        ),
         ItemSpec("message", "msg", lists=("content",), constant={"role": "assistant"}),
         ItemSpec("function_call", "fc", text="arguments", opens_with=("name",), made={"call_id": "call"}),
         ItemSpec("custom_tool_call", "ctc", text="input", opens_with=("name",), made={"call_id": "call"}),
@@ -111,7 +148,7 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             made={"container_id": "cntr"},
         ),
         # openai 2.25 does not know the status `incomplete` of a web search; later ones do.
-        ItemSpec("web_search_call", "ws", (*_STATUSES, "searching", "failed"), opens_with=("action",)),
+        ItemSpec("web_search_call", "ws", (*_STATUSES, "searching", "failed"), opens_with=("action",), late=("action",)),
         ItemSpec(
             "file_search_call",
             "fs",
@@ -125,6 +162,62 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             ("in_progress", "completed", "generating", "failed"),
             constant={"result": None},
         ),
+        ItemSpec(
+            "apply_patch_call",
+            "apc",
+            ("in_progress", "completed"),
+            text="operation.diff",
+            opens_with=("operation",),
+            made={"call_id": "call"},
+        ),
+        ItemSpec(
+            "shell_call",
+            "sh",
+            lists=("action.commands",),
+            constant={"action": {"commands": [], "max_output_length": None, "timeout_ms": None}},
+            made={"call_id": "call"},
+        ),
+        ItemSpec("shell_call_output", "sho", lists=("output",), opens_with=("call_id",), constant={"max_output_length": None}),
+        ItemSpec(
+            "local_shell_call",
+            "lsh",
+            constant={"action": {"type": "exec", "command": [], "env": {}}},
+            made={"call_id": "call"},
+            late=("action",),
+        ),
+        ItemSpec(
+            "computer_call",
+            "cu",
+            constant={"pending_safety_checks": []},
+            made={"call_id": "call"},
+            late=("action", "actions", "pending_safety_checks"),
+        ),
+        ItemSpec(
+            "tool_search_call",
+            "tsc",
+            opens_with=("execution",),
+            constant={"arguments": {}, "call_id": None},
+            late=("arguments",),
+        ),
+        ItemSpec(
+            "program",
+            "prog",
+            (),
+            opens_with=("fingerprint",),
+            constant={"code": ""},
+            made={"call_id": "call"},
+            late=("code",),
+        ),
+        ItemSpec("compaction", "cmp", (), constant={"encrypted_content": ""}),
+        _whole("apply_patch_call_output", "apco", ("call_id",), ("completed", "failed")),
+        _whole("local_shell_call_output", "lsho", ("output",)),
+        _whole("computer_call_output", "cuo", ("call_id", "output"), (*_STATUSES, "failed")),
+        _whole("tool_search_output", "tso", ("execution", "tools", "call_id")),
+        _whole("program_output", "progo", ("call_id", "result"), ("completed", "incomplete")),
+        _whole("function_call_output", "fco", ("call_id", "output")),
+        _whole("custom_tool_call_output", "ctco", ("call_id", "output")),
+        _whole("mcp_approval_response", "mcpra", ("approval_request_id", "approve"), ()),
+        _whole("additional_tools", "at", ("role", "tools"), ()),
     )
 }
 """Every kind of item by its name."""
@@ -136,7 +229,7 @@ def snapshot(
     status: str,
     fields: Mapping[str, object],
     text: str,
-    parts: Mapping[str, Sequence[Mapping[str, object]]],
+    parts: Mapping[str, Sequence[object]],
 ) -> dict[str, object]:
     """Give an item as the API shows it.
 
@@ -156,10 +249,21 @@ def snapshot(
         shown["status"] = status if status in spec.statuses else "in_progress"
     shown.update(fields)
     if spec.text:
-        shown[spec.text] = text
+        _put(shown, spec.text, text)
     for name in spec.lists:
-        shown[name] = list(parts[name])
+        _put(shown, name, list(parts[name]))
     return shown
+
+
+def _put(shown: dict[str, object], name: str, value: object) -> None:
+    """Put a value into an item, or into a copy of an object that it holds, if that has the field or the value says something."""
+    holder, dot, inner = name.rpartition(".")
+    if not dot:
+        shown[name] = value
+        return
+    held = cast("Mapping[str, object]", shown[holder])
+    if inner in held or value:
+        shown[holder] = {**held, inner: value}
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:

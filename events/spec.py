@@ -186,18 +186,24 @@ PARTIAL_IMAGE: Final = _event(
     frozenset({"background", "output_format", "quality", "size"}),
 )
 
-# Events of items that no lifecycle here has yet: read by the checker and the conversions, never emitted.
+# A patch, whose diff is a text of its item. No release of the `openai` package types these two events; the API sends them.
+PATCH_DELTA, PATCH_DONE = _text("response.apply_patch_call_operation_diff", "diff")
+
+# The commands of a shell call are parts of it, and so are the outputs of its commands.
+COMMAND_ADDED: Final = _event("response.shell_call_command.added", Scope.COMMAND, ("command",), after=Place.PART)
+COMMAND_DELTA: Final = _event("response.shell_call_command.delta", Scope.COMMAND, ("delta",), before=Place.PART, after=Place.PART)
+COMMAND_DONE: Final = _event("response.shell_call_command.done", Scope.COMMAND, ("command",), before=Place.PART)
+OUTPUT_DELTA: Final = _event("response.shell_call_output_content.delta", Scope.COMMAND_OUTPUT, ("delta",))
+OUTPUT_DONE: Final = _event("response.shell_call_output_content.done", Scope.COMMAND_OUTPUT, ("output",))
+
+(COMPACTING,) = _progress("response.compaction.compacting")
+
+# Events of no item: read by the checker and the conversions, never emitted.
 for _name, _scope, _fields, _optional in (
     ("response.audio.delta", Scope.STREAM, ("delta",), ()),
     ("response.audio.done", Scope.STREAM, (), ()),
     ("response.audio.transcript.delta", Scope.STREAM, ("delta",), ()),
     ("response.audio.transcript.done", Scope.STREAM, (), ()),
-    ("response.compaction.compacting", Scope.ITEM, (), ()),
-    ("response.shell_call_command.added", Scope.COMMAND, ("command",), ()),
-    ("response.shell_call_command.delta", Scope.COMMAND, ("delta", "obfuscation"), ("obfuscation",)),
-    ("response.shell_call_command.done", Scope.COMMAND, ("command",), ()),
-    ("response.shell_call_output_content.delta", Scope.COMMAND_OUTPUT, ("delta",), ()),
-    ("response.shell_call_output_content.done", Scope.COMMAND_OUTPUT, ("output",), ()),
 ):
     _event(_name, _scope, _fields, frozenset(_optional))
 

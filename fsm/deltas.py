@@ -139,7 +139,15 @@ class EndPart:
 
 @frozen
 class Close:
-    """The item that is being written is whole. A hosted call then waits for its tool."""
+    """The item that is being written is whole. A hosted call then waits for its tool.
+
+    Args:
+        fields: What is known of the item only now, by the names of the API's fields: `action`, `arguments` of a tool search, or
+            `encrypted_content`, which makes an item of reasoning without any text. Other fields than those that a kind of item
+            may have only now (`interlock.events.items`) are passed over.
+    """
+
+    fields: Mapping[str, object] = field(factory=dict[str, object])
 
 
 @frozen
@@ -179,15 +187,28 @@ class Run:
 
 @frozen
 class Progress:
-    """A running tool has something to show (a partial image).
+    """A running tool has something to show: a partial image, or what a command of a shell printed.
 
     Args:
         item_id: The id of the call's item.
-        fields: What the event carries, by the API's names: `partial_image_b64`.
+        fields: What the event carries, by the API's names: `partial_image_b64`, or `stdout` and `stderr`.
     """
 
     item_id: str = field(validator=_check_item_id)
     fields: Mapping[str, object]
+
+
+@frozen
+class EndOutput:
+    """A command of a shell call has ended; what further `Progress` prints is the next command's.
+
+    Args:
+        item_id: The id of the `shell_call_output`.
+        outcome: How it ended: `{"type": "exit", "exit_code": 0}` or `{"type": "timeout"}`.
+    """
+
+    item_id: str = field(validator=_check_item_id)
+    outcome: Mapping[str, object]
 
 
 @frozen
@@ -287,6 +308,7 @@ Delta: TypeAlias = (
     | EndPart
     | Run
     | Progress
+    | EndOutput
     | Succeed
     | Fail
     | Start

@@ -164,8 +164,8 @@ class ResponseDriver(Generic[T]):
                 self._add_text("append", text, logprobs)
             case deltas.Open(kind, fields):
                 self._begin_item(kind, fields)
-            case deltas.Close():
-                self._close_active()
+            case deltas.Close(fields):
+                self._close_active(fields)
             case deltas.Reject(message):
                 self._reject(message)
             case deltas.EndTurn(reason, usage):
@@ -182,6 +182,8 @@ class ResponseDriver(Generic[T]):
                 self._lead(item_id, "run")
             case deltas.Progress(item_id, fields):
                 self._lead(item_id, "progress", fields)
+            case deltas.EndOutput(item_id, outcome):
+                self._lead(item_id, "end_output", {"outcome": outcome})
             case deltas.Succeed(item_id, fields):
                 self._succeed(item_id, fields)
             case deltas.Fail(item_id, message):
@@ -213,7 +215,13 @@ class ResponseDriver(Generic[T]):
             self._open[item.id] = item
         if "close" in item.state.rows:
             self._active = item
+            self._reveal(item)
         return item
+
+    def _reveal(self, item: Item) -> None:
+        """Add an item that says something although nobody can read it."""
+        if "reveal" in item.state.rows and any(item.fields.get(name) for name in item.spec.opaque):
+            self._fire(item, "reveal")
 
     def _id(self, name: str, given: object, prefix: str) -> str:
         """Return an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
@@ -244,9 +252,12 @@ class ResponseDriver(Generic[T]):
         if event is not None and delta is not None and event.name == delta.name and not logprobs:
             self._stream = self._writer.repeat(event, item.sent.write)
 
-    def _close_active(self) -> None:
-        if self._active is not None:
-            self._fire(self._active, "close")
+    def _close_active(self, known: Given = NO_FIELDS) -> None:
+        item = self._active
+        if item is not None:
+            item.learn({name: value for name, value in known.items() if name in item.spec.late})
+            self._reveal(item)
+            self._fire(item, "close")
 
     def _end_part(self) -> None:
         if self._active is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from interlock.events import spec
-from interlock.events.items import OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
+from interlock.events.items import COMMAND, OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
 from interlock.events.spec import EventSpec, Scope
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Emission
@@ -66,6 +66,11 @@ def _close(scope: Scope, item: Item) -> None:
     item.close_part(scope)
 
 
+def _end_command(item: Item) -> None:
+    item.end_text(COMMAND)
+    item.close_command()
+
+
 # The bracket of every item.
 added: Final = Emission(spec.ADDED, _bare, Item.join)
 done: Final = Emission(spec.DONE, _bare, Item.show, Item.learn)
@@ -107,6 +112,19 @@ mcp_arguments_done: Final = _own_text_done(spec.MCP_ARGUMENTS_DONE, "arguments")
 code_delta: Final = Emission(spec.CODE_DELTA, _delta, Item.send)
 code_done: Final = _own_text_done(spec.CODE_DONE, "code")
 
+patch_delta: Final = Emission(spec.PATCH_DELTA, _delta, Item.send)
+patch_done: Final = _own_text_done(spec.PATCH_DONE, "diff")
+
+# The commands of a shell call, and what they print.
+command_added: Final[ItemEmission] = Emission(
+    spec.COMMAND_ADDED, lambda item: {"command": item.part["command"]}, partial(_open, COMMAND, Scope.COMMAND)
+)
+command_delta: Final = Emission(spec.COMMAND_DELTA, _delta, Item.send)
+command_done: Final[ItemEmission] = Emission(spec.COMMAND_DONE, lambda item: {"command": item.part["command"]}, _end_command)
+output_delta: Final[ItemEmission] = Emission(spec.OUTPUT_DELTA, lambda item: {"delta": item.printed}, accept=Item.print)
+output_done: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, lambda item: {"output": [item.output_part]}, accept=Item.end_output)
+output_cut: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, lambda item: {"output": [item.output_part]}, accept=Item.cut_output)
+
 # The progress of hosted calls.
 mcp_in_progress: Final = _progress(spec.MCP_IN_PROGRESS)
 mcp_completed: Final = _progress(spec.MCP_COMPLETED)
@@ -126,6 +144,7 @@ file_completed: Final = _progress(spec.FILE_COMPLETED)
 image_in_progress: Final = _progress(spec.IMAGE_IN_PROGRESS)
 image_generating: Final = _progress(spec.IMAGE_GENERATING)
 image_completed: Final = _progress(spec.IMAGE_COMPLETED)
+compacting: Final = _progress(spec.COMPACTING)
 partial_image: Final[ItemEmission] = Emission(
     spec.PARTIAL_IMAGE, lambda item: {**item.progress, "partial_image_index": item.progressed - 1}, accept=Item.show_progress
 )

@@ -12,15 +12,21 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
-from interlock.events.items import ItemSpec, PartSpec, snapshot
+from interlock.events.items import COMMAND, ItemSpec, PartSpec, snapshot
 from interlock.events.json import clean
 from interlock.events.spec import Scope
 from interlock.fsm.lifecycle import Given, Subject, Undo
 
-_LIST_OF: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
+_LIST_OF: Final = {
+    Scope.PART: "content",
+    Scope.SUMMARY: "summary",
+    Scope.COMMAND: "action.commands",
+    Scope.COMMAND_OUTPUT: "output",
+}
 """The list that a part belongs to, by the scope of its events."""
 
-_INDEX_OF: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
+_EXITED: Final = {"type": "exit", "exit_code": 0}
+_TIMED_OUT: Final = {"type": "timeout"}
 
 
 _ASSIGNED: Final = (
@@ -49,7 +55,7 @@ class Item(Subject["Item"]):
     output: list[Item] = field(repr=False)
     fields: dict[str, object]
     output_index: int = -1
-    parts: dict[str, list[Mapping[str, object]]] = field(init=False)
+    parts: dict[str, list[object]] = field(init=False)
     part: dict[str, object] = field(factory=dict[str, object])
     """The part that is open."""
     part_index: int = -1
@@ -68,6 +74,10 @@ class Item(Subject["Item"]):
     """The item's own text, once it is whole."""
     progress: Mapping[str, object] = field(factory=dict[str, object])
     """What a running tool showed last."""
+    printed: Mapping[str, object] = field(factory=dict[str, object])
+    """What a command printed last: `stdout`, `stderr`."""
+    output_part: Mapping[str, object] = field(factory=dict[str, object])
+    """The output of the command that ended last."""
     progressed: int = 0
     """How often it did."""
     _found: tuple[int, int] = field(default=(0, 0), init=False)
@@ -105,10 +115,8 @@ class Item(Subject["Item"]):
         """
         if scope is Scope.BRACKET:
             return {"output_index": self.output_index, "item": self.shown}
-        address: dict[str, object] = {"item_id": self.id, "output_index": self.output_index}
-        if scope in _INDEX_OF:
-            address[_INDEX_OF[scope]] = self.part_index
-        return address
+        known = {"item_id": self.id, "output_index": self.output_index}
+        return {name: known.get(name, self.part_index) for name in scope.value}
 
     def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
         """Take a piece of text that a trigger brings, to be sent by the next delta.
@@ -161,6 +169,29 @@ class Item(Subject["Item"]):
     def close_part(self, scope: Scope) -> None:
         """Record that the open part is whole."""
         self.parts[_LIST_OF[scope]].append(self.part)
+
+    def close_command(self) -> None:
+        """Record that the open command is whole, which its item shows as a plain text."""
+        self.parts[_LIST_OF[Scope.COMMAND]].append(self.part[COMMAND.text])
+
+    def print(self, given: Given) -> None:
+        """Record what a command printed: `stdout`, `stderr`."""
+        if not self.part:
+            self.part = {"stdout": "", "stderr": "", "outcome": _EXITED}
+            self.part_index = len(self.parts[_LIST_OF[Scope.COMMAND_OUTPUT]])
+        self.printed = {name: str(given.get(name, "")) for name in ("stdout", "stderr")}
+        self.part.update({name: f"{self.part[name]}{text}" for name, text in self.printed.items()})
+
+    def end_output(self, given: Given) -> None:
+        """Record how the command ended that printed last: `outcome`."""
+        self.print({})
+        self.part["outcome"] = given.get("outcome", _EXITED)
+        self.close_part(Scope.COMMAND_OUTPUT)
+        self.output_part, self.part = self.part, {}
+
+    def cut_output(self, _given: Given) -> None:
+        """Record that the command that printed last never ended."""
+        self.end_output({"outcome": _TIMED_OUT})
 
     def end_own_text(self) -> None:
         """Record that the item's own text is whole (rule R9)."""

@@ -5,13 +5,14 @@ So a stream is legal by construction, and has whatever the lifecycles allow. It 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 import orjson
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.events.items import ItemKind
+from interlock.events.items import ITEMS, ItemKind
 from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
@@ -50,6 +51,23 @@ _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "mcp_approval_request": ({"server_label": "deepwiki", "name": "lookup", "arguments": "{}"},),
     "web_search_call": tuple({"action": action} for action in _ACTIONS),
     "file_search_call": ({"queries": ["weather"]}, {"queries": []}),
+    "reasoning": ({}, {"encrypted_content": "c2VhbGVk"}),
+    "apply_patch_call": (
+        {"operation": {"type": "create_file", "path": "rain.txt", "diff": ""}},
+        {"operation": {"type": "update_file", "path": "rain.txt", "diff": ""}},
+    ),
+    "shell_call_output": ({"call_id": "call_shell"},),
+    "tool_search_call": ({"execution": "client"}, {"execution": "server"}),
+    "program": ({"fingerprint": "f"},),
+    "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
+    "local_shell_call_output": ({"output": "rain"},),
+    "computer_call_output": ({"call_id": "call_screen", "output": {"type": "computer_screenshot", "image_url": "data:,"}},),
+    "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
+    "program_output": ({"call_id": "call_program", "result": "rain"},),
+    "function_call_output": ({"call_id": "call_function", "output": "rain"},),
+    "custom_tool_call_output": ({"call_id": "call_custom", "output": "rain"},),
+    "mcp_approval_response": ({"approval_request_id": "mcpr_1", "approve": True},),
+    "additional_tools": ({"role": "assistant", "tools": []},),
 }
 """What an item of a kind may be opened with; nothing for a kind that is not here."""
 _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
@@ -58,7 +76,16 @@ _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "code_interpreter_call": ({"outputs": [{"type": "logs", "logs": "2"}]}, {"outputs": []}, {}),
     "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
     "image_generation_call": ({"result": "aW1hZ2U="},),
+    "compaction": ({"encrypted_content": "c2VhbGVk"},),
 }
+_KNOWN_LATE: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+    "reasoning": {"encrypted_content": "c2VhbGVk"},
+    "local_shell_call": {"action": {"type": "exec", "command": ["ls"], "env": {}}},
+    "computer_call": {"action": {"type": "wait"}},
+    "tool_search_call": {"arguments": {"paths": ["weather"]}},
+    "program": {"code": "print()"},
+}
+"""What is known of an item of a kind when it is closed."""
 _ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
     "completed": (deltas.Finish(),),
     "incomplete": (deltas.EndTurn("length"), deltas.EndTurn("content_filter")),
@@ -96,9 +123,13 @@ def stream(
         frames.extend(driver.feed(told))
 
     tell(*((deltas.Enqueue(),) if perhaps(chance) else ()), deltas.Start())
+    made = Counter[str]()
     for _ in some(chance, min_items, max_items):
-        for delta in _item(chance, chance.choice(kinds)):
+        kind = chance.choice(kinds)
+        for delta in _item(chance, kind):
             tell(delta)
+        made[kind] += 1
+        _serve(chance, kind, f"{ITEMS[kind].prefix}_{made[kind]}", tell)  # its id, which `SequentialIds` made
         _work(chance, lambda: driver.ready, tell)
     tell(deltas.EndTurn("stop", deltas.Usage(chance.randint(0, 9), 0, chance.randint(0, 9), 0)))
     tell(chance.choice(_ENDS[chance.choice(endings)]))
@@ -129,7 +160,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
         case 2:
             yield deltas.Reject("It makes no sense.")
         case _:
-            yield deltas.Close()
+            yield deltas.Close(_KNOWN_LATE.get(kind, {}) if perhaps(chance) else {})
 
 
 def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], tell: Callable[[deltas.Delta], None]) -> None:
@@ -148,6 +179,24 @@ def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], tell: Callable[[
                 tell(deltas.Fail(call.id, "It broke."))
             case _:
                 pass  # it never ends by itself
+
+
+def _serve(chance: Chance, kind: ItemKind, item_id: str, tell: Callable[[deltas.Delta], None]) -> None:
+    """Do what the server does for an item that it makes by itself: list tools, or run commands in a shell."""
+    if kind not in {"mcp_list_tools", "shell_call_output"}:
+        return
+    for _ in some(chance, 0, 2 if kind == "shell_call_output" else 0):
+        for _ in some(chance, 0, 2):
+            tell(deltas.Progress(item_id, {"stdout": chance.text(), "stderr": chance.text()}))
+        if perhaps(chance):
+            tell(deltas.EndOutput(item_id, {"type": "exit", "exit_code": chance.randint(0, 1)}))
+    match chance.randint(0, 2):
+        case 0:
+            tell(deltas.Succeed(item_id, chance.choice(_RESULTS.get(kind, ({},)))))
+        case 1:
+            tell(deltas.Fail(item_id, "It broke."))
+        case _:
+            pass
 
 
 def _text(chance: Chance) -> deltas.Delta:
@@ -183,9 +232,14 @@ def _reasoning(chance: Chance) -> deltas.Delta:
             return chance.text()
 
 
+def _commands(chance: Chance) -> deltas.Delta:
+    return chance.text() if perhaps(chance) else deltas.EndPart()
+
+
 _WRITERS: Final[Mapping[ItemKind, tuple[Callable[[Chance], deltas.Delta], ...]]] = {
     "message": (_message, _token),  # log probabilities are asked for or not
     "reasoning": (_reasoning,),
-    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call"), (_text,)),
+    "shell_call": (_commands,),
+    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), (_text,)),
 }
 """The ways in which an item of a kind is written; a kind that is not here is written by nobody."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.spec import (
@@ -34,11 +34,11 @@ from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.doubts import Doubts
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.finding import About, Fault, Finding
+from interlock.fsm.acceptor.groove import Groove, groove_of
 from interlock.fsm.acceptor.habits import HABITS
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
 from interlock.fsm.acceptor.shapes import in_event, is_unknown_part
-from interlock.fsm.acceptor.texts import Text
 from interlock.fsm.acceptor.trace import Step
 from interlock.fsm.acceptor.track import AUTOMATA, Track
 from interlock.fsm.acceptor.values import a_text, an_object
@@ -51,29 +51,6 @@ _TAIL: Final = 2
 """The least number with which a stream that was resumed begins; one that begins with 1 has lost its first event."""
 _PARTS: Final = frozenset({Scope.PART, Scope.SUMMARY})
 _KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
-
-
-@frozen(eq=False)
-class _Groove:
-    """Deltas of one text, one after the other, which differ in nothing but their text and their number.
-
-    Args:
-        blank: What makes such events equal: their own values taken out.
-        like: What they are equal to then.
-        text: The text that they write.
-        indices: Their fields that are whole numbers, which a boolean would be equal to.
-        moved: What each of them does to the lifecycle; see `Acceptor.step`.
-    """
-
-    blank: Mapping[str, object]
-    like: Mapping[str, object]
-    text: Text
-    indices: tuple[str, ...]
-    moved: tuple[Track | None, Node, str, Node]
-
-    def fits(self, body: Mapping[str, object]) -> bool:
-        """Whether the indices of an event that is equal are whole numbers."""
-        return all(type(body[name]) is int for name in self.indices)
 
 
 @define
@@ -107,11 +84,13 @@ class Acceptor:
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
         self._response_ids: set[object] = set()
         self._response_agreed = False
+        self._framed = ""
+        """The doubt that the last event of a part refutes."""
         self._doubts = Doubts()
         self._error = False
         self._errored_last = False
         self._pen: Track | None = None
-        self._groove: _Groove | None = None
+        self._groove: Groove | None = None
         self._moved: tuple[Track | None, Node, str, Node] | None = None
         """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
         self.events = 0
@@ -252,6 +231,8 @@ class Acceptor:
             yield "item id"
         if self._response_agreed:
             yield "response id"
+        if self._framed:
+            yield self._framed
 
     def _resumed(self, name: str, number: object) -> list[Fault]:
         """Judge how the stream begins; one that begins in the middle, by its number, is taken for one that was resumed."""
@@ -270,9 +251,9 @@ class Acceptor:
         faults = [Fault("R14", f"there is no event {name!r}", habit="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
+        if item is not None and item.ended:
+            faults.append(Fault("R7", "comes after the item was done", about=item.about))
         if item is not None:
-            if item.ended:
-                faults.append(Fault("R7", "comes after the item was done", about=item.about))
             item.pass_over(name)
         return faults
 
@@ -313,6 +294,8 @@ class Acceptor:
             self._error = True
         elif spec.name not in _KNOWN:
             faults.append(Fault("R10", "belongs to no lifecycle", habit="unknown-event"))
+        elif spec.scope in _PARTS and is_unknown_part(body):
+            self._forget()
         else:
             faults += self._about_item(spec, body, place, readable=readable)
         return faults
@@ -365,10 +348,8 @@ class Acceptor:
         place.about = item.about
         ended = item.ended
         faults += self._items.addressed(item, spec, body)
-        if spec.scope in _PARTS and is_unknown_part(body):
-            item.forget()
-            return faults
         before = item.node
+        self._framed = item.frame(spec.name) if "part" in spec.fields else ""
         fault = item.move(spec.name)
         self._moved = (item, before, spec.name, item.node)
         if fault:
@@ -382,7 +363,7 @@ class Acceptor:
         elif judge is not None:
             faults += judge(item, spec, body)
         if not faults and "delta" in spec.fields:
-            self._groove = self._groove_of(item, spec, body)
+            self._groove = groove_of(item, spec, body)
         return faults
 
     def _written(self, item: Track, spec: EventSpec, *, begins: bool) -> list[Fault]:
@@ -394,16 +375,6 @@ class Acceptor:
         if pen is None or begins or self._permissive:
             return []
         return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written")]
-
-    def _groove_of(self, item: Track, spec: EventSpec, body: Mapping[str, object]) -> _Groove | None:
-        """Remember a delta that was legal, for the next one will be like it."""
-        text = item.part.text if item.part else item.text
-        if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, spec.name):
-            return None
-        blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
-        indices = tuple(name for name in spec.scope.value if name.endswith("_index"))
-        moved = (item, item.node, spec.name, item.node)
-        return _Groove(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
 
 
 def _is_nested_error(body: Mapping[str, object]) -> bool:

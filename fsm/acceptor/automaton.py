@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from attrs import define, field, frozen
 
 from interlock.events.spec import EVENTS, Place
+from interlock.fsm.acceptor.observed import OBSERVED, Observed
 from interlock.fsm.acceptor.trace import Fired, Step, silent_ways
 from interlock.fsm.lifecycle import Emission, Lifecycle
 
@@ -65,6 +66,8 @@ class Node:
     following: dict[str, Node] = field(factory=dict[str, "Node"], init=False)
     positions: frozenset[_Position] = field(repr=False)
     moves: Mapping[str, frozenset[_Position]] = field(repr=False)
+    habits: Mapping[str, tuple[str, frozenset[_Position]]] = field(repr=False)
+    """The habit that an event is which is not legal here, and the positions after it."""
 
 
 class Automaton(Generic[S]):
@@ -81,6 +84,12 @@ class Automaton(Generic[S]):
             for name, state in lifecycle.states.items()
         }
         self._triggers = {name: tuple(state.rows) for name, state in lifecycle.states.items()}
+        self._observed: dict[str, list[Observed]] = {}
+        for edge in OBSERVED.get(lifecycle.name, ()):
+            self._observed.setdefault(edge.source, []).append(edge)
+            self._rows.setdefault(edge.dest, [])
+            self._triggers.setdefault(edge.dest, ())
+        self._final = frozenset(name for name, row in self._rows.items() if not row and name not in self._observed)
         self._steps_taken: dict[tuple[Node, str, Node], Step] = {}
         self._nodes: dict[frozenset[_Position], Node] = {}
         self._anywhere = self._moves(self._positions())
@@ -89,7 +98,7 @@ class Automaton(Generic[S]):
         """The node of which nothing is known."""
         self.events = frozenset(self._anywhere)
         """The wire names of all its events."""
-        self.completions = frozenset(_emitted(lifecycle, "succeed"))
+        self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
         """Those that say that a tool came to its end with a result."""
         self.apart = frozenset(
             emission.name
@@ -114,6 +123,19 @@ class Automaton(Generic[S]):
         if following is None and event in node.moves:
             following = node.following[event] = self._node(node.moves[event])
         return following
+
+    def habit(self, node: Node, event: str) -> tuple[str, Node] | None:
+        """Return the habit that an event is, and the node after it.
+
+        Args:
+            node: Where the lifecycle stands.
+            event: The wire name of what came, which is not legal there.
+
+        Returns:
+            None if no service has that habit.
+        """
+        known = node.habits.get(event)
+        return None if known is None else (known[0], self._node(known[1]))
 
     def leads_to(self, node: Node, event: str) -> bool:
         """Whether an event can come at a node or anywhere after it."""
@@ -201,10 +223,11 @@ class Automaton(Generic[S]):
             state=" or ".join(dict.fromkeys(at or left)),
             legal=tuple(moves),
             states=frozenset(at),
-            ends=frozenset(name for name in at if not self._rows[name]),
+            ends=frozenset(at) & self._final,
             inside_part=bool(moves) and all(EVENTS[event].before in _INSIDE_A_PART for event in moves),
             positions=closed,
             moves=moves,
+            habits=dict(self._habits(self._in_order(closed))),
         )
 
     def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
@@ -236,13 +259,23 @@ class Automaton(Generic[S]):
         return moves
 
     def _steps(self, position: _Position) -> Iterator[tuple[str, _Position]]:
-        edges = [(position.dest, position.due)] if position.due else self._rows[position.dest]
+        observed = [(edge.dest, _specified(edge)) for edge in self._observed.get(position.dest, ()) if not edge.habit]
+        edges = [(position.dest, position.due)] if position.due else [*self._rows[position.dest], *observed]
         for dest, due in edges:
             for number, event in enumerate(due):
                 rest = due[number + 1 :]
                 yield event, _Position(position.source, dest, rest) if rest else _settled(dest)
                 if not _is_delta(event):
                     break
+
+    def _habits(self, positions: Iterable[_Position]) -> Iterator[tuple[str, tuple[str, frozenset[_Position]]]]:
+        """Yield the events that are habits, with the positions after each."""
+        for position in positions:
+            for edge in () if position.due else self._observed.get(position.dest, ()):
+                if edge.habit:
+                    event, *due = _specified(edge)
+                    following = _Position(position.dest, edge.dest, tuple(due)) if due else _settled(edge.dest)
+                    yield event, (edge.habit, frozenset({following}))
 
     def _positions(self) -> Iterator[_Position]:
         """Give every position that there is."""
@@ -258,6 +291,10 @@ def _settled(state: str) -> _Position:
 
 def _names(emissions: Iterable[Emission[S]]) -> tuple[str, ...]:
     return tuple(emission.name for emission in emissions)
+
+
+def _specified(edge: Observed) -> tuple[str, ...]:
+    return tuple(event.name for event in edge.events)
 
 
 def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 from attrs import evolve
 
 from interlock.events.items import REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
-from interlock.events.spec import EVENTS, EventSpec, Place, Scope
+from interlock.events.spec import EVENTS, MCP_IN_PROGRESS, EventSpec, Place, Scope
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.texts import unsound
 from interlock.fsm.acceptor.track import Part, Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests, loosened
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests, inside, loosened
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[Track, EventSpec, Body], Iterator[Fault]]
@@ -34,17 +34,19 @@ def judge_added(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
     """Judge how an item begins: without text, parts or a result."""
     item = an_object(body.get("item"))
     track.stable = {name: item.get(name) for name in _STABLE}
-    if track.spec is None:
+    track.approved = item.get("approval_request_id") is not None
+    if track.spec is None or track.spec.whole:
         return
     status = item.get("status") or "in_progress"
     if status != "in_progress":
         track.early.append(Fault("R10", f"the item began with the status {status!r}", habit="status-at-added"))
         track.begun_as = a_text(status)
-    for name in ("content", "summary"):
-        if item.get(name):
+    for name in ("content", "summary", "action.commands"):
+        if name in {"content", "summary", *track.spec.lists} and inside(item, name):
             yield Fault("R9", f"the item has {name} before they are written")
-    if track.spec.text and item.get(track.spec.text):
-        track.text.add(a_text(item.get(track.spec.text)))
+    begun = inside(item, track.spec.text) if track.spec.text else None
+    if begun:
+        track.text.add(a_text(begun))
         track.early.append(Fault("R9", f"the item had {track.spec.text} before they were written", habit="begins-whole"))
     for name in _RESULTS:
         if item.get(name):
@@ -62,8 +64,8 @@ def judge_done(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
             wrong = f"the item was added with {name} {value!r} and is done with {item.get(name)!r}"
             yield Fault("R7", wrong, doubt="item id" if name == "id" else "")
     yield from _begun_early(track)
-    if status is not None and track.automaton and track.orderly and track.status not in track.node.ends:
-        ends = " or ".join(sorted(track.node.ends))
+    if status is not None and track.automaton and track.orderly and track.status not in _ends(track):
+        ends = " or ".join(sorted(_ends(track)))
         wrong = f"the item ends with the status {status!r}, and its events say {ends}"
         yield Fault("R10", wrong, habit=_habit_of_status(track))
     yield from _whole(track, item)
@@ -75,6 +77,14 @@ def _begun_early(track: Track) -> Iterator[Fault]:
     whole = track.quiet and track.begun_as in {"", track.status}
     yield from (fault if whole else evolve(fault, habit="") for fault in track.early)
     track.early = []
+
+
+def _ends(track: Track) -> frozenset[str]:
+    """Return the statuses with which the item can end, as its kind shows them: any, if it came whole."""
+    statuses = track.spec.statuses if track.spec else ()
+    if track.spec and track.spec.whole:
+        return frozenset(statuses)
+    return frozenset(end if end in statuses else "in_progress" for end in track.node.ends)
 
 
 def _habit_of_status(track: Track) -> str:
@@ -89,14 +99,18 @@ def _habit_of_status(track: Track) -> str:
 def _whole(track: Track, item: Body) -> Iterator[Fault]:
     """Judge the texts of an item that is done."""
     if track.spec and track.spec.text:
-        difference = track.text.settle(a_text(item.get(track.spec.text)))
+        difference = track.text.settle(a_text(inside(item, track.spec.text)))
         if difference:
             yield Fault("R9", f"the item's {track.spec.text} {difference.what}", habit=difference.habit)
     for name, parts in track.parts.items():
         said = [digest(part) for part in a_list(item.get(name))]
         if parts is not None and said != parts:
             yield Fault("R9", f"the item's {name} are not the {len(parts)} parts that were done")
-    if track.kind in _SPOKEN:
+    if track.kind == "shell_call" and track.known and track.orderly and track.commands != inside(item, "action.commands"):
+        yield Fault("R9", f"the item's commands are not the {len(track.commands)} that were done")
+    if track.outputs and track.outputs != item.get("output"):
+        yield Fault("R9", "the item's output is not that of its commands")
+    if track.kind in _SPOKEN and (track.kind != "reasoning" or item.get("content") or item.get("summary")):
         texts = [_text(an_object(part)) for name in track.parts for part in a_list(item.get(name))]
         if not "".join(texts).strip():
             yield Fault("R18", f"a {track.kind} without text is no item", habit="blank")
@@ -139,6 +153,58 @@ def judge_own_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]
     wrong = track.text.settle(a_text(body.get(field)))
     if wrong:
         yield Fault("R9", f"{field} {wrong.what}", habit=wrong.habit)
+    elif track.known and track.text.at_once:
+        yield Fault("R9", f"{field} comes without a delta", habit="text-at-once")
+
+
+def judge_in_progress_again(track: Track, _spec: EventSpec, _body: Body) -> Iterator[Fault]:
+    """Judge how often a call is said to be in progress: once, or twice after an approval."""
+    track.announced += 1
+    if track.known and track.announced > 1 + track.approved:
+        yield Fault("R10", "the call is said to be in progress again, and was not approved")
+
+
+def judge_command(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge what an event says of a command of a shell call: its index and its text."""
+    begins = spec.after is Place.PART and spec.before is not Place.PART
+    if begins:
+        track.commands.append("")
+        track.part = Part("command", len(track.commands) - 1, known=True)
+        if body.get("command"):
+            yield Fault("R9", "the command has text before it is written")
+    part = track.part
+    if part is None:
+        return
+    if track.known and body.get("command_index") != part.index:
+        yield Fault("R8", f"command_index is {body.get('command_index')} instead of {part.index}")
+    if "delta" in spec.fields:
+        part.text.add(a_text(body.get("delta")))
+    elif not begins:
+        command = track.commands[-1] = a_text(body.get("command"))
+        wrong = part.text.settle(command)
+        if wrong:
+            yield Fault("R9", f"command {wrong.what}", habit=wrong.habit)
+        elif part.text.at_once:
+            yield Fault("R9", "command comes without a delta", habit="text-at-once")
+        track.part = None
+
+
+def judge_printed(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
+    """Judge what a command of a shell printed, and what is said of it when it has ended."""
+    if track.known and body.get("command_index") != track.ended_commands:
+        yield Fault("R8", f"command_index is {body.get('command_index')} instead of {track.ended_commands}")
+    if "delta" in spec.fields:
+        for name, text in an_object(body.get("delta")).items():
+            track.printed[name] = track.printed.get(name, "") + a_text(text)
+        return
+    said = [an_object(one) for one in a_list(body.get("output"))]
+    for name in ("stdout", "stderr"):
+        text = track.printed.get(name)
+        if track.known and text and text != "".join([a_text(one.get(name)) for one in said]):
+            yield Fault("R9", f"the {name} of the command is not what it printed")
+    track.outputs += said
+    track.printed = {}
+    track.ended_commands += 1
 
 
 def judge_part_added(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
@@ -196,6 +262,8 @@ def judge_part_text_done(track: Track, spec: EventSpec, body: Body) -> Iterator[
     wrong = part.text.settle(text)
     if wrong:
         yield Fault("R9", f"{spec.fields[0]} {wrong.what}", habit=wrong.habit)
+    elif part.known and part.text.at_once:
+        yield Fault("R9", f"{spec.fields[0]} comes without a delta", habit="text-at-once")
     yield from _logprobs(track, part, spec, body)
     if part.logprobs is not None:
         if not part.logprobs.are(a_list(body.get("logprobs"))):
@@ -259,19 +327,28 @@ def _part_type(event: str) -> str:
 _TYPE_OF: Final = {name: _part_type(name) for name, spec in EVENTS.items() if spec.scope in _INDEX}
 
 
+_OF_A_SHELL: Final[Mapping[Scope, Judge]] = {Scope.COMMAND: judge_command, Scope.COMMAND_OUTPUT: judge_printed}
+
+
 def _judge_of(spec: EventSpec) -> Judge | None:
     """Choose the function for an event by what its specification says that it carries."""
+    if spec.scope in _OF_A_SHELL:
+        return _OF_A_SHELL[spec.scope]
     if spec.scope is Scope.BRACKET:
         return judge_added if spec.before is Place.OUTSIDE else judge_done
     if spec.scope in _INDEX:
-        if "part" in spec.fields:
-            return judge_part_added if spec.after is Place.PART else judge_part_done
-        if "annotation" in spec.fields:
-            return judge_annotation
-        return judge_part_delta if "delta" in spec.fields else judge_part_text_done
+        return _judge_of_part(spec)
     if spec.scope is Scope.ITEM and spec.name.endswith((".delta", ".done")):
         return judge_own_delta if "delta" in spec.fields else judge_own_done
-    return None
+    return judge_in_progress_again if spec is MCP_IN_PROGRESS else None
+
+
+def _judge_of_part(spec: EventSpec) -> Judge:
+    if "part" in spec.fields:
+        return judge_part_added if spec.after is Place.PART else judge_part_done
+    if "annotation" in spec.fields:
+        return judge_annotation
+    return judge_part_delta if "delta" in spec.fields else judge_part_text_done
 
 
 JUDGES: Final = {name: judge for name, spec in EVENTS.items() if (judge := _judge_of(spec)) is not None}

@@ -18,10 +18,11 @@ HABIT_OF: Final[Mapping[str, str]] = {
     "item id": "rotating-ids",
     "response id": "rotating-ids",
     "number": "unnumbered",
+    "frame": "unframed-part",
 }
-"""The habit that a doubt turns out to be when nothing speaks against it."""
-_TIMES: Final = 2
-"""How often a fault must be seen to be a habit."""
+"""The habit that a doubt turns out to be when nothing speaks against it; a doubt may go on with `of`, and what it is about."""
+_TIMES: Final[Mapping[str, int]] = {"frame": 1}
+"""How often a fault must be seen to be a habit, if that is not twice."""
 
 
 @define
@@ -64,7 +65,7 @@ class Doubts:
 
     def is_habit(self, doubt: str) -> bool:
         """Whether nothing has spoken against a habit so far."""
-        return self._times.get(doubt, 0) >= _TIMES and doubt not in self._refuted
+        return self._times.get(doubt, 0) >= _TIMES.get(_subject(doubt), 2) and doubt not in self._refuted
 
     def end(self) -> Iterator[Finding]:
         """Take the end of the stream.
@@ -73,6 +74,10 @@ class Doubts:
             What was held: as a deviation if it is a habit, else as the error that it is.
         """
         for doubt, held in self._held.items():
-            habit = HABIT_OF[doubt]
+            habit = HABIT_OF[_subject(doubt)]
             yield evolve(held, severity="deviation", habit=habit) if self.is_habit(doubt) else held
         self._held.clear()
+
+
+def _subject(doubt: str) -> str:
+    return doubt.partition(" of ")[0]

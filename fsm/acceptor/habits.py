@@ -137,6 +137,13 @@ HABITS: Final[Mapping[str, Habit]] = {
             "LM Studio",
         ),
         Habit(
+            "text-at-once",
+            "R9",
+            "a text comes with its `done` and without a delta",
+            "clients take the text of `done`",
+            "LM Studio and OpenAI's MCP calls, for arguments",
+        ),
+        Habit(
             "begins-whole",
             "R9",
             "an item is added with its whole text, and no delta follows",

@@ -85,10 +85,10 @@ class Register:
             faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
         item.id = item.id or item_id
         known = item_id in {item.id, *item.aliases}
-        if spec.scope is not Scope.BRACKET and not known:
+        if "item_id" in spec.scope.value and not known:
             wrong = f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"
             faults.append(Fault("R7", wrong, doubt="item id"))
-        self.agreed = self.agreed or (known and spec is not ADDED)
+        self.agreed = self.agreed or (known and spec is not ADDED and bool(item_id))
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
@@ -110,7 +110,8 @@ class Register:
             if not given.startswith(prefix):
                 wrong = f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"
                 faults.append(Fault("R7", wrong, habit="foreign-id"))
-            if given in self._ids:
+            shared = name == "call_id" and kind.endswith("_output")  # that of the call that it is the output of
+            if given in self._ids and not shared:
                 over = name == "id" and given in self._by_id and self._by_id[given].ended
                 faults.append(Fault("R7", f"the {name} {given!r} is used twice", habit="repeated-id" if over else ""))
             self._ids.add(given)

@@ -28,10 +28,14 @@ _TYPE_OF: Final[Mapping[str, Types]] = {
     **dict.fromkeys(("output_index", "content_index", "summary_index", "annotation_index", "command_index"), _WHOLE),
     **dict.fromkeys(("sequence_number", "partial_image_index"), _WHOLE),
     **dict.fromkeys(("annotations", "logprobs", "content", "summary", "tools", "queries", "sources"), _LIST),
+    **dict.fromkeys(("pending_safety_checks", "acknowledged_safety_checks", "actions"), _LIST),
     **dict.fromkeys(("outputs", "results"), _LIST | _NULL),
-    **dict.fromkeys(("response", "item", "part", "annotation", "action", "command"), _OBJECT),
+    **dict.fromkeys(("response", "item", "part", "annotation", "action", "operation"), _OBJECT),
+    **dict.fromkeys(("caller", "environment", "svg_usage"), _OBJECT | _NULL),
+    **dict.fromkeys(("approve", "async"), frozenset({bool})),
+    "max_output_length": _WHOLE | _NULL,
     **dict.fromkeys(("param", "phase", "encrypted_content", "output", "result"), _TEXT | _NULL),
-    **dict.fromkeys(("approval_request_id", "revised_prompt"), _TEXT | _NULL),
+    **dict.fromkeys(("approval_request_id", "revised_prompt", "created_by"), _TEXT | _NULL),
     "error": _OBJECT | _NULL,
 }
 """The types of fields that are no plain text, by the field's name."""
@@ -42,23 +46,55 @@ _OWN_TYPE: Final[Mapping[tuple[str, str], Types]] = {
     ("mcp_list_tools", "error"): _TEXT | _NULL,
     ("image_generation_call", "action"): _TEXT,
     ("open_page", "url"): _TEXT | _NULL,
+    ("response.shell_call_output_content.delta", "delta"): _OBJECT,
+    ("response.shell_call_output_content.done", "output"): _LIST,
+    ("shell_call_output", "output"): _LIST,
+    ("computer_call_output", "output"): _OBJECT,
+    ("function_call_output", "output"): _TEXT | _LIST,
+    ("custom_tool_call_output", "output"): _TEXT | _LIST,
+    ("local_shell_call_output", "output"): _TEXT,
+    ("program_output", "result"): _TEXT,
+    ("compaction", "encrypted_content"): _TEXT,
+    ("tool_search_call", "arguments"): _OBJECT,
+    ("tool_search_call", "call_id"): _TEXT | _NULL,
+    ("tool_search_output", "call_id"): _TEXT | _NULL,
+    ("mcp_approval_response", "approval_request_id"): _TEXT,
 }
 """The same where a field of one name has two types, by the type of the object and the field's name."""
 
 _EXTRA: Final[Mapping[str, tuple[str, ...]]] = {
     "reasoning": ("encrypted_content",),
     "message": ("phase",),
-    "function_call": ("namespace",),
-    "custom_tool_call": ("namespace",),
+    "function_call": ("namespace", "caller", "async"),
+    "custom_tool_call": ("namespace", "caller", "async"),
+    "function_call_output": ("caller", "created_by", "name", "namespace"),
+    "custom_tool_call_output": ("caller", "created_by"),
+    "apply_patch_call": ("caller", "created_by"),
+    "apply_patch_call_output": ("caller", "created_by", "output"),
+    "shell_call": ("caller", "created_by", "environment"),
+    "shell_call_output": ("caller", "created_by"),
+    "computer_call": ("action", "actions"),
+    "computer_call_output": ("acknowledged_safety_checks", "created_by"),
+    "tool_search_call": ("created_by",),
+    "tool_search_output": ("created_by",),
+    "compaction": ("created_by",),
+    "mcp_approval_response": ("reason",),
     "mcp_call": ("output", "error", "approval_request_id"),
     "mcp_list_tools": ("error",),
-    "image_generation_call": (*("action", "background", "error", "output_format", "quality", "revised_prompt", "size"),),
+    "image_generation_call": (
+        *("action", "background", "error", "output_format", "quality", "revised_prompt", "size", "svg_usage"),
+    ),
 }
 """The fields of an item that come later or not at all."""
 
 _NOT_REQUIRED: Final[Mapping[str, frozenset[str]]] = {
     "reasoning": frozenset({"status", "content"}),
     "custom_tool_call": frozenset({"status"}),
+    "tool_search_call": frozenset({"call_id"}),
+    "tool_search_output": frozenset({"call_id"}),
+    "function_call_output": frozenset({"call_id"}),
+    "local_shell_call_output": frozenset({"status"}),
+    "shell_call_output": frozenset({"max_output_length"}),
     "code_interpreter_call": frozenset({"outputs"}),
     "file_search_call": frozenset({"results"}),
     # Required by openai 2.25 and unknown to 3.51.
@@ -135,8 +171,8 @@ def _of_event(spec: EventSpec) -> Shape:
 def _of_item(spec: ItemSpec) -> Shape:
     extra = _EXTRA.get(spec.kind, ())
     own = ("status",) if spec.statuses else ()
-    text = (spec.text,) if spec.text else ()
-    known = ("id", "type", *own, *text, *spec.lists, *spec.opens_with, *spec.constant, *spec.made)
+    texts = (name for name in (spec.text, *spec.lists) if name and "." not in name)
+    known = ("id", "type", *own, *texts, *spec.opens_with, *spec.constant, *spec.made)
     return _shape(spec.kind, (*known, *extra), {*extra, *_NOT_REQUIRED.get(spec.kind, ())})
 
 

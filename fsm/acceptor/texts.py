@@ -51,6 +51,8 @@ class Text:
     """The length of what was folded, in characters."""
     _said: str | None = field(default=None, init=False)
     """The last whole that was said to be another."""
+    at_once: bool = field(default=False, init=False)
+    """Whether the whole was said without a single delta."""
 
     def add(self, piece: str) -> None:
         """Take a piece."""
@@ -76,6 +78,8 @@ class Text:
         if not self.known:
             self.known, self.pieces = True, [whole]
             self._folded, self._length = hashlib.blake2b(), 0
+        if not self.pieces and not self._length and whole and self._said is None:
+            self.at_once, self.pieces = True, [whole]
         wrong = None if whole == self._said else self._difference(whole)
         self._said = whole
         return wrong

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from interlock.events.items import ITEMS, OUTPUT_TEXT, ItemSpec
 from interlock.events.spec import ADDED, DONE, EVENTS, Place
@@ -90,6 +90,19 @@ class Track:
     """The status with which it was added, if that was not that it runs."""
     quiet: bool = field(default=True, init=False)
     """Whether nothing came between its `added` and its `done`."""
+    approved: bool = field(default=False, init=False)
+    """Whether it is a call that was approved."""
+    announced: int = field(default=0, init=False)
+    """How often it was said to be in progress."""
+    commands: list[str] = field(factory=list[str], init=False)
+    """The commands of a shell call."""
+    printed: dict[str, str] = field(factory=dict[str, str], init=False)
+    """What the command of a shell that runs has printed, by stream."""
+    outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
+    """What was said of the commands that have ended."""
+    ended_commands: int = field(default=0, init=False)
+    unframed: bool = field(default=False, init=False)
+    """Whether a text of it came without its part."""
     lists_logprobs: set[str] = field(factory=set[str])
     """The events of the stream that had an empty list of log probabilities."""
     status: str | None = None
@@ -131,6 +144,14 @@ class Track:
             self.part.text.known = False
             self.part.logprobs = None
 
+    def frame(self, event: str) -> str:
+        """Return the doubt whether the service adds and ends the parts to which an event belongs.
+
+        Args:
+            event: Its wire name.
+        """
+        return f"frame of {self.kind} {EVENTS[event].scope.name}"
+
     def pass_over(self, event: str) -> None:
         """Take an event that nobody knows: one of this kind may stand for any that are known.
 
@@ -160,6 +181,14 @@ class Track:
         if following is not None or self.automaton is None:
             self.node = following or self.node
             return None
+        known = self.automaton.habit(self.node, event)
+        if known is not None:
+            _, self.node = known
+            self.parts = dict.fromkeys(self.parts, None)
+            self.unframed = True
+            return evolve(self._misplaced(event, self.automaton), doubt=self.frame(event))
+        if self.unframed and EVENTS[event].before is Place.PART_DONE:
+            return None  # it ends a part that was never added, which has been found
         fault = self._misplaced(event, self.automaton)
         self.orderly = False
         self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts

@@ -31,6 +31,13 @@ def a_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def inside(value: Mapping[str, object], name: str) -> object:
+    """Return a field of an object, or, if the name has a dot, of an object in it; None if it is not there."""
+    for step in name.split("."):
+        value = cast("Mapping[str, object]", an_object(value).get(step))
+    return value
+
+
 def digest(value: object) -> Digest:
     """Give the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
     try:

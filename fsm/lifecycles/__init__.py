@@ -8,7 +8,9 @@ from attrs import frozen
 from interlock.events.items import ItemKind
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
 from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
+from interlock.fsm.lifecycles.compaction import COMPACTION
 from interlock.fsm.lifecycles.custom_tool_call import CUSTOM_TOOL_CALL
 from interlock.fsm.lifecycles.file_search_call import FILE_SEARCH_CALL
 from interlock.fsm.lifecycles.function_call import FUNCTION_CALL
@@ -19,7 +21,11 @@ from interlock.fsm.lifecycles.mcp_list_tools import MCP_LIST_TOOLS
 from interlock.fsm.lifecycles.message import MESSAGE
 from interlock.fsm.lifecycles.reasoning import REASONING
 from interlock.fsm.lifecycles.response import RESPONSE
+from interlock.fsm.lifecycles.shell_call import SHELL_CALL
+from interlock.fsm.lifecycles.shell_call_output import SHELL_CALL_OUTPUT
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
+from interlock.fsm.lifecycles.whole import WHOLE
+from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.response import Response
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
@@ -36,6 +42,12 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
     "web_search_call": WEB_SEARCH_CALL,
     "file_search_call": FILE_SEARCH_CALL,
     "image_generation_call": IMAGE_GENERATION_CALL,
+    "apply_patch_call": APPLY_PATCH_CALL,
+    "shell_call": SHELL_CALL,
+    "shell_call_output": SHELL_CALL_OUTPUT,
+    "compaction": COMPACTION,
+    **WRITTEN,
+    **WHOLE,
 }
 """The lifecycle of each kind of item."""
 

@@ -1,6 +1,7 @@
 """The lifecycle of reasoning: parts of reasoning text and of summary, one at a time.
 
-Reasoning whose whole text is blank never becomes an item (rule R18): white space is held back in `pending`.
+Reasoning whose whole text is blank never becomes an item (rule R18): white space is held back in `pending`. Reasoning that is
+encrypted, or withheld in another way, is an item without any text: `reveal` adds it, and its text may still come.
 """
 
 from interlock.fsm.emissions import (
@@ -28,8 +29,15 @@ REASONING = Lifecycle(
         Edge("pending",        "pad",       "pending"),
         Edge("pending",        "append",    "reasoning_text", [added, reasoning_part_added, reasoning_delta]),
         Edge("pending",        "summarize", "summary_text",   [added, summary_part_added, summary_delta]),
+        Edge("pending",        "reveal",    "withheld",       [added]),
         Edge("pending",        "close",     "dropped"),
         Edge("pending",        "cut",       "dropped"),
+
+        Edge("withheld",       "pad",       "withheld"),
+        Edge("withheld",       "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
+        Edge("withheld",       "summarize", "summary_text",   [summary_part_added, summary_delta]),
+        Edge("withheld",       "close",     "completed",      [done]),
+        Edge("withheld",       "cut",       "incomplete",     [done]),
 
         Edge("reasoning_text", "append",    "reasoning_text", [reasoning_delta]),
         Edge("reasoning_text", "summarize", "summary_text",   [reasoning_done, part_done, summary_part_added, summary_delta]),

@@ -14,7 +14,8 @@ from typing import Final
 from interlock.fsm.oracle.vocabulary import EVENTS
 
 _NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
-LETTERS: Final = dict(zip(_NAMES, string.ascii_letters, strict=False))
+_ALPHABET: Final = string.ascii_letters + "αβγδεζηθικλμ"
+LETTERS: Final = dict(zip(_NAMES, _ALPHABET, strict=False))
 """The letter of each event that belongs to an item."""
 _SHORT: Final = {name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()}
 _NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
@@ -40,14 +41,24 @@ _PARTS: Final = """(
   | content_part.added refusal.delta* refusal.done content_part.done
   | content_part.added reasoning_text.delta* reasoning_text.done content_part.done
   | reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done
+  | shell_call_command.added shell_call_command.delta* shell_call_command.done
 )*"""
 PARTS: Final = _expression(_PARTS)
 """Any number of whole parts, one after the other (rule R8)."""
 IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)}))
 """What takes everything out of a word (by `str.translate`) that is no event of a part."""
 
+WHOLE: Final = frozenset(
+    {
+        *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
+        *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
+    }
+)
+"""The items that come whole, so that they may be added with their result and in any status."""
+
 _CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
-_MCP: Final = "added mcp_call.in_progress mcp_call_arguments.delta* mcp_call_arguments.done"
+_MCP: Final = "added mcp_call.in_progress (mcp_call_arguments.delta | mcp_call.in_progress)* mcp_call_arguments.done"
+"""That a call is in progress may be said once more if it was approved; `rules.r10_lifecycle` counts."""
 _ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
 _INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
 _LIST: Final = "added mcp_list_tools.in_progress"
@@ -72,6 +83,14 @@ def _searches(call: str) -> dict[str | None, str]:
     }
 
 
+_PATCH: Final = (
+    "added (apply_patch_call_operation_diff.delta apply_patch_call_operation_diff.delta* apply_patch_call_operation_diff.done"
+    " | apply_patch_call_operation_diff.done)? done"
+)
+_SHELL: Final = "added (shell_call_command.added shell_call_command.delta* shell_call_command.done)* done"
+_PRINTED: Final = "added (shell_call_output_content.delta* shell_call_output_content.done)* done"
+_PLAIN: Final = "added done"
+_ENDS: Final = ("completed", "incomplete")
 _ORDERS: Final[dict[str, dict[str | None, str]]] = {
     "reasoning": {"completed": _REASONING, "incomplete": _REASONING, None: _REASONING},
     "message": {"completed": _MESSAGE, "incomplete": _MESSAGE},
@@ -95,6 +114,15 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
         "completed": f"{_IMAGE} {_SHOWN} image_generation_call.completed done",
         "failed": f"{_IMAGE} ({_SHOWN})? done",
     },
+    "apply_patch_call": {"completed": _PATCH, "in_progress": _PATCH},
+    "shell_call": dict.fromkeys(_ENDS, _SHELL),
+    "shell_call_output": dict.fromkeys(_ENDS, _PRINTED),
+    "local_shell_call": dict.fromkeys(_ENDS, _PLAIN),
+    "computer_call": dict.fromkeys(_ENDS, _PLAIN),
+    "tool_search_call": dict.fromkeys(_ENDS, _PLAIN),
+    "program": {None: _PLAIN},
+    "compaction": {None: "added compaction.compacting? done"},
+    **{kind: dict.fromkeys((None, "in_progress", "completed", "incomplete", "failed"), _PLAIN) for kind in sorted(WHOLE)},
 }
 ORDERS: Final = {kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()}
 """The order of the events, for each kind of item and each status in which it can end (None: it has no status)."""
@@ -114,6 +142,8 @@ TOOL_EVENTS: Final[dict[str, str]] = {
     "code_interpreter_call": _letters("code_interpreter_call.interpreting code_interpreter_call.completed done"),
     "web_search_call": _letters("web_search_call.searching web_search_call.completed done"),
     "file_search_call": _letters("file_search_call.searching file_search_call.completed done"),
+    "shell_call_output": _letters("shell_call_output_content.delta shell_call_output_content.done done"),
+    "compaction": _letters("compaction.compacting done"),
     "image_generation_call": _letters(
         "image_generation_call.generating image_generation_call.partial_image image_generation_call.completed done"
     ),

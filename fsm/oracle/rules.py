@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spelled
+from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
 from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
 from interlock.fsm.oracle.view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
 from interlock.fsm.oracle.vocabulary import ITEM_PREFIX
@@ -17,6 +17,7 @@ from interlock.fsm.oracle.vocabulary import ITEM_PREFIX
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
+_RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _STATUSES: Final = {
     "response.created": {"queued", "in_progress"},
@@ -113,7 +114,9 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
         for place, body in item.events:
             about = body.get("item")
             if about is None:
-                if body["item_id"] != item.added["id"] or body.get("name", item.added.get("name")) != item.added.get("name"):
+                if body.get("item_id", item.added["id"]) != item.added["id"] or body.get(
+                    "name", item.added.get("name")
+                ) != item.added.get("name"):
                     yield Violation("R7", place, f"{body['type']} is about {body['item_id']}, not {item.added['id']}")
             elif any(about.get(field) != item.added.get(field) for field in _STABLE):
                 yield Violation("R7", place, f"item {item.index} is no longer what was added")
@@ -133,7 +136,8 @@ def r7_ids(stream: Stream) -> Iterator[Violation]:
                 continue
             if not identity.startswith(prefix):
                 yield Violation("R7", item.at, f"the {name} {identity!r} of a {item.kind} does not begin with {prefix}")
-            if identity in seen:
+            shared = name == "call_id" and item.kind.endswith("_output")  # that of the call that it is the output of
+            if identity in seen and not shared:
                 yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
             seen.add(identity)
 
@@ -149,7 +153,7 @@ def r8_parts(stream: Stream) -> Iterator[Violation]:
 def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
     """R10: the events of an item follow the order of its kind, for the status in which it ends."""
     for item in stream.items:
-        if item.added.get("status", "in_progress") != "in_progress":
+        if item.added.get("status", "in_progress") != "in_progress" and item.kind not in WHOLE:
             yield Violation("R10", item.at, f"item {item.index} begins with the status {item.added['status']}")
         if item.done is None:
             continue
@@ -159,6 +163,8 @@ def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
             yield Violation("R10", item.end, f"a {item.kind} cannot end with the status {status}")
         elif not order.fullmatch(item.word):
             yield Violation("R10", item.end, f"a {item.kind} that is {status} cannot go {spelled(item.word)}")
+        if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
+            yield Violation("R10", item.end, f"item {item.index} is said to be in progress again")
 
 
 def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
@@ -179,7 +185,8 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
                 yield Violation("R11", item.end, f"item {item.index} completes without {spelled(running)}")
         if item.done is not None and not _has_its_result(item.done, item.word):
             yield Violation("R11", item.end, f"item {item.index} does not carry what its tool gave")
-        if any(item.added.get(field) for field in ("output", "outputs", "results", "result", "error", "tools")):
+        results = ("output", "outputs", "results", "result", "error", "tools")
+        if item.kind not in WHOLE and any(item.added.get(field) for field in results):
             yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
 
 

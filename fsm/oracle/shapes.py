@@ -27,10 +27,11 @@ _STATUSES: Final = frozenset({"completed", "incomplete", "failed", "in_progress"
 
 @frozen
 class _Shape:
-    """The fields of one type: the types that each may have, and which of them must be there."""
+    """The fields of one type: the types that each may have, which of them must be there, and which only in the end."""
 
     fields: Mapping[str, frozenset[type]]
     required: frozenset[str]
+    later: frozenset[str]
 
 
 def _shapes(table: str, *common: str) -> dict[str, _Shape]:
@@ -49,8 +50,9 @@ def _shape(fields: Sequence[str]) -> _Shape:
     """Read one line of a table."""
     pairs = [field.split(":") for field in fields]
     return _Shape(
-        {name.rstrip("?"): frozenset(_TYPES[word] for word in types.split("|")) for name, types in pairs},
-        frozenset(name for name, _ in pairs if not name.endswith("?")),
+        {name.rstrip("?+"): frozenset(_TYPES[word] for word in types.split("|")) for name, types in pairs},
+        frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
+        frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
     )
 
 
@@ -103,7 +105,7 @@ def _in_event(body: Json) -> Iterator[str]:
         return
     yield from _wrong(body, shape, name)
     if "item" in shape.required:
-        yield from _in_item(an_object(body.get("item")))
+        yield from _in_item(an_object(body.get("item")), ended=name == "response.output_item.done")
     elif "part" in shape.required:
         yield from _in_typed(body.get("part"), _PARTS, "part")
     elif "annotation" in shape.required and not isinstance(an_object(body.get("annotation")).get("type"), str):
@@ -132,12 +134,15 @@ def _in_typed(value: object, table: Mapping[str, _Shape], what: str) -> Iterator
         yield f"there is no {what} {kind!r}"
 
 
-def _in_item(item: Json) -> Iterator[str]:
+def _in_item(item: Json, *, ended: bool) -> Iterator[str]:
     """Say what is malformed in an item."""
     yield from _in_typed(item, _ITEMS, "item")
+    shape = _ITEMS.get(str(item.get("type")))
+    if ended and shape is not None:
+        yield from (f"{item['type']}: {field} is missing" for field in shape.later - item.keys())
     for part in (*a_list(item.get("content")), *a_list(item.get("summary"))):
         yield from _in_typed(part, _PARTS, "part")
-    if item.get("type") == "web_search_call":
+    if item.get("type") == "web_search_call" and "action" in item:
         yield from _in_typed(item.get("action"), _ACTIONS, "action")
     if item.get("type") == "message" and item.get("role") != "assistant":
         yield "a message of the response is not the assistant's"

@@ -21,8 +21,14 @@ _WHOLE: Final = {
     "mcp_call": "arguments",
     "custom_tool_call": "input",
     "code_interpreter_call": "code",
+    "apply_patch_call": "diff",
 }
 """The field that holds the text of the kinds that write one text and no parts."""
+
+
+def _of_item(item: Json, field: str) -> object:
+    """Give a text of an item; a diff is in its operation, which has none if a file is deleted."""
+    return an_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
 @frozen
@@ -110,17 +116,67 @@ def r9_text(stream: Stream) -> Iterator[Violation]:
                 yield Violation("R9", item.at, f"item {item.index} has {name} before it is written")
             if item.done is not None and (item.done.get(name) or []) != done:
                 yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
+        yield from _commands(item)
+        yield from _printed(item)
+
+
+def _commands(item: Item) -> Iterator[Violation]:
+    """R8, R9: compare the commands of a shell call with their deltas."""
+    if item.kind != "shell_call":
+        return
+    if an_object(item.added.get("action")).get("commands"):
+        yield Violation("R9", item.at, f"item {item.index} has commands before they are written")
+    commands: list[str] = []
+    for place, body in item.events:
+        match body["type"].rpartition(".")[2] if "command_index" in body else "":
+            case "added":
+                commands.append(body["command"])
+                if body["command"]:
+                    yield Violation("R9", place, "a command has text before it is written")
+            case "delta" if commands:
+                commands[-1] += body["delta"]
+            case "done" if commands and body["command"] != commands[-1]:
+                yield Violation("R9", place, "a command is not what its deltas said")
+            case _:
+                pass
+        if body.get("command_index", len(commands) - 1) != len(commands) - 1:
+            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
+    if item.done is not None and a_list(an_object(item.done.get("action")).get("commands")) != commands:
+        yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
+
+
+def _printed(item: Item) -> Iterator[Violation]:
+    """R8, R9: compare the outputs of a shell call with what its commands printed."""
+    if item.kind != "shell_call_output":
+        return
+    whole: list[object] = []
+    printed, count = {"stdout": "", "stderr": ""}, 0
+    for place, body in item.events:
+        if "command_index" not in body:
+            continue
+        if body["command_index"] != count:
+            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {count}")
+        if "delta" in body:
+            printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
+            continue
+        for name, text in printed.items():
+            if text and text != "".join([str(an_object(one).get(name, "")) for one in body["output"]]):
+                yield Violation("R9", place, f"the {name} of a command is not what it printed")
+        whole += body["output"]
+        printed, count = {"stdout": "", "stderr": ""}, count + 1
+    if count and item.done is not None and item.done.get("output") != whole:
+        yield Violation("R9", item.end, f"the output of item {item.index} is not that of its commands")
 
 
 def _whole_text(item: Item, field: str) -> Iterator[Violation]:
     """Compare the deltas of an item without parts with its text."""
     text = "".join([body["delta"] for _, body in item.events if "delta" in body])
-    if item.added.get(field):
+    if _of_item(item.added, field):
         yield Violation("R9", item.at, f"item {item.index} has {field} before they are written")
     for place, body in item.events:
         if field in body and body[field] != text:
             yield Violation("R9", place, f"{body['type']} does not say what the deltas said")
-    if item.done is not None and item.done.get(field) != text:
+    if item.done is not None and _of_item(item.done, field) != text:
         yield Violation("R9", item.end, f"the {field} of item {item.index} are not what the deltas said")
 
 
@@ -199,6 +255,8 @@ def r18_empties(stream: Stream) -> Iterator[Violation]:
             continue
         first = next((body["delta"] for _, body in item.events if "delta" in body), "")
         parts = [*a_list(item.done.get("content")), *a_list(item.done.get("summary"))]
+        if item.kind == "reasoning" and not parts:
+            continue  # its content is encrypted, or withheld
         if not "".join([_text_of(part) for part in parts]).strip():
             yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
         elif not first.strip():

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.fsm.proof.effects import RUNNING, Body, Effects
+from interlock.fsm.proof.effects import RUNNING, WHOLE, Body, Effects
 from interlock.fsm.proof.inputs import MARK
 
 _TEXT: Final = {
@@ -26,16 +26,26 @@ _TEXT: Final = {
     "custom_tool_call": "response.custom_tool_call_input.delta",
     "mcp_call": "response.mcp_call_arguments.delta",
     "code_interpreter_call": "response.code_interpreter_call_code.delta",
+    "apply_patch_call": "response.apply_patch_call_operation_diff.delta",
+    "shell_call": "response.shell_call_command.delta",
 }
 """How the text of a kind is said."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
-_NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "mcp_list_tools"})
-"""The kinds whose type has no status `incomplete`."""
+_CUT: Final = {
+    **dict.fromkeys(("image_generation_call", "mcp_list_tools"), "failed"),
+    "apply_patch_call": "in_progress",
+    "program": "completed",
+}
+"""How a kind whose type has no status `incomplete` ends when it is cut; a kind without status or error cannot say it."""
+_FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
+"""How a kind whose type has no status `failed` ends when its tool failed."""
+_WORKS_ALONE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
+"""The items that the server makes and nobody writes."""
 
 
-_WrittenStance: TypeAlias = tuple[str, bool, str | None, bool, bool, bool, bool]
+_WrittenStance: TypeAlias = tuple[str, tuple[bool, bool], str | None, bool, bool, bool, bool]
 Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ...]]
 
 
@@ -52,6 +62,8 @@ class _Written:
         held_measured: Whether all of what is held has log probabilities; they may have come before their text.
         said: The text of its open part.
         cited: Where in that text the mark of the last annotation ends.
+        withheld: Whether it is there without any text so far, because its content is encrypted.
+        ends: Whether it ends as soon as it is there.
     """
 
     kind: str
@@ -62,12 +74,15 @@ class _Written:
     held_measured: bool = False
     said: str = ""
     cited: int = 0
+    withheld: bool = False
+    ends: bool = False
 
     @property
     def stance(self) -> _WrittenStance:
         """The same, without id and text."""
         marked = MARK in self.said[self.cited :]
-        return self.kind, self.id is not None, self.part, self.measured, bool(self.held), self.held_measured, marked
+        seen = self.id is not None, self.withheld
+        return self.kind, seen, self.part, self.measured, bool(self.held), self.held_measured, marked
 
     def place(self, mark: str) -> Body | None:
         """Return where the next mark stands; None if there is none."""
@@ -141,10 +156,10 @@ class Account:
                 self._say(_REFUSAL, "message", text)
             case deltas.Summary(text):
                 self._say(_SUMMARY, "reasoning", text)
-            case deltas.Open(kind):
-                self._open(kind)
-            case deltas.Close():
-                self._close()
+            case deltas.Open(kind, fields):
+                self._open(kind, sealed="encrypted_content" in fields)
+            case deltas.Close(fields):
+                self._close(sealed="encrypted_content" in fields)
             case deltas.EndPart():
                 self._end_part()
             case deltas.Annotate(annotation, mark):
@@ -153,7 +168,7 @@ class Account:
                 item_id = self._active.id if self._active is not None else None
                 self._close()
                 self._fail(item_id)
-            case deltas.Run() | deltas.Progress() | deltas.Succeed() | deltas.Fail():
+            case deltas.Run() | deltas.Progress() | deltas.EndOutput() | deltas.Succeed() | deltas.Fail():
                 self._hear_of_tool(delta)
             case deltas.Start():
                 self._begin()
@@ -174,16 +189,19 @@ class Account:
             case _:
                 assert_never(delta)
 
-    def _hear_of_tool(self, delta: deltas.Run | deltas.Progress | deltas.Succeed | deltas.Fail) -> None:
+    def _hear_of_tool(self, delta: deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail) -> None:
         match delta:
             case deltas.Run(item_id):
                 self._run(item_id)
             case deltas.Progress(item_id, fields):
-                if self._kind_of(item_id) == "image_generation_call":
-                    self._run(item_id)
-                    self._due.shown.append(fields)
+                self._show(item_id, fields)
+            case deltas.EndOutput(item_id):
+                if self._kind_of(item_id) == "shell_call_output":
+                    self._running.discard(item_id)
+                    self._due.parts += 1
             case deltas.Succeed(item_id, fields):
                 self._run(item_id)
+                self._stop_printing(item_id)
                 if self._waiting.pop(item_id, None) is not None:
                     self._due.ended[item_id] = "completed"
                     self._results[item_id] = fields
@@ -193,6 +211,18 @@ class Account:
                     self._fail(item_id)
             case _:
                 assert_never(delta)
+
+    def _show(self, item_id: str, fields: Body) -> None:
+        """Note what a running tool has to show."""
+        match self._kind_of(item_id):
+            case "image_generation_call":
+                self._run(item_id)
+                self._due.shown.append(fields)
+            case "shell_call_output":
+                self._running.add(item_id)
+                self._due.said.append(("response.shell_call_output_content.delta", fields))
+            case _:
+                pass
 
     def _annotate(self, annotation: Body, mark: str) -> None:
         """Note an annotation of output text; one with a mark is a `url_citation`, as far as the proof goes."""
@@ -226,19 +256,19 @@ class Account:
             self._due.opening.append("response.in_progress")
             self._status = "in_progress"
 
-    def _open(self, kind: str) -> None:
+    def _open(self, kind: str, *, sealed: bool = False) -> None:
         self._begin()
         self._close()
-        self._active = _Written(kind)
-        if kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
+        self._active = _Written(kind, withheld=sealed)
+        if sealed or kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
             self._due.added.append(kind)
 
     def _learn(self, item_id: str) -> None:
         """Take the id of the item that was opened, which its `added` gives; some are never written."""
         match self._active:
-            case _Written("mcp_list_tools" as kind):
+            case _Written(kind) if kind in _WORKS_ALONE:
                 self._waiting[item_id], self._active = kind, None
-            case _Written("mcp_approval_request"):
+            case _Written(kind, ends=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
                 self._due.ended[item_id], self._active = "completed", None
             case _Written() as written:
                 written.id = item_id
@@ -259,14 +289,17 @@ class Account:
             return
         written.held += text
         if written.kind in {"message", "reasoning"}:
-            if written.id is None and not written.held.strip():
+            if (written.id is None or written.withheld) and not written.held.strip():
                 return
+            written.withheld = False
             if written.id is None:
                 self._due.added.append(written.kind)
             if written.part != name or written.measured is not written.held_measured:
                 self._end_part()
             written.part, written.measured = name, written.held_measured
             written.said += written.held
+        elif written.kind == "shell_call":
+            written.part = name
         self._due.said.append((name, written.held))
         written.held, written.held_measured = "", False
 
@@ -276,10 +309,13 @@ class Account:
             self._active.part, self._active.measured = None, False
             self._active.said, self._active.cited = "", 0
 
-    def _close(self) -> None:
+    def _close(self, *, sealed: bool = False) -> None:
         """Close the active item: a hosted call waits for its tool, what else was seen is completed."""
         self._end_part()
         written, self._active = self._active, None
+        if sealed and written is not None and written.kind == "reasoning" and written.id is None:
+            self._due.added.append("reasoning")
+            written.ends, self._active = True, written
         if written is not None and written.id is not None:
             if written.kind in RUNNING:
                 self._waiting[written.id] = written.kind
@@ -308,14 +344,23 @@ class Account:
             self._running.add(item_id)
             self._due.ran.add(item_id)
 
+    def _stop_printing(self, item_id: str) -> None:
+        """Note that the output of a command ends that has printed and has not ended."""
+        if self._kind_of(item_id) == "shell_call_output" and item_id in self._running:
+            self._running.discard(item_id)
+            self._due.parts += 1
+
     def _fail(self, item_id: str | None) -> None:
-        kind = self._waiting.pop(item_id, None) if item_id is not None else None
+        kind = self._waiting.get(item_id) if item_id is not None else None
         if item_id is not None and kind is not None:
-            self._stop(item_id, kind, "failed")
+            self._stop(item_id, kind, _FAILED.get(kind, "failed"))
+            del self._waiting[item_id]
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
         """Note an end without a result; the arguments of an MCP call are whole then, even if it never ran."""
         self._due.ended[item_id] = status
+        if kind == "shell_call_output":
+            self._stop_printing(item_id)
         if kind == "mcp_call" and item_id not in self._running:
             self._due.ran.add(item_id)
 
@@ -325,7 +370,7 @@ class Account:
         self._end_part()
         written, self._active = self._active, None
         if written is not None and written.id is not None:
-            self._stop(written.id, written.kind, "failed" if written.kind in _NEVER_INCOMPLETE else "incomplete")
+            self._stop(written.id, written.kind, _CUT.get(written.kind, "incomplete"))
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status

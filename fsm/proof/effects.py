@@ -19,8 +19,16 @@ RUNNING: Final = {
     "web_search_call": "response.web_search_call.searching",
     "file_search_call": "response.file_search_call.searching",
     "image_generation_call": "response.image_generation_call.generating",
+    "compaction": "response.compaction.compacting",
 }
 """The hosted calls, and how it is said that one runs (rule R11)."""
+WHOLE: Final = frozenset(
+    {
+        *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
+        *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
+    }
+)
+"""The items that end as they begin."""
 _RUNNING: Final = frozenset(RUNNING.values())
 
 
@@ -31,7 +39,7 @@ class Effects:
     Args:
         opening: The events that opened the response.
         added: The kinds of the items that were added.
-        said: The wire name and the text of each piece of text.
+        said: The wire name and the delta of each piece of text.
         parts: How many parts came to their end.
         shown: The annotations and partial images.
         ran: The ids of the calls that were said to run.
@@ -41,7 +49,7 @@ class Effects:
 
     opening: list[str] = field(factory=list[str])
     added: list[str] = field(factory=list[str])
-    said: list[tuple[str, str]] = field(factory=list[tuple[str, str]])
+    said: list[tuple[str, object]] = field(factory=list[tuple[str, object]])
     parts: int = 0
     shown: list[Body] = field(factory=list[Body])
     ran: set[str] = field(factory=set[str])
@@ -66,7 +74,12 @@ class Effects:
                 self.added.append(body["item"]["type"])
             case "response.output_item.done":
                 self.ended[body["item"]["id"]] = _status(body["item"])
-            case "response.content_part.done" | "response.reasoning_summary_part.done":
+            case (
+                "response.content_part.done"
+                | "response.reasoning_summary_part.done"
+                | "response.shell_call_command.done"
+                | "response.shell_call_output_content.done"
+            ):
                 self.parts += 1
             case "response.output_text.annotation.added":
                 self.shown.append(body["annotation"])

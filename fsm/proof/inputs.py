@@ -31,6 +31,23 @@ _FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "web_search_call": {"action": {"type": "search", "query": "signals"}},
     "file_search_call": {"queries": ["signals"]},
     "image_generation_call": {},
+    "apply_patch_call": {"operation": {"type": "create_file", "path": "a.txt", "diff": ""}},
+    "shell_call": {},
+    "shell_call_output": {"call_id": "call_of_the_model"},
+    "local_shell_call": {},
+    "computer_call": {},
+    "tool_search_call": {"execution": "client"},
+    "program": {"fingerprint": "f"},
+    "compaction": {},
+    "apply_patch_call_output": {"call_id": "call_of_the_model"},
+    "local_shell_call_output": {"output": "signals"},
+    "computer_call_output": {"call_id": "call_of_the_model", "output": {"type": "computer_screenshot", "image_url": "data:,"}},
+    "tool_search_output": {"call_id": None, "execution": "client", "tools": []},
+    "program_output": {"call_id": "call_of_the_model", "result": "signals"},
+    "function_call_output": {"call_id": "call_of_the_model", "output": "signals"},
+    "custom_tool_call_output": {"call_id": "call_of_the_model", "output": "signals"},
+    "mcp_approval_response": {"approval_request_id": "mcpr_1", "approve": True},
+    "additional_tools": {"role": "assistant", "tools": []},
 }
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
@@ -45,6 +62,7 @@ _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Annotate(_CITATION, MARK),
     deltas.EndPart(),
     deltas.Close(),
+    deltas.Close({"encrypted_content": "sealed"}),
     deltas.Reject("The arguments make no sense."),
     *(deltas.EndTurn(reason, _USAGE) for reason in _REASONS),
     deltas.Fault("server_error", "It broke."),
@@ -70,7 +88,8 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
     Args:
         kinds: The kinds of items to open.
     """
-    return [*_ANYWHERE, *(deltas.Open(kind, _FIELDS[kind]) for kind in ITEMS if kind in kinds)]
+    sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
+    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, _FIELDS[kind]) for kind in ITEMS if kind in kinds)]
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
@@ -81,13 +100,18 @@ def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
         kind: What it is, or is taken for.
     """
     yield deltas.Run(item_id)
-    yield deltas.Progress(item_id, {"partial_image_b64": "aW1hZ2U="})
+    yield deltas.Progress(item_id, _PROGRESS.get(kind, {"partial_image_b64": "aW1hZ2U="}))
+    yield deltas.EndOutput(item_id, {"type": "exit", "exit_code": 1})
     yield deltas.Succeed(item_id)
     yield deltas.Succeed(item_id, {**result_fields(kind, "found"), **_RESULTS.get(kind, {})})
     yield deltas.Fail(item_id, "It broke.")
 
 
+_PROGRESS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+    "shell_call_output": {"stdout": "signals\n", "stderr": ""},
+}
 _RESULTS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "mcp_list_tools": {"tools": [{"name": "search", "input_schema": {"type": "object"}}]},
+    "compaction": {"encrypted_content": "sealed"},
     "file_search_call": {"results": [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": "found"}]},
 }

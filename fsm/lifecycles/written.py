@@ -1,0 +1,32 @@
+"""The lifecycles of calls that the model writes and that are shown when they are whole, because nothing of them streams.
+
+The client carries them out, and what came of it is an item of the next request.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.events.items import ItemKind
+from interlock.fsm.emissions import added, done
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import Edge
+
+
+def _written(kind: ItemKind) -> Lifecycle[Item]:
+    return Lifecycle(
+        name=kind,
+        initial="absent",
+        final={"completed", "incomplete"},
+        edges=[
+            #     in             on       goes to        and emits
+            Edge("absent",      "open",  "in_progress", [added]),
+            Edge("in_progress", "close", "completed",   [done]),
+            Edge("in_progress", "cut",   "incomplete",  [done]),
+        ],
+    )  # fmt: skip
+
+
+_KINDS: Final[tuple[ItemKind, ...]] = ("local_shell_call", "computer_call", "tool_search_call", "program")
+WRITTEN: Final[Mapping[ItemKind, Lifecycle[Item]]] = {kind: _written(kind) for kind in _KINDS}
+"""The lifecycle of each of these kinds."""
