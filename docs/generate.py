@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +18,11 @@ from subjects import SUBJECTS
 
 from interlock.events.items import ITEMS
 from interlock.fsm import Delta, background, turns
+from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
+from interlock.fsm.acceptor.observed import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
+from interlock.fsm.lifecycles.whole import WHOLE
+from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
 from interlock.serving.cli.diagrams import GRAPHS, HOSTS
@@ -53,6 +57,10 @@ def generated() -> dict[Path, str]:
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")
     files[readme] = _filled((ROOT / readme).read_text(encoding="utf-8"), "figures", _figures())
+    check = Path("docs", "check.md")
+    files[check] = _filled((ROOT / check).read_text(encoding="utf-8"), "habits", _real())
+    for rule in RULES.values():
+        files[Path("docs", "rules", f"{rule.number}.md")] = "\n\n".join(_rule(rule)) + "\n"
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
@@ -69,6 +77,10 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
     if graph.key:
         yield "What the effects mean:"
         yield "\n".join(["| effect | meaning |", "|---|---|", *(f"| `{effect}` | {meaning} |" for effect, meaning in graph.key)])
+    if name in OBSERVED:
+        yield "## What real services do besides"
+        yield "The driver takes none of these edges; `interlock check` does, in somebody else's stream."
+        yield "\n".join(_observed(name))
     yield "## An example"
     yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)
     yield "## As mermaid"
@@ -78,7 +90,8 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """Give what the module that declares a table says of it."""
-    module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{name}"]
+    shared = "written" if name in WRITTEN else "whole" if name in WHOLE else name
+    module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
     return f"{(module.__doc__ or '').strip()}\n\nDeclared in [{path}](../../{path})."
 
@@ -106,6 +119,51 @@ def _table(name: str, graph: Graph) -> Iterator[str]:
             triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
             events = "<br>".join(f"`{event}`" for event in label.events) or "nothing"
             yield f"| `{edge.source}` | {triggers}{LOOKS[edge.style]} | {mark}`{edge.dest}`{mark} | {events} |"
+
+
+def _observed(name: str) -> Iterator[str]:
+    yield "| in | goes to | when this comes | judged |"
+    yield "|---|---|---|---|"
+    for edge in OBSERVED[name]:
+        events = ", ".join(f"`{event.name}`" for event in edge.events)
+        judged = f"deviation [`{edge.habit}`](../rules/{HABITS[edge.habit].rule}.md)" if edge.habit else f"legal: {edge.why}"
+        yield f"| `{edge.source}` | `{edge.dest}` | {events} | {judged} |"
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    yield f"# {rule.number}: {rule.name}"
+    yield rule.says
+    yield f"**Breaking it is an error.** {rule.breaks}" if rule.breaks else "One stream alone cannot show whether it holds."
+    corpus = sorted((ROOT / "tests" / "corpus" / "broken").glob(f"{rule.number}-*.sse"))
+    if corpus:
+        yield "Streams that break it, each in one place:"
+        yield "\n".join(f"- [{path.stem}](../../tests/corpus/broken/{path.name})" for path in corpus)
+    habits = [habit for habit in HABITS.values() if habit.rule == rule.number]
+    if habits:
+        yield "## What departs from it and is no error"
+        yield "\n".join(_habits(habits))
+    yield f"`interlock check --explain {rule.number}` says the same. All rules: [rules.md](../rules.md)."
+
+
+def _habits(habits: Iterable[Habit]) -> Iterator[str]:
+    yield "| name | what is seen | judged | why it is no error | seen |"
+    yield "|---|---|---|---|---|"
+    for habit in habits:
+        judged = "not judged" if habit.severity == "not_judged" else "deviation"
+        yield f"| `{habit.name}` | {habit.what} | {judged} | {habit.why} | {habit.seen} |"
+
+
+def _real() -> Iterator[str]:
+    """List what real services send, and how it is judged."""
+    yield "| what real services send | seen | judged |"
+    yield "|---|---|---|"
+    for habit in HABITS.values():
+        judged = "not judged" if habit.severity == "not_judged" else "deviation"
+        yield f"| {habit.what} | {habit.seen} | {judged}, [{habit.rule}](rules/{habit.rule}.md) `{habit.name}` |"
+    for kind, edges in OBSERVED.items():
+        for edge in edges:
+            if not edge.habit:
+                yield f"| `{kind}`: {edge.why} | | legal, [R10](rules/R10.md) |"
 
 
 def _examples(name: str) -> Iterator[str]:

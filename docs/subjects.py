@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.fsm.deltas import Close, Delta, Open, Progress, Run, Succeed
+from interlock.fsm.deltas import Close, Delta, EndOutput, EndPart, Open, Progress, Run, Succeed
 
 
 @frozen
@@ -103,6 +103,86 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
             Succeed("ig_1", {"result": "iVBORw0KGgoAAAANSUhEUg=="}),
         ),
     ),
+    "apply_patch_call": Subject(
+        "The model writes a patch for one file and the client applies it; what came of it is an `apply_patch_call_output` of the "
+        "next request. The diff streams. `operation` says what is done to which file.",
+        told=(
+            Open("apply_patch_call", {"operation": {"type": "update_file", "path": "a.txt", "diff": ""}}),
+            "@@\n-stop",
+            "\n+go\n",
+            Close(),
+        ),
+    ),
+    "shell_call": Subject(
+        "The model writes commands for a shell, the client's or one in a container of the server. Each command is a part.",
+        told=(Open("shell_call"), "ls ", "-l", EndPart(), "pwd", Close()),
+    ),
+    "shell_call_output": Subject(
+        "Where the server runs the commands of a shell call, it shows what they print while they run.",
+        told=(
+            Open("shell_call_output", {"call_id": "call_1"}),
+            Progress("sho_1", {"stdout": "a.txt\n", "stderr": ""}),
+            EndOutput("sho_1", {"type": "exit", "exit_code": 0}),
+            Succeed("sho_1"),
+        ),
+    ),
+    "compaction": Subject(
+        "Where a conversation has become too long, the service puts it into a form that it alone can read, and the client sends "
+        "that instead of the conversation.",
+        told=(Open("compaction"), Run("cmp_1"), Succeed("cmp_1", {"encrypted_content": "c2VhbGVk"})),
+    ),
+    "local_shell_call": Subject(
+        "The older sibling of a shell call: one command, which the client runs.",
+        told=(Open("local_shell_call"), Close({"action": {"type": "exec", "command": ["ls"], "env": {}}})),
+    ),
+    "computer_call": Subject(
+        "The model moves the mouse, types, or wants to see the screen; the client does it and answers with a picture.",
+        told=(Open("computer_call"), Close({"action": {"type": "screenshot"}})),
+    ),
+    "tool_search_call": Subject(
+        "Where tools are offered without being loaded, the model searches for those that it needs; the server or the client "
+        "finds them.",
+        told=(Open("tool_search_call", {"execution": "client"}), Close({"arguments": {"goal": "weather"}})),
+    ),
+    "program": Subject(
+        "The model writes a program that calls tools; the calls are items of their own, and say in `caller` which program "
+        "made them.",
+        told=(Open("program", {"fingerprint": "f1"}), Close({"code": "await weather('Ulm')"})),
+    ),
+    **{
+        kind: Subject(about, told=(Open(kind, fields),))
+        for kind, about, fields in (
+            (
+                "apply_patch_call_output",
+                "What came of a patch.",
+                {"call_id": "call_1", "output": "applied"},
+            ),
+            ("local_shell_call_output", "What the command of a local shell printed.", {"output": "a.txt"}),
+            (
+                "computer_call_output",
+                "What the screen shows after an action.",
+                {"call_id": "call_1", "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,"}},
+            ),
+            (
+                "tool_search_output",
+                "The tools that a search found; the model can call them from here on.",
+                {"call_id": None, "execution": "server", "tools": []},
+            ),
+            ("program_output", "What a program gave when its calls were answered.", {"call_id": "call_1", "result": "12 °C"}),
+            (
+                "function_call_output",
+                "What a function gave, if the response has it.",
+                {"call_id": "call_1", "output": "12 °C"},
+            ),
+            ("custom_tool_call_output", "What a custom tool gave, likewise.", {"call_id": "call_1", "output": "done"}),
+            (
+                "mcp_approval_response",
+                "The answer to a request for approval.",
+                {"approval_request_id": "mcpr_1", "approve": True},
+            ),
+            ("additional_tools", "Tools that are offered from here on.", {"role": "assistant", "tools": []}),
+        )
+    },
     "harmony": Subject(
         "This is the one machine that reads instead of writes: its triggers are tokens, and what an edge does is done to the "
         "message being read. It has no final state, because a turn may end anywhere; `finish` and `cut` are the ends of a "

@@ -149,6 +149,10 @@ class Close:
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
+    def __repr__(self) -> str:
+        """Return the call that makes it, without arguments if it has none."""
+        return f"Close({dict(self.fields) or ''})"
+
 
 @frozen
 class Reject:

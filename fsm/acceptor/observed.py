@@ -55,9 +55,12 @@ _REASONING: Final = ((spec.REASONING_DELTA, spec.REASONING_DONE), (spec.SUMMARY_
 _MESSAGE: Final = ((spec.TEXT_DELTA, spec.TEXT_DONE), (spec.REFUSAL_DELTA, spec.REFUSAL_DONE))
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
-    "reasoning": [edge for state in ("withheld", "in_progress") for edge in _unframed(state, *_REASONING, may_lack_end=True)],
+    "reasoning": [edge for state in ("sealed", "in_progress") for edge in _unframed(state, *_REASONING, may_lack_end=True)],
     "message": [
-        Observed("pending", "in_progress", [spec.ADDED], "a message may have no part at all; that it is blank is judged by R18"),
+        Observed("pending", "added", [spec.ADDED], "a message may have no part at all; that it is blank is judged by R18"),
+        Observed("added", "completed", [spec.DONE], "likewise"),
+        Observed("added", "incomplete", [spec.DONE], "likewise, if it was cut"),
+        *_unframed("added", *_MESSAGE),
         *_unframed("in_progress", *_MESSAGE),
     ],
     "mcp_call": [

@@ -29,15 +29,9 @@ REASONING = Lifecycle(
         Edge("pending",        "pad",       "pending"),
         Edge("pending",        "append",    "reasoning_text", [added, reasoning_part_added, reasoning_delta]),
         Edge("pending",        "summarize", "summary_text",   [added, summary_part_added, summary_delta]),
-        Edge("pending",        "reveal",    "withheld",       [added]),
+        Edge("pending",        "reveal",    "sealed",         [added]),
         Edge("pending",        "close",     "dropped"),
         Edge("pending",        "cut",       "dropped"),
-
-        Edge("withheld",       "pad",       "withheld"),
-        Edge("withheld",       "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
-        Edge("withheld",       "summarize", "summary_text",   [summary_part_added, summary_delta]),
-        Edge("withheld",       "close",     "completed",      [done]),
-        Edge("withheld",       "cut",       "incomplete",     [done]),
 
         Edge("reasoning_text", "append",    "reasoning_text", [reasoning_delta]),
         Edge("reasoning_text", "summarize", "summary_text",   [reasoning_done, part_done, summary_part_added, summary_delta]),
@@ -55,5 +49,11 @@ REASONING = Lifecycle(
         Edge("in_progress",    "summarize", "summary_text",   [summary_part_added, summary_delta]),
         Edge("in_progress",    "close",     "completed",      [done]),
         Edge("in_progress",    "cut",       "incomplete",     [done]),
+
+        Edge("sealed",         "pad",       "sealed"),
+        Edge("sealed",         "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
+        Edge("sealed",         "summarize", "summary_text",   [summary_part_added, summary_delta]),
+        Edge("sealed",         "close",     "completed",      [done]),
+        Edge("sealed",         "cut",       "incomplete",     [done]),
     ],
 )  # fmt: skip

@@ -220,7 +220,8 @@ class Account:
                 self._due.shown.append(fields)
             case "shell_call_output":
                 self._running.add(item_id)
-                self._due.said.append(("response.shell_call_output_content.delta", fields))
+                printed = {name: fields.get(name, "") for name in ("stdout", "stderr")}
+                self._due.said.append(("response.shell_call_output_content.delta", printed))
             case _:
                 pass
 

@@ -18,7 +18,7 @@ NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
 MARK: Final = "é"
 """The text that an annotation is about; some texts have it, others do not."""
 
-_FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "reasoning": {},
     "message": {"phase": "commentary"},
     # The same call id each time, so that every later call repeats one.
@@ -49,6 +49,7 @@ _FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "mcp_approval_response": {"approval_request_id": "mcpr_1", "approve": True},
     "additional_tools": {"role": "assistant", "tools": []},
 }
+"""What an item of each kind is opened with."""
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
@@ -89,7 +90,7 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
         kinds: The kinds of items to open.
     """
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
-    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, _FIELDS[kind]) for kind in ITEMS if kind in kinds)]
+    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in ITEMS if kind in kinds)]
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:

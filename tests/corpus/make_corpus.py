@@ -28,7 +28,7 @@ def corpus() -> dict[Path, bytes]:
 def main() -> None:
     """Write every file, and take away those that are no longer part of the corpus."""
     files = corpus()
-    for old in {*HERE.glob("*/*.sse")} - files.keys():
+    for old in {*(HERE / "legal").glob("*.sse"), *(HERE / "broken").glob("*.sse")} - files.keys():
         old.unlink()
     for path, data in files.items():
         path.parent.mkdir(exist_ok=True)

@@ -17,7 +17,9 @@ from interlock.events.items import (
     result_fields,
     snapshot,
 )
+from interlock.fsm.proof.inputs import FIELDS
 
+CALLED = [*ITEMS][[*ITEMS].index("apply_patch_call") :]
 OPENED = {
     "function_call": {"name": "f", "call_id": "call_1"},
     "custom_tool_call": {"name": "f", "call_id": "call_1"},
@@ -27,7 +29,10 @@ OPENED = {
     "code_interpreter_call": {"container_id": "cntr_1"},
     "web_search_call": {"action": {"type": "search", "query": "q"}},
     "file_search_call": {"queries": ["q"]},
+    **{kind: {"call_id": "call_1", **FIELDS[kind]} for kind in CALLED},
 }
+TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in get_args(model.model_fields["type"].annotation)}
+"""The kinds that the installed package types; older releases know fewer."""
 
 
 def shown(kind, status="completed", text="", parts=None, **fields):
@@ -41,7 +46,11 @@ def test_there_is_a_specification_of_every_kind():
     assert len({spec.prefix for spec in ITEMS.values()}) == len(ITEMS)
 
 
-@pytest.mark.parametrize("kind", ITEMS)
+def test_every_kind_of_the_package_is_known():
+    assert {*TYPED} - {*ITEMS} == set()
+
+
+@pytest.mark.parametrize("kind", sorted(TYPED))
 def test_a_completed_item_is_one_of_the_package(kind):
     model = TypeAdapter(ResponseOutputItem).validate_python(shown(kind))
     assert model.type == kind

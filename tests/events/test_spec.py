@@ -25,7 +25,7 @@ def test_every_event_of_the_package_has_a_specification():
 
 @pytest.mark.parametrize("name", sorted(EVENT_MODELS.keys() & EVENTS.keys()))
 def test_the_fields_are_those_of_the_package(name):
-    known = EVENT_MODELS[name].model_fields.keys() - BASIC - {"agent"}
+    known = EVENT_MODELS[name].model_fields.keys() - BASIC - {"agent", "obfuscation"}
     assert fields(name) ^ known <= BETWEEN_RELEASES.get(name, set())
 
 

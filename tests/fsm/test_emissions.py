@@ -26,12 +26,6 @@ def test_every_event_of_the_items_that_there_are_is_emitted():
         "response.audio.done",
         "response.audio.transcript.delta",
         "response.audio.transcript.done",
-        "response.compaction.compacting",
-        "response.shell_call_command.added",
-        "response.shell_call_command.delta",
-        "response.shell_call_command.done",
-        "response.shell_call_output_content.delta",
-        "response.shell_call_output_content.done",
     }
 
 

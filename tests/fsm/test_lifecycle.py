@@ -95,6 +95,8 @@ def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
         ("custom_tool_call", "in_progress"): "response.custom_tool_call_input.delta",
         ("mcp_call", "in_progress"): "response.mcp_call_arguments.delta",
         ("code_interpreter_call", "in_progress"): "response.code_interpreter_call_code.delta",
+        ("apply_patch_call", "diff"): "response.apply_patch_call_operation_diff.delta",
+        ("shell_call", "command"): "response.shell_call_command.delta",
     }
 
 

@@ -12,11 +12,12 @@ from typing import Any, get_args
 import attrs
 from hypothesis import strategies as st
 
-from interlock.events.items import ITEMS, result_fields
+from interlock.events.items import ITEMS, ItemKind, result_fields
 from interlock.events.json import clean
 from interlock.fsm import deltas
 from interlock.fsm.deltas import Delta, FinishReason
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.proof.inputs import FIELDS
 
 _TEXT = st.sampled_from(["a", "é", " ", "\n", "", '"}\\', "\u2028", "😀", "%d", "\ud800"]) | st.text(st.characters(), max_size=8)
 _NAMES = st.text("abc_.-é", min_size=1, max_size=4)
@@ -40,7 +41,7 @@ _ACTION = st.sampled_from(
     ]
 )
 _FIELDS = {
-    "reasoning": {},
+    "reasoning": {"encrypted_content": st.sampled_from(["", "sealed"])},
     "message": {"phase": st.sampled_from(["commentary", "final_answer"])},
     "function_call": {"name": _NAMES, "call_id": _CALL_ID},
     "custom_tool_call": {"name": _NAMES, "call_id": _CALL_ID},
@@ -52,9 +53,14 @@ _FIELDS = {
     "file_search_call": {"queries": st.lists(_NAMES, max_size=2)},
     "image_generation_call": {},
 }
-_OPEN = st.sampled_from(list(ITEMS)).flatmap(
-    lambda kind: st.builds(deltas.Open, st.just(kind), st.fixed_dictionaries(_FIELDS[kind]))
-)
+
+
+def _fields(kind: ItemKind) -> st.SearchStrategy[dict[str, object]]:
+    known = _FIELDS.get(kind)
+    return st.just({**FIELDS[kind]}) if known is None else st.fixed_dictionaries(known)
+
+
+_OPEN = st.sampled_from(list(ITEMS)).flatmap(lambda kind: st.builds(deltas.Open, st.just(kind), _fields(kind)))
 _PLAIN = _TEXT | st.builds(deltas.Text, _TEXT, st.just(()))
 
 
@@ -66,6 +72,8 @@ def _measured(pieces: list[str]) -> deltas.Text:
 _MEASURED = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_measured)
 _TOLD = st.one_of(
     _OPEN,
+    st.sampled_from([deltas.Close({"encrypted_content": "sealed"}), deltas.Close({"code": "go", "action": {"type": "wait"}})]),
+    st.builds(deltas.EndOutput, _REFERENCE, st.just({"type": "exit", "exit_code": 1})),
     st.sampled_from([deltas.Close(), deltas.EndPart(), deltas.Annotate(_CITATION), *map(_cited, ["a", "é", "\n", "😀"])]),
     st.builds(deltas.Summary, _TEXT),
     st.builds(deltas.Run, _REFERENCE),
@@ -95,7 +103,7 @@ STORIES = _stories()
 
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
     """Put in the id of the item that a delta is about, and a result where that kind of item has it."""
-    if not isinstance(delta, deltas.Run | deltas.Progress | deltas.Succeed | deltas.Fail):
+    if not isinstance(delta, deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail):
         return delta
     output = driver.response["output"][::-1]
     place = int(delta.item_id[1:])
@@ -103,6 +111,8 @@ def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
         return delta
     item = output[place]
     known = attrs.evolve(delta, item_id=item["id"])
+    if isinstance(known, deltas.Progress) and item["type"] == "shell_call_output":
+        return attrs.evolve(known, fields={"stdout": "signals\n", "stderr": ""})
     if isinstance(known, deltas.Succeed):
         return attrs.evolve(
             known, fields=result_fields(item["type"], str(known.fields.get("output", ""))) if known.fields else {}

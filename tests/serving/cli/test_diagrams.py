@@ -45,6 +45,6 @@ def test_without_a_kind_all_that_can_be_drawn_are_listed() -> None:
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
-    result = run("shell_call")
+    result = run("telepathy")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"interlock: no diagram of 'shell_call'; there are: {', '.join(GRAPHS)}\n"
+    assert result.stderr == f"interlock: no diagram of 'telepathy'; there are: {', '.join(GRAPHS)}\n"
