@@ -31,7 +31,7 @@ from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.turns import TURNS
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
-PAGE = 870  # pixels of a page's text column
+PAGE = 880  # pixels of a page's text column
 
 # A table without an end, in which lines go back: like the framing of a format.
 FRAMING = graph_of(
