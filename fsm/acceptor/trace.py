@@ -76,7 +76,7 @@ class Step:
 def hindsight(steps: Sequence[Step]) -> Sequence[Step]:
     """Return the steps of one lifecycle, each with the edges alone that agree with the steps after it and before it.
 
-    Where one edge explains what two would explain as well, the one is taken.
+    Where a single edge goes on, it is taken rather than another that would begin.
 
     Args:
         steps: In order.
@@ -85,13 +85,18 @@ def hindsight(steps: Sequence[Step]) -> Sequence[Step]:
     following: tuple[Fired, ...] = ()
     for step in reversed(steps):
         agreeing = step.narrowed(_followed(following)) if following else step
-        known.append(agreeing.narrowed(lambda edge: not edge.begins))
+        known.append(_going_on(agreeing))
         following = known[-1].fired
     known.reverse()
     for at in range(1, len(known)):
         if before := known[at - 1].fired:
-            known[at] = known[at].narrowed(_following(before))
+            known[at] = _going_on(known[at].narrowed(_following(before)))
     return known
+
+
+def _going_on(step: Step) -> Step:
+    edges = [edge for edge in step.fired if not edge.begins]
+    return step.narrowed(edges.__contains__) if len(edges) == 1 else step
 
 
 def _followed(following: tuple[Fired, ...]) -> Callable[[Fired], bool]:

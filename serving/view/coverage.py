@@ -18,9 +18,10 @@ class Coverage:
     """Counts the edges that fired; an edge counts when the last of its events has come, and those before it that emit nothing."""
 
     files: list[dict[str, object]] = field(factory=list[dict[str, object]], init=False)
-    _fired: dict[int, Sequence[_Edge]] = field(factory=dict[int, "Sequence[_Edge]"], init=False)
-    """The edges that each step fired; none if more than one may have."""
-    _counts: dict[_Edge, int] = field(factory=dict[_Edge, int], init=False)
+    _fired: dict[int, tuple[Sequence[_Edge], bool]] = field(factory=dict[int, "tuple[Sequence[_Edge], bool]"], init=False)
+    """The edges that each step fired, and whether that is certain: whether it was not one of several."""
+    _counts: dict[_Edge, list[int]] = field(factory=dict[_Edge, "list[int]"], init=False)
+    """How often each certainly fired, and how often it may have."""
     _found: dict[_Edge, dict[int, None]] = field(factory=dict[_Edge, "dict[int, None]"], init=False)
 
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
@@ -51,8 +52,9 @@ class Coverage:
         number = len(self.files)
         self.files.append({"name": name, "events": len(steps), "findings": findings})
         for step in steps:
-            for edge in self._fired.get(step, ()):
-                self._counts[edge] = self._counts.get(edge, 0) + 1
+            edges, certain = self._fired.get(step, ((), True))
+            for edge in edges:
+                self._counts.setdefault(edge, [0, 0])[not certain] += 1
                 self._found.setdefault(edge, {})[number] = None
 
     def line(self, *, linked: bool) -> Line:
@@ -61,24 +63,18 @@ class Coverage:
         Args:
             linked: Whether the page of each stream can be opened, by its number.
         """
+        names = ("machine", "source", "trigger", "dest")
         edges = [
-            {
-                "machine": machine,
-                "source": source,
-                "trigger": trigger,
-                "dest": dest,
-                "count": count,
-                "files": [*self._found[edge]],
-            }
-            for edge, count in self._counts.items()
-            for machine, source, trigger, dest in [edge]
+            {**dict(zip(names, edge, strict=True)), "count": count, "perhaps": perhaps, "files": [*self._found[edge]]}
+            for edge, (count, perhaps) in self._counts.items()
         ]
         return "cover", {"files": self.files, "edges": edges, "linked": linked}
 
 
-def _edges(machine: str, fired: Sequence[Sequence[object]]) -> Sequence[_Edge]:
-    if len(fired) != 1:
-        return ()
-    [(source, trigger, dest, whole, silent)] = fired
-    before = [(machine, *way) for way in cast("Sequence[tuple[str, str, str]]", silent)]
-    return [*before, (machine, str(source), str(trigger), str(dest))] if whole else before
+def _edges(machine: str, fired: Sequence[Sequence[object]]) -> tuple[Sequence[_Edge], bool]:
+    edges: list[_Edge] = []
+    for source, trigger, dest, whole, silent in fired:
+        edges += [(machine, *way) for way in cast("Sequence[tuple[str, str, str]]", silent)]
+        if whole:
+            edges.append((machine, str(source), str(trigger), str(dest)))
+    return list(dict.fromkeys(edges)), len(fired) == 1

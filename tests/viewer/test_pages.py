@@ -242,3 +242,9 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, w
     page.keyboard.press("e")
     expect(page.locator(".row.current .number")).to_have_text("4")
     assert page.locator(".row").count() < 80
+
+
+def test_the_sample_of_the_docs_opens_from_the_disk(opened) -> None:
+    page = opened((ROOT / "docs" / "viewer" / "out.html").as_uri())
+    expect(page.locator(".where")).to_contain_text("event 0 of 35")
+    expect(page.locator(".pill")).to_have_text("legal")

@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { Header, Help } from "./Bars";
-import { count, plural, short } from "./format";
+import { plural, short } from "./format";
 import type { Edge } from "./lines";
 import { Machine } from "./Machine";
 import type { Page } from "./stream";
@@ -18,9 +18,12 @@ export function CoverageView({ page }: { page: Page }) {
   const [help, setHelp] = useState(false);
   const counts = useMemo(() => new Map(cover?.edges.map((one) => [key(one.machine, one.source, one.trigger, one.dest), one])), [cover]);
   const machines = Object.values(page.machines).filter((machine) => machine.states.some((state) => state.look !== "normal" && state.look !== "initial"));
-  const of = (machine: string, source: string, trigger: string, dest: string): number => counts.get(key(machine, source, trigger, dest))?.count ?? 0;
+  const of = (machine: string, source: string, trigger: string, dest: string): [number, number] => {
+    const known = counts.get(key(machine, source, trigger, dest));
+    return [known?.count ?? 0, known?.perhaps ?? 0];
+  };
   const share = (machine: string): [number, number] => {
-    const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.map((trigger) => of(machine, one.source, trigger.name, one.dest)));
+    const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.map((trigger) => of(machine, one.source, trigger.name, one.dest)[0]));
     return [edges.filter(Boolean).length, edges.length];
   };
   const picture = page.machines[name] ?? machines[0];
@@ -62,7 +65,7 @@ export function CoverageView({ page }: { page: Page }) {
         <section class="centre" aria-label="The machine">
           <div class="caption">
             <h2>{picture?.name}</h2>
-            <p class="deed quiet">Solid green: fired, with how often. Dotted: never. Choose an edge to see which streams fire it.</p>
+            <p class="deed quiet">Solid green: fired, with how often. Dashed green: perhaps. Dotted: never. Choose an edge to see which streams fire it.</p>
           </div>
           {picture && (
             <div class="picture" role="group" aria-label={`Picture of ${picture.name}`}>
@@ -74,16 +77,19 @@ export function CoverageView({ page }: { page: Page }) {
           {edge ? (
             <div class="panel" tabIndex={0} role="group" aria-label="The edge that is chosen">
               <div class="caption">
-                {edge.triggers.map((trigger) => (
-                  <p key={trigger.name} class="deed">
-                    <b>{edge.source}</b> ─<i>{trigger.name}</i>→ <b>{edge.dest}</b>
-                    <br />
-                    <span class="quiet">
-                      {of(name, edge.source, trigger.name, edge.dest) ? `fired ${count(of(name, edge.source, trigger.name, edge.dest))} times` : "never fired"} · emits{" "}
-                      {trigger.events.map(short).join(", ") || "nothing"}
-                    </span>
-                  </p>
-                ))}
+                {edge.triggers.map((trigger) => {
+                  const [times, perhaps] = of(name, edge.source, trigger.name, edge.dest);
+                  const said = [times ? `fired ${plural(times, "time")}` : "", perhaps ? `may have fired ${plural(perhaps, "time")}: its events are also another edge's` : ""];
+                  return (
+                    <p key={trigger.name} class="deed">
+                      <b>{edge.source}</b> ─<i>{trigger.name}</i>→ <b>{edge.dest}</b>
+                      <br />
+                      <span class="quiet">
+                        {said.filter(Boolean).join("; ") || "never fired"} · emits {trigger.events.map(short).join(", ") || "nothing"}
+                      </span>
+                    </p>
+                  );
+                })}
               </div>
               <ul class="files">
                 {files.slice(0, 1000).map((file) => {

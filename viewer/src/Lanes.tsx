@@ -145,10 +145,10 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
   context.fillRect(x(cursor) - 0.75, 0, 1.5, height);
 }
 
-/** Stripes where nothing came for long: a twentieth of the whole, and a quarter of a second. */
+/** Stripes where nothing came for long: a fifteenth of the whole, and half a second. */
 function gaps(context: CanvasRenderingContext2D, stream: Stream, axis: Axis, inside: number, height: number, colour: string): void {
   const whole = stream.time.at(stream.length - 1) - stream.time.at(0);
-  const long = Math.max(250, whole / 20);
+  const long = Math.max(500, whole / 15);
   context.strokeStyle = colour;
   context.lineWidth = 1;
   for (let place = 0; place < 1; ) {

@@ -20,13 +20,14 @@ export function firedKeys(step: Step | undefined): Set<string> {
 }
 
 export interface Counts {
-  of(source: string, trigger: string, dest: string): number;
+  /** How often it certainly fired, and how often it may have. */
+  of(source: string, trigger: string, dest: string): [number, number];
   chosen: Edge | null;
   choose(edge: Edge): void;
 }
 
 /** What is drawn later lies above. */
-const depth = (look: string): number => (look.includes("fired") ? 3 : look.startsWith("path") ? 2 : look === "maybe" ? 1 : 0);
+const depth = (look: string): number => (look.includes("fired") ? 3 : look.startsWith("path") ? 2 : look === "never" ? 0 : 1);
 
 interface Props {
   picture: Picture;
@@ -46,8 +47,9 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
   const looks = (edge: Edge): string => {
     const keys = keysOf(edge);
     if (counts) {
-      const total = edge.triggers.reduce((sum, trigger) => sum + counts.of(edge.source, trigger.name, edge.dest), 0);
-      return `${total ? "path" : "never"}${counts.chosen === edge ? " fired" : ""}`;
+      const all = edge.triggers.map((trigger) => counts.of(edge.source, trigger.name, edge.dest));
+      const look = all.some(([times]) => times) ? "path" : all.some(([, perhaps]) => perhaps) ? "doubt" : "never";
+      return `${look}${counts.chosen === edge ? " fired" : ""}`;
     }
     if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 && !several ? "maybe" : "fired";
     return keys.some((one) => path?.has(one)) ? "path" : "";
@@ -89,7 +91,7 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
             id={name("edge", edge.source, edge.dest, edge.style)}
             class={`over ${look}`}
             d={edge.path}
-            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look)})`}
+            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look === "doubt" ? "path" : look)})`}
           />
         ))}
       {picture.states.map(({ name: of, look, box: [x, y, width, height], tool }) => (
@@ -126,8 +128,8 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
                     <text class="trigger" x={left} y={top} text-anchor={end}>
                       {text}
                     </text>
-                    <text class={`tally${times.some(Boolean) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
-                      {times.some(Boolean) ? `×${times.join(" · ")}` : "never"}
+                    <text class={`tally${times.some(([one, perhaps]) => one || perhaps) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
+                      {times.map(([one, perhaps]) => (one ? `×${one}` : perhaps ? `perhaps ×${perhaps}` : "never")).join(" · ")}
                     </text>
                   </Fragment>
                 );

@@ -186,7 +186,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   }, []);
 
   // The state that is lit, or the edge that is being fired, is kept where it can be seen.
-  const centre = useRef<HTMLElement>(null);
+  const centre = useRef<HTMLDivElement>(null);
   const stepNumber = stream.step.at(cursor);
   useLayoutEffect(() => {
     const box = centre.current;
@@ -194,7 +194,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     if (!box || !lit || whole) return;
     const frame = box.getBoundingClientRect();
     const place = lit.getBoundingClientRect();
-    if (place.top < frame.top + 90 || place.bottom > frame.bottom - 40) box.scrollTop += place.top + place.height / 2 - (frame.top + frame.height * 0.55);
+    if (place.top < frame.top || place.bottom > frame.bottom) box.scrollTop += place.top + place.height / 2 - (frame.top + frame.height * 0.5);
   }, [stepNumber, stream.lane.at(cursor), whole, pane, framing]);
 
   const header = (
@@ -250,7 +250,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       </div>
       <main class="main" data-pane={pane}>
         <Events stream={stream} rows={rows} cursor={cursor} filter={filter} version={version} go={go} unfold={unfold} narrow={narrow} />
-        <section class={`centre${whole ? " whole" : ""}`} aria-label="The machine" ref={centre}>
+        <section class={`centre${whole ? " whole" : ""}`} aria-label="The machine">
           {findings.length > 0 && (
             <div class="cards" role="group" aria-label={plural(findings.length, "finding")}>
               {findings.slice(0, 5).map((finding, at) => (
@@ -283,7 +283,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
             )}
           </div>
           {picture ? (
-            <div class="picture" tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
+            <div class="picture" ref={centre} tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
               <Machine picture={picture} step={step} path={path} visited={visited} several={framed !== null} prefix="m" />
             </div>
           ) : (

@@ -117,7 +117,7 @@ export type Line =
 
 export interface Coverage {
   files: { name: string; events: number; findings: number }[];
-  edges: { machine: string; source: string; trigger: string; dest: string; count: number; files: number[] }[];
+  edges: { machine: string; source: string; trigger: string; dest: string; count: number; perhaps: number; files: number[] }[];
   /** Whether the page of each stream can be opened. */
   linked: boolean;
 }

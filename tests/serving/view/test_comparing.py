@@ -103,16 +103,19 @@ def test_every_event_stands_in_one_row(path) -> None:
 
 def test_the_edges_of_streams_are_counted_with_the_streams_that_fire_them() -> None:
     steps, coverage = Steps(), Coverage()
-    for name in ("legal/mcp-call.sse", "legal/mcp-call-cut.sse", "broken/R8-text-not-done.sse"):
+    for name in ("legal/mcp-call.sse", "legal/mcp-call-cut.sse", "broken/R8-text-not-done.sse", "legal/mcp-call-failed.sse"):
         trace = Trace(0, steps)
         coverage.add(name, [[*trace.feed(stream(name))], [*trace.end()]])
     kind, said = coverage.line(linked=True)
-    assert (kind, said["linked"], [file["findings"] for file in said["files"]]) == ("cover", True, [0, 0, 1])
+    assert (kind, said["linked"], [file["findings"] for file in said["files"]]) == ("cover", True, [0, 0, 1, 0])
     counts = {(one["machine"], one["source"], one["trigger"], one["dest"]): (one["count"], one["files"]) for one in said["edges"]}
-    assert counts["response", "absent", "start", "in_progress"] == (3, [0, 1, 2])
-    assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1]
-    assert counts["mcp_call", "in_progress", "close", "ready"][1] == [0]
-    assert counts["mcp_call", "ready", "run", "calling"][1] == [0]
+    assert counts["response", "absent", "start", "in_progress"] == (4, [0, 1, 2, 3])
+    assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1, 3]
+    perhaps = {
+        (one["source"], one["trigger"], one["dest"]): one["perhaps"] for one in said["edges"] if one["machine"] == "mcp_call"
+    }
+    assert perhaps["ready", "run", "calling"] == perhaps["ready", "fail", "failed"] == perhaps["ready", "cut", "failed"] == 1
+    assert counts["mcp_call", "ready", "run", "calling"] == (1, [0, 3])
     assert counts["mcp_call", "calling", "succeed", "completed"][1] == [0]
     declared = {(RESPONSE.name, edge.source, edge.trigger, edge.dest) for edge in RESPONSE.edges}
     declared |= {(kind, edge.source, edge.trigger, edge.dest) for kind, one in LIFECYCLES.items() for edge in one.edges}

@@ -1,0 +1,93 @@
+"""Take the pictures of docs/viewer.md again: python docs/viewer/pictures.py. It needs what `make test-viewer` installs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Browser, sync_playwright
+
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.view.watching import Watch, Watching
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CORPUS = ROOT / "tests" / "corpus"
+SEARCH = ROOT / "recordings" / "web-search.jsonl"
+ASK = {"model": "interlock-embedded", "input": "Tell me what an interlocking is, and why it is called so", "stream": True}
+
+DESK = (1280, 800)
+PHONE = (390, 844)
+
+
+def written(folder: Path, name: str, *arguments: object) -> str:
+    """Write a page, and return its address."""
+    file = folder / name
+    command = [sys.executable, "-m", "interlock", "view", *map(str, arguments), "--html", str(file)]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+    return file.as_uri()
+
+
+def take(
+    browser: Browser, address: str, name: str, *acts: str, size: tuple[int, int] = DESK, dark: bool = False, ended: bool = True
+) -> None:
+    """Take a picture of a page, after some keys (`ArrowRight`) and clicks (`click SELECTOR`)."""
+    width, height = size
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+    page.goto(address)
+    page.locator("#app main").wait_for()
+    if ended:
+        page.locator(".pill:not(.live)").first.wait_for()
+    for act in acts:
+        if act.startswith("click "):
+            page.locator(act.removeprefix("click ")).first.click()
+        else:
+            page.keyboard.press(act)
+    page.wait_for_timeout(400)
+    page.screenshot(path=HERE / f"{name}.png")
+    page.close()
+    print(f"docs/viewer/{name}.png")
+
+
+def live(browser: Browser) -> None:
+    """Take a picture of a stream that goes on, in the server that makes it."""
+    app = create_app(EmbeddedEngine(rate=20))
+    app.add_middleware(Watching, watch=Watch([]))
+    with ServerThread(app) as url:
+        asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=120))
+        asking.start()
+        threading.Event().wait(2.5)
+        take(browser, f"{url}/interlock/0/", "live", "End", "click #tab-text", ended=False)
+        asking.join()
+
+
+def main() -> None:
+    """Take all pictures, and write the sample page."""
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    sample = written(HERE, "out.html", SEARCH)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        broken = written(folder, "broken.html", CORPUS / "broken" / "R8-text-not-done.sse")
+        both = written(folder, "both.html", SEARCH, ROOT / "recordings" / "web-search-that-fails.jsonl")
+        legal = written(folder, "coverage.html", "--coverage", CORPUS / "legal")
+        take(browser, sample, "stream", *["ArrowRight"] * 11, "click #tab-item")
+        take(browser, sample, "framing", *["ArrowRight"] * 29, "click .fit", "click #tab-made", dark=True)
+        take(browser, broken, "finding", "n", dark=True)
+        take(browser, both, "compare", *["n"] * 19, size=DESK)
+        take(browser, legal, "coverage", "click .machines li:nth-child(6) button", "click .label.path:nth-of-type(n+4)")
+        take(browser, broken, "phone", "n", "click .panes button:nth-child(2)", size=PHONE)
+        live(browser)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
