@@ -51,6 +51,15 @@ SECRETS = frozenset({"authorization", "headers"})
 """What a request says about an MCP server that no response repeats: it may be stored, logged and shown."""
 
 
+def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
+    """Return a tool as anybody may know it: an MCP server without what only that server is to get.
+
+    Args:
+        tool: As a request declares it.
+    """
+    return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
+
+
 def response_settings(request: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of a request as its response object echoes them.
 
@@ -97,7 +106,7 @@ def _tool(tool: Mapping[str, object]) -> dict[str, object]:
         case "code_interpreter":
             return {"container": {"type": "auto"}, **tool}
         case "mcp":
-            return {name: value for name, value in tool.items() if name not in SECRETS}
+            return without_secrets(tool)
         case _:
             return dict(tool)
 

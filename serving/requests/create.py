@@ -13,6 +13,7 @@ from typing import Final
 from attrs import field, frozen
 from pydantic import ValidationError
 
+from interlock.events.resource import without_secrets
 from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
@@ -30,7 +31,8 @@ class CreateResponse:
     """A valid request for a response; what was not given has the API's default.
 
     Args:
-        raw: The whole body, as it came; `interlock.events.resource.response_settings` echoes it.
+        raw: The whole body, as it came; `interlock.events.resource.response_settings` echoes it. It alone holds what only an MCP
+            server is to get (`authorization`, `headers`), and so no engine renders tools from it.
         model: The name of the model that is asked for.
         input: The request's own input items, each with its type; a string input is a user's message.
         instructions: What the model is told first, for this response alone.
@@ -41,7 +43,7 @@ class CreateResponse:
         max_output_tokens: How many tokens the response may have, reasoning included; None for no limit.
         max_tool_calls: How many calls of hosted tools it may have; None for no limit.
         parallel_tool_calls: Whether one turn may call several tools.
-        tools: The tools, as they came.
+        tools: The tools, MCP servers without `authorization` and `headers`.
         tool_choice: `none`, `auto`, `required`, or an object with a `type`.
         include: What the response shall carry beside the usual.
         top_logprobs: How many alternatives each token has in its log probabilities, 0 to 20.
@@ -134,7 +136,7 @@ def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResp
         max_output_tokens=given.max_output_tokens,
         max_tool_calls=given.max_tool_calls,
         parallel_tool_calls=given.parallel_tool_calls is not False,
-        tools=tuple(map(members, elements(raw.get("tools")))),
+        tools=tuple(without_secrets(members(tool)) for tool in elements(raw.get("tools"))),
         tool_choice=_choice(raw.get("tool_choice")),
         include=tuple(given.include or ()),
         top_logprobs=given.top_logprobs or 0,

@@ -5,6 +5,7 @@ It knows the tool type `mcp` of the API and nothing of sessions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,6 +22,11 @@ __all__ = ["DeclaredServer", "ListedTool", "declared_servers"]
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 """The headers that are HTTP's own, and not for a request to set."""
+
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, section 5.6.2)."""
+VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+"""The value of a header, without what only some servers read (RFC 9110, section 5.5)."""
 
 
 @frozen
@@ -88,10 +94,10 @@ class DeclaredServer:
         for name, value in given.items():
             if name.lower() in FRAMING or not isinstance(value, str):
                 raise ToolError(f"The header '{name}' cannot be set.")
-            yield name, value
+            yield _sendable(name, value)
         authorization = self.declared.get("authorization")
         if isinstance(authorization, str):
-            yield "Authorization", f"Bearer {authorization}"
+            yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allows(self, tool: ListedTool) -> bool:
         """Say whether a tool may be called at all."""
@@ -108,6 +114,17 @@ class DeclaredServer:
         if "never" in rule and _matches(rule["never"], tool):
             return False
         return "never" in rule or "always" not in rule
+
+
+def _sendable(name: str, value: str) -> tuple[str, str]:
+    """Return a header that can be sent. One that cannot must not come to where its error is logged, which repeats it.
+
+    Raises:
+        ToolError: It cannot be sent.
+    """
+    if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
+        raise ToolError("The headers for the server cannot be sent.")
+    return name, value
 
 
 def _matches(rule: object, tool: ListedTool) -> bool:

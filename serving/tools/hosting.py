@@ -108,7 +108,7 @@ class ResponseTools:
 
     def __attrs_post_init__(self) -> None:
         """Read the request's servers, and the lists that the conversation has already."""
-        self._servers = declared_servers(self._request.tools)
+        self._servers = declared_servers(map(members, elements(self._request.raw.get("tools"))))
         self._approvals = Approvals(self._asks_for)
         for item in self._items:
             label = str(item.get("server_label"))

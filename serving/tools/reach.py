@@ -27,8 +27,27 @@ ANY: Final = "*"
 LOCALHOST: Final = "localhost"
 LOOPBACK: Final[tuple[Network, ...]] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 
-CARRIERS: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("2002::/16"), IPv6Network("2001::/32"))
-"""IPv6 addresses that stand for IPv4 ones (NAT64, 6to4, Teredo) and may lead to private ones."""
+GLOBAL: Final = IPv6Network("2000::/3")
+"""Where global IPv6 addresses are. All others are local, or stand for IPv4 ones, such as `::127.0.0.1` and `fec0::1`."""
+
+NAT64: Final = IPv6Network("64:ff9b::/96")
+"""IPv6 addresses whose last four bytes are the IPv4 address that they lead to (RFC 6052)."""
+
+SPECIAL: Final[tuple[Network, ...]] = tuple(
+    map(
+        ip_network,
+        (
+            # What the registries of special-purpose addresses (RFC 6890) do not call globally reachable. Python's `is_global`
+            # differs between its releases, so it is asked as well and not alone.
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+            *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4"),
+            # Protocols of the IETF, Teredo and ORCHID among them, documentation, and 6to4, which lead who knows where.
+            *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+        ),
+    )
+)
+"""Addresses within the ordinary ranges that are not global."""
 
 
 @frozen
@@ -99,7 +118,12 @@ def _mapped(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
-    return address.is_global and not address.is_multicast and not any(address in network for network in CARRIERS)
+    """Return whether an address is global; one that leads to an IPv4 address by NAT64 is if that is."""
+    if isinstance(address, IPv6Address) and address in NAT64:
+        return _is_public(IPv4Address(address.packed[-4:]))
+    if isinstance(address, IPv6Address) and address not in GLOBAL:
+        return False
+    return address.is_global and not any(address in network for network in SPECIAL)
 
 
 def _address(text: str) -> Address | None:

@@ -143,7 +143,7 @@ class Session:
             if not is_fault(error):
                 raise
             self._faults.append(_explained(error))
-            logger.debug("%s", self._faults[-1], exc_info=error)
+            logger.debug("%s", self._faults[-1])  # and no more: the error may repeat the request's headers
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something as long as the session lives, and not longer than some time."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from ipaddress import ip_address
 
 import pytest
 from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
@@ -83,6 +84,35 @@ def test_nothing_else_is_reached(names, allowed, host, message) -> None:
     assert resolve(allowed, host).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("0.1.2.3", "10.1.2.3", "100.64.0.1", "127.9.9.9", "169.254.169.254", "172.31.0.1", "192.0.0.9", "192.0.2.1"),
+        *("192.88.99.1", "192.168.1.1", "198.19.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1"),
+        *("255.255.255.255", "::", "::1", "::127.0.0.1", "::93.184.215.14", "::ffff:127.0.0.1", "::ffff:10.0.0.1"),
+        *("64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::93.184.215.14", "100::1", "2001::1", "2001:0:4136:e378::1"),
+        *("2001:2::1", "2001:10::1", "2001:20::1", "2001:db8::1", "2002:7f00:1::", "2002:5db8:d70e::1", "3fff::1", "5f00::1"),
+        *("fc00::1", "fd12::1", "fe80::1", "fe80::1%lo", "fec0::1", "fef0::1", "ff02::1", "ff0e::1"),
+    ],
+)
+def test_no_address_is_reached_that_is_not_global(names, address) -> None:
+    names["a.example"] = [address]
+    assert "an address that is not allowed" in resolve(["*"], address)
+    assert "an address that is not allowed" in resolve(["*"], "a.example")
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "100.63.255.255", "198.20.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::1.1.1.1"])
+def test_a_global_address_is_reached(names, address) -> None:
+    names["a.example"] = [address]
+    assert resolve(["*"], "a.example") == str(ip_address(address))
+
+
+def test_an_odd_spelling_of_an_address_is_a_name_that_is_looked_up_and_judged(names) -> None:
+    names.update({name: ["127.0.0.1"] for name in ("2130706433", "0x7f.1", "127.1", "localhost.")})
+    for spelling in ("2130706433", "0x7f.1", "127.1", "localhost."):
+        assert "an address that is not allowed" in resolve(["*"], spelling)
+
+
 def test_a_network_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
         Reach.of(["10.0.0.0/99"])
@@ -111,6 +141,19 @@ def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> Non
         ({"server_url": "http://[::"}, "The 'server_url' is not the URL of a web server."),
         ({"server_url": "http://a.example", "headers": {"Host": "b"}}, "The header 'Host' cannot be set."),
         ({"server_url": "http://a.example", "headers": {"X-A": 1}}, "The header 'X-A' cannot be set."),
+        *(
+            ({"server_url": "http://a.example", **members}, "The headers for the server cannot be sent.")
+            for members in (
+                {"authorization": "secret\n"},
+                {"authorization": "secret\r\nHost: b"},
+                {"authorization": "secret\u0142"},
+                {"authorization": ""},
+                {"headers": {"X-A": " secret"}},
+                {"headers": {"X-A": "sec\x00ret"}},
+                {"headers": {"X A": "secret"}},
+                {"headers": {"": "secret"}},
+            )
+        ),
     ],
 )
 def test_a_server_that_is_declared_wrongly_cannot_be_reached(members, message) -> None:
