@@ -60,7 +60,7 @@ prove: .venv/.dev ## The proof, and every change of one edge that it must find
 MINUTES ?= 5
 SEQUENCES ?= 1000000
 .PHONY: fuzz
-fuzz: fuzz-stories fuzz-judges fuzz-tokens ## All three campaigns below, one after another
+fuzz: fuzz-stories fuzz-judges fuzz-tokens fuzz-requests ## All campaigns below, one after another
 
 .PHONY: fuzz-stories
 fuzz-stories: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
@@ -73,6 +73,10 @@ fuzz-judges: .venv/.dev ## Random streams and ten mutants of each before both ju
 .PHONY: fuzz-tokens
 fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000
 	cd tests && ../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+
+.PHONY: fuzz-requests
+fuzz-requests: .venv/.dev ## Hostile requests to a server that is watched, for MINUTES=5
+	cd tests && ../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: hostile
 hostile: .venv/.dev ## Send hostile requests to a server, and write what they cost into docs/security.md

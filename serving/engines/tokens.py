@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from functools import cache
+from functools import cache, lru_cache
 from time import perf_counter
 from typing import Final
 
@@ -61,10 +61,11 @@ async def encoded(text: str, pace: Pace) -> AsyncGenerator[list[int], None]:
         await pace.rest()
 
 
-def control(name: str) -> list[int]:
+@lru_cache(maxsize=256)
+def control(name: str) -> tuple[int, ...]:
     """Return the tokens of framing, in which control tokens are what they are.
 
     Args:
         name: A few words, as `<|start|>assistant`.
     """
-    return encoding().encode(name, allowed_special="all")
+    return tuple(encoding().encode(name, allowed_special="all"))

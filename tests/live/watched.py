@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from http.client import HTTPConnection
+from math import inf
 from pathlib import Path
 from typing import Final, Self
 
-import httpx
-
 PATIENCE: Final = 300
 """Seconds after which a request counts as never answered."""
+
+LOGGED: Final = 5_000
+"""Characters of a server's log that are shown at most."""
 
 
 def memory_of(pid: int) -> int:
@@ -25,18 +30,25 @@ def memory_of(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), 0)
 
 
+def computed_by(pid: int) -> float:
+    """Return the seconds that a process's main thread, in which the event loop is, has computed; infinity if nobody knows."""
+    scheduled = Path(f"/proc/{pid}/schedstat")
+    return int(scheduled.read_text().split()[0]) / 1e9 if scheduled.exists() else inf
+
+
 @contextmanager
 def serving() -> Generator[tuple[str, int]]:
-    """Run a server; yield its URL and the number of its process."""
+    """Run a server; yield its URL and the number of its process. What it logs is shown if something is raised."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603 - our own
-        assert process.stdout is not None
-        line = ""
-        while "http://" not in line:
-            line = process.stdout.readline()
-        url = next(word for word in line.split() if word.startswith("http://")).rstrip(".")
+    with (
+        tempfile.NamedTemporaryFile("a") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,  # noqa: S603 - our own
+    ):
         try:
-            yield url.removesuffix("/v1"), process.pid
+            yield _url_in(Path(log.name), process), process.pid
+        except BaseException:
+            sys.stderr.write(Path(log.name).read_text()[-LOGGED:])
+            raise
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -45,18 +57,32 @@ def serving() -> Generator[tuple[str, int]]:
                 process.kill()
 
 
+def _url_in(log: Path, process: subprocess.Popen[bytes]) -> str:
+    """Wait until a server says where it is."""
+    while process.poll() is None:
+        found = re.search(r"http://[\w.]+:\d+", log.read_text())
+        if found:
+            return found[0]
+        time.sleep(0.1)
+    raise RuntimeError("the server ended before it served")
+
+
 class Watch:
-    """Asks for `/health` again and again, and for the memory of the server's process."""
+    """Asks for `/health` again and again, and for the memory of the server's process.
+
+    `longest` is the longest wait, in seconds; `held` is the longest time of it in which the server computed something else.
+    """
 
     def __init__(self, url: str, pid: int) -> None:
-        self._url, self._pid = f"{url}/health", pid
-        self._over = threading.Event()
+        self._host, self._pid = url.removeprefix("http://"), pid
+        self._ready, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look)
-        self.longest = 0.0
+        self.longest = self.held = 0.0
         self.memory = self.before = memory_of(self._pid)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._ready.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,11 +90,29 @@ class Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        with httpx.Client(timeout=PATIENCE) as client:
-            client.get(self._url)
+        connection = HTTPConnection(self._host, timeout=PATIENCE)
+        try:
+            self._wait_for_health(connection)
+            self._ready.set()
             while not self._over.is_set():
-                began = time.perf_counter()
-                client.get(self._url)
-                self.longest = max(self.longest, time.perf_counter() - began)
+                waited, computed = self._wait_for_health(connection)
+                self.longest = max(self.longest, waited)
+                self.held = max(self.held, min(waited, computed))
                 self.memory = max(self.memory, memory_of(self._pid))
                 time.sleep(0.002)
+        finally:
+            self._ready.set()
+            connection.close()
+
+    def _wait_for_health(self, connection: HTTPConnection) -> tuple[float, float]:
+        """Return how long the answer took, and how long the server computed meanwhile: the rest is the machine's doing."""
+        began, computed = time.perf_counter(), computed_by(self._pid)
+        try:
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        except ConnectionError:  # an idle connection is closed after some seconds; a new one is opened by itself
+            connection.close()
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        waited, since = time.perf_counter() - began, computed_by(self._pid)
+        return waited, waited if since == inf else since - computed

@@ -40,8 +40,8 @@ async def spell(sayings: Sequence[Saying]) -> list[int]:
         tokens += control("<|start|>assistant<|channel|>" if index else "<|channel|>")
         tokens += await _text(f"{saying.channel}{recipient}", pace)
         if saying.content_type:
-            tokens += await _text(" ", pace) + control("<|constrain|>") + await _text(saying.content_type, pace)
-        tokens += control("<|message|>") + await _text(saying.text, pace) + control(saying.end)
+            tokens += [*await _text(" ", pace), *control("<|constrain|>"), *await _text(saying.content_type, pace)]
+        tokens += [*control("<|message|>"), *await _text(saying.text, pace), *control(saying.end)]
     return tokens
 
 

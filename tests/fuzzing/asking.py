@@ -1,0 +1,102 @@
+"""What must hold of whatever a real server answers, and of the server meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Self
+
+import httpx
+from attrs import define, field
+from live.watched import PATIENCE, Watch, memory_of
+
+from interlock.testing import assert_legal
+
+REFUSED = {400, 404, 413}
+ENDED = {"completed", "incomplete", "failed"}
+LIMIT = 0.1
+"""Seconds for which a request may hold up anybody else."""
+
+
+@define(eq=False)
+class Asker:
+    """Sends requests to a server, and judges what comes of them.
+
+    Args:
+        url: The server's.
+        pid: The number of its process.
+    """
+
+    url: str
+    pid: int
+    count: int = 0
+    longest: float = 0.0
+    """Seconds that `/health` took at most."""
+    held: float = 0.0
+    """Seconds of such a wait in which the server computed something else, at most; the rest is the machine's doing."""
+    statuses: dict[str, int] = field(factory=dict)
+    _client: httpx.Client = field(factory=lambda: httpx.Client(timeout=PATIENCE))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def ask(self, body: Mapping[str, object]) -> None:
+        """Send a request.
+
+        Raises:
+            AssertionError: The answer is not one that a server may give.
+        """
+        self.count += 1
+        sent = json.dumps(body).encode()
+        answer = self._client.post(f"{self.url}/v1/responses", content=sent, headers={"content-type": "application/json"})
+        said = self._judge(answer, streamed=body.get("stream") is True)
+        self.statuses[said] = self.statuses.get(said, 0) + 1
+
+    def _judge(self, answer: httpx.Response, *, streamed: bool) -> str:
+        assert answer.status_code == 200 or answer.status_code in REFUSED, (answer.status_code, answer.text[:500])
+        if answer.status_code != 200:
+            error = answer.json()["error"]
+            assert [*error] == ["message", "type", "param", "code"], error
+            assert isinstance(error["message"], str), error
+            assert error["message"], error
+            assert len(answer.content) < 10_000, "an error repeats too much of its request"
+            return str(answer.status_code)
+        if streamed:
+            assert_legal(answer.content)
+            response = json.loads(answer.content.split(b"\ndata: ")[-2].partition(b"\n")[0])["response"]
+        else:
+            response = answer.json()
+        return self._ended(response)
+
+    def _ended(self, response: Mapping[str, object]) -> str:
+        """Judge the end of a response, and delete what the server has stored of it."""
+        if response["background"] is True:
+            kept = self._client.get(f"{self.url}/v1/responses/{response['id']}", params={"stream": "true"})
+            assert kept.status_code == 200, kept.text[:500]
+            assert_legal(kept.content)
+            response = self._client.get(f"{self.url}/v1/responses/{response['id']}").json()
+        assert response["status"] in ENDED, response["status"]
+        error = response["error"]
+        assert error is None or error["code"] == "invalid_prompt", error
+        if response["store"] is True:
+            self._client.delete(f"{self.url}/v1/responses/{response['id']}")
+        return str(response["status"])
+
+    def ask_watched(self, body: Mapping[str, object]) -> None:
+        """Send a request while the server's health is asked for.
+
+        Raises:
+            AssertionError: The answer is not one that a server may give, or the health had to wait for it.
+        """
+        with Watch(self.url, self.pid) as watch:
+            self.ask(body)
+        self.longest, self.held = max(self.longest, watch.longest), max(self.held, watch.held)
+        assert watch.held <= LIMIT, f"/health had to wait {watch.held * 1000:.0f} ms for the server to compute something else"
+
+    @property
+    def memory(self) -> int:
+        """The bytes that the server has."""
+        return memory_of(self.pid)

@@ -1,0 +1,75 @@
+"""Hostile requests to a real server: each is answered as it deserves, and the server lives on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from fuzzing.asking import Asker
+from fuzzing.bodies import PARAMETERS, requests
+from fuzzing.hostile import JSON, REQUESTS, told
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from live.watched import serving
+
+from interlock.serving.requests.parameters import Parameters
+
+KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "requests").glob("*.json"))
+"""What `make fuzz-requests` has found."""
+
+ANSWERS = {
+    "20,000 properties": (200, "invalid_prompt"),
+    "20,000 properties, strict": (200, "invalid_prompt"),
+    "200,000 times the same ideograph": (200, "invalid_prompt"),
+    "10,000,000 letters": (200, "invalid_prompt"),
+    "30 MB of words": (200, "invalid_prompt"),
+    "10 MB of instructions": (400, "string_above_max_length (instructions)"),
+    "10,000 calls with their outputs": (400, "array_above_max_length (input)"),
+    "20,000 items": (413, "request_too_large"),
+    "5,000,000 empty arrays": (413, "request_too_large"),
+    "100,000 levels of arrays": (413, "request_too_large"),
+    "15,000,000 lone surrogates": (413, "request_too_large"),
+    "60 MB": (413, "request_too_large"),
+    "`call_id` of `{}`": (400, "invalid_type (input[0].call_id)"),
+    "an item of a type that nobody knows": (400, "invalid_value (input[0].type)"),
+    "a reference to nothing": (404, "Item with id 'msg_1' not found. Items are not persisted when (input)"),
+    "an output without its call": (400, "No tool call found for function call output with call_id c. (input)"),
+    "a hosted tool that is chosen and not there": (400, "invalid_value (tool_choice)"),
+    "`max_output_tokens` of 1": (400, "integer_below_min_value (max_output_tokens)"),
+}
+"""The answers that are not a completed response."""
+
+
+@pytest.fixture(scope="module")
+def asker():
+    with serving() as (url, pid), Asker(url, pid) as asker:
+        yield asker
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None:
+    answer = httpx.post(f"{asker.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
+    assert (answer.status_code, told(answer.json())) == ANSWERS.get(name, (200, "completed"))
+
+
+@seed(7)
+@settings(
+    max_examples=120,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+@given(requests())
+def test_whatever_is_asked_the_answer_is_one_that_a_server_may_give(asker, body) -> None:
+    asker.ask(body)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_what_a_campaign_found_is_mended(asker, path) -> None:
+    asker.ask(json.loads(path.read_text()))
+
+
+def test_every_parameter_is_fuzzed() -> None:
+    assert set(PARAMETERS) == set(Parameters.model_fields)
