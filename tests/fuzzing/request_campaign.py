@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from live.watched import serving
 
 KEPT = Path(__file__).parents[1] / "counterexamples" / "requests"
-ROUND = 100
+ROUND = 25
 """Requests of a round."""
 
 GROWTH = 100_000_000
