@@ -35,7 +35,7 @@ ENVIRONMENT: Final = {
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
 }
-FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "32")
+FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
     "cpu": (),
     "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device

@@ -15,7 +15,7 @@ from servers import HEADERS, RELEASE
 from turns import END, FUNCTION, HARMONY, PARSED, TOOL_CALL, Turn
 
 INTERVALS = pytest.mark.parametrize("interval", [1, 5, 50])
-AT_ONCE = 32
+AT_ONCE = 8
 """Requests at once: as many as a server of the tests takes."""
 
 NEVER = {"stop": ["\nObservation:"]}
