@@ -102,6 +102,8 @@ class FamilyReader:
     """The tokens whose text means something by itself: those, and the special ones."""
     _seen: list[int] = field(factory=list[int], init=False)
     """The prompt and what was generated."""
+    _thinks: bool = field(default=False, init=False)
+    """Whether the round begins inside of reasoning."""
     _pairing: Pairing | None = field(default=None, init=False)
     """Where the text of tokens comes after them: what finds it."""
     _prompt: Usage | None = field(default=None, init=False)
@@ -129,7 +131,8 @@ class FamilyReader:
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and return what was held back."""
         prompt, self._prompt = self._prompt, None
-        return self._parser.end(reason, prompt or Usage())
+        spent = evolve(prompt, reasoning_tokens=self._reasoned(prompt.input_tokens)) if prompt else Usage()
+        return self._parser.end(reason, spent)
 
     def _begin(self, output: Output) -> None:
         prompt = output.prompt_token_ids or ()
@@ -142,7 +145,28 @@ class FamilyReader:
         self._marks = self._controls | self._special.keys()
         self._seen = list(prompt)
         self._pairing = self._source.pairs(prompt) if self._source.lags else None
-        self._parser.begin(self._starts(prompt))
+        start = self._starts(prompt)
+        self._thinks = (start or self._family.starts) == "thinking"
+        self._parser.begin(start)
+
+    def _reasoned(self, start: int) -> int:
+        """Return how many tokens of reasoning were generated: from the mark that begins it, or the prompt, to the next mark.
+
+        It is 0 where the marks are no tokens of their own; the parser then estimates it.
+        """
+        reasoning = self._family.reasoning
+        if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
+            return 0
+        count, thinks = 0, self._thinks
+        for token in self._seen[start:]:
+            mark = self._special.get(token)
+            if mark in reasoning.begins:
+                thinks = True
+            elif token in self._controls or mark in reasoning.ends or (mark and reasoning.yields):
+                thinks = False
+            else:
+                count += thinks
+        return count
 
     def _starts(self, prompt: Sequence[int]) -> Start | None:
         """Return where a round starts: as the last marker in the prompt's tail says, else as vLLM's parser does."""

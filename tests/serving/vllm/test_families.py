@@ -166,3 +166,12 @@ def test_log_probabilities_go_with_their_text():
     ids = MARKED.encode("a", ["</think>"], "b")
     entries = [{"token": MARKED.decode([token])} for token in ids]
     assert read(output(ids), logprobs=lambda _: entries)[1].tokens == ["b"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(size):
+    ids = MARKED.encode(["<think>"], "\nabc\n", ["</think>"], "d", ["<think>"], "e", ["<tool_call>"], CALL[11:-12])
+    reading = reader()
+    for at in range(0, len(ids), size):
+        reading.read(output(ids[at : at + size], prompt=[1]))
+    assert reading.end("stop")[-1].usage == Usage(1, 1, len(ids), 6, 2)
