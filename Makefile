@@ -60,7 +60,7 @@ prove: .venv/.dev ## The proof, and every change of one edge that it must find
 MINUTES ?= 5
 SEQUENCES ?= 1000000
 .PHONY: fuzz
-fuzz: fuzz-stories fuzz-judges fuzz-tokens fuzz-requests ## All campaigns below, one after another
+fuzz: fuzz-stories fuzz-judges fuzz-tokens fuzz-families fuzz-requests ## All campaigns below, one after another
 
 .PHONY: fuzz-stories
 fuzz-stories: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
@@ -81,6 +81,10 @@ fuzz-requests: .venv/.dev ## Hostile requests to a server that is watched, for M
 .PHONY: hostile
 hostile: .venv/.dev ## Send hostile requests to a server, and write what they cost into docs/security.md
 	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
+
+.PHONY: fuzz-families
+fuzz-families: .venv/.dev ## Random texts through the parsers of the families, SEQUENCES=1000000 for each group of them
+	cd tests && ../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed

@@ -20,11 +20,15 @@ from interlock.events.items import ITEMS
 from interlock.fsm import Delta, background, turns
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
-from interlock.fsm.diagram import Graph, Role, Style, to_mermaid, to_svg
+from interlock.fsm.diagram import Graph, Role, Style, draw, key_of, to_mermaid, to_svg
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
+from interlock.parsers.families import SYNTAXES, USUAL, family
+from interlock.parsers.families.drawing import part_for
+from interlock.parsers.families.framing import Effect
+from interlock.parsers.families.writing import Said, encode
 from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 from interlock.serving.recordings.recording import read
 from interlock.serving.sockets import tables
@@ -61,6 +65,9 @@ def generated() -> dict[Path, str]:
     files[check] = _filled((ROOT / check).read_text(encoding="utf-8"), "habits", _real())
     for rule in RULES.values():
         files[Path("docs", "rules", f"{rule.number}.md")] = "\n\n".join(_rule(rule)) + "\n"
+    families = Path("docs", "families.md")
+    page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
+    files[families] = _filled(page, "framing", _framings())
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
@@ -208,6 +215,28 @@ def _framed() -> Iterator[str]:
     parser = parser_for("harmony", recording.request)
     deltas = [repr(delta) for output in outputs for delta in parser.feed(output.chunk)]
     yield "```text\n" + "\n".join(deltas) + "\n```"
+
+
+def _families() -> Iterator[str]:
+    """List the families, and show the same call in each format."""
+    yield "| `--tool-call-parser` | arguments | reasoning | a call |"
+    yield "|---|---|---|---|"
+    for name, syntax in SYNTAXES.items():
+        call = encode([Said("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
+        yield f"| `{name}` | {syntax.style} | `{USUAL[name]}` | `{call}` |"
+
+
+def _framings() -> Iterator[str]:
+    """Draw the part of the framing that a family of each style uses."""
+    for name in ("qwen3_coder", "kimi_k2", "hermes"):
+        read = family(name, USUAL[name])
+        yield f"### `{name}`: {read.style}"
+        yield ""
+        yield f"```mermaid\n{to_mermaid(draw(part_for(read, name), key=key_of(Effect)))}```"
+        yield ""
+    yield "| effect | meaning |"
+    yield "|---|---|"
+    yield from (f"| `{effect}` | {meaning} |" for effect, meaning in key_of(Effect).items())
 
 
 def _filled(page: str, what: str, lines: Iterator[str]) -> str:

@@ -46,6 +46,7 @@ NAV: Nav = [
             {"Rules": "rules.md"},
             {"Lifecycles": "lifecycles.md"},
             {"Malformed output": "recovery.md"},
+            {"Families of models": "families.md"},
             {"Proof": "proof.md"},
         ]
     },

@@ -13,6 +13,7 @@ from families.properties import GROUPS, REQUEST
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING, Effect, Trigger
 from interlock.parsers.families.lexicon import lexica
@@ -119,26 +120,9 @@ def fire(name, text, reason="stop"):
     return ways
 
 
-BY_STYLE = {
-    "keys": {Trigger.STRANGE},
-    "json": {Trigger.QUOTE, Trigger.BREAK},
-    "envelope": {Trigger.QUOTE, Trigger.BREAK, Trigger.MEMBER, Trigger.SETTLED, Trigger.JSON},
-}
-ALWAYS = {Trigger.WORD, Trigger.BLANK, Trigger.TEXT, Trigger.FINISH, Trigger.CUT}
-
-
 def reachable(name):
     """The states that texts of a family can lead to."""
-    markers = set(family(name, "qwen3").markers)
-    ended = set() if SYNTAXES[name].style == "keys" else {Trigger.WHOLE if Trigger.UNCALL in markers else Trigger.ENDED}
-    triggers = markers | BY_STYLE[SYNTAXES[name].style] | ALWAYS | ended
-    reached, waiting = set(), ["thinking"]
-    while waiting:
-        state = waiting.pop()
-        if state not in reached:
-            reached.add(state)
-            waiting += [dest.name for trigger, (dest, _) in FRAMING.states[state].rows.items() if trigger in triggers]
-    return reached
+    return set(part_for(family(name, "qwen3"), name).states)
 
 
 def test_every_state_can_be_reached_in_some_family():
