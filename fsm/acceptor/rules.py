@@ -20,7 +20,7 @@ class Rule:
     """One rule.
 
     Args:
-        number: `R1` to `R19`.
+        number: `R1` to `R20`.
         name: One or two words.
         says: What it says, in one sentence.
         breaks: What goes wrong where it is broken; empty for a rule that one stream cannot show.
@@ -164,6 +164,14 @@ RULES: Final[Mapping[str, Rule]] = {
             "content",
         ),
         Rule("R19", "one truth", "What is not streamed is the terminal response of the same run.", "", "content"),
+        Rule(
+            "R20",
+            "families",
+            "For text with markers too, items and framing together are what the model wrote; a marker is tentative until a "
+            "call's name is whole, and is given back if it is not.",
+            "",
+            "content",
+        ),
     )
 }
 """Every rule by its number."""
