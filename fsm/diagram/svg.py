@@ -145,9 +145,11 @@ def _short(length: float) -> str:
 
 
 def ending(graph: Graph, state: PlacedState) -> str:
-    """Return the class of a final state: the worst way into it."""
+    """Return the class of a final state: the good end is good, another has the class of the worst way into it."""
     if state.node.role is Role.DROPPED:
         return "dropped"
+    if state.node.name == graph.way[-1]:
+        return "good"
     styles = {edge.style for edge in graph.edges if edge.dest == state.node.name}
     return "fail-end" if Style.FAIL in styles else "good" if Style.NORMAL in styles else "cut-end"
 
