@@ -292,13 +292,13 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
         return encode(said, name, reasoning or None, thinking=False)
 
     thought = [REASONING] if reasoning else []
-    one = encoded(*LOOK[:3])
+    one, now, nope = encoded(*LOOK[:3]), Said("call", "{}", "now"), Said("call", "{}", "nope")
     tools = _tools(FUNCTION)
     return (
         Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*thought, MESSAGE, CALL, CALL], body=tools),
         Turn(f"text after a call ({name})", [f"{one}And then.{END}"], [*thought, MESSAGE, CALL, MESSAGE], body=tools),
-        Turn(f"a call without arguments ({name})", [encoded(Said("call", "{}", "now")) + END], [CALL], body=_tools(CLOCK)),
-        Turn(f"a tool that nobody declared ({name})", [encoded(Said("call", "{}", "nope")) + END], [CALL], body=tools),
+        Turn(f"a call without arguments ({name})", [encoded(LOOK[0], now) + END], [*thought, CALL], body=_tools(CLOCK)),
+        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*thought, CALL], body=tools),
         Turn(
             f"a quoted marker ({name})",
             [encoded(*LOOK[:2]) + f" {encoded(Said('call', '{}', 'f'))[:11]} it says.{END}"],
