@@ -218,3 +218,18 @@ def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason)
     )
     written = "".join(str(item.fields["action"]["query"]) if item.kind == "web_search_call" else item.text for item in seen)
     assert sorted("".join(said.split())) == sorted("".join(written.split()))
+
+
+@pytest.mark.parametrize("then", [tool(0, "{}", "f"), None])
+def test_text_that_ends_inside_of_a_token_waits_for_its_rest_or_for_the_end_of_its_item(then):
+    def scored(token, delta):
+        return Chunk([1], logprobs=[{"token": token, "bytes": list(token.encode()), "logprob": -1.0}], delta=delta)
+
+    deltas = run(VllmParser(ROUTING), [scored("ab", {"content": "a"}), scored("cd<", {"content": "bcd"}), Chunk([], delta=then)])
+    part = {"token": "cd", "bytes": list(b"cd"), "logprob": -1.0, "top_logprobs": []}
+    assert deltas[:4] == [
+        Open("message", {"phase": "final_answer"}),
+        Text("ab", [{"token": "ab", "bytes": list(b"ab"), "logprob": -1.0}]),
+        Text("cd", [part]),
+        Close(),
+    ]
