@@ -93,7 +93,8 @@ def _habit_of_status(track: Track) -> str:
         return ""
     if track.status not in _FINAL:
         return "status-behind"
-    return "status-of-tool" if track.automaton and track.automaton.completions else ""
+    ended = track.automaton and track.automaton.completions and track.node.ends == {"completed"}
+    return "status-of-tool" if ended else ""
 
 
 def _whole(track: Track, item: Body) -> Iterator[Fault]:
@@ -101,7 +102,7 @@ def _whole(track: Track, item: Body) -> Iterator[Fault]:
     if track.spec and track.spec.text:
         difference = track.text.settle(a_text(inside(item, track.spec.text)))
         if difference:
-            yield Fault("R9", f"the item's {track.spec.text} {difference.what}", habit=difference.habit)
+            yield Fault("R9", f"the item's {track.spec.text} {difference}")
     for name, parts in track.parts.items():
         said = [digest(part) for part in a_list(item.get(name))]
         if parts is not None and said != parts:
@@ -152,7 +153,7 @@ def judge_own_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]
     field = spec.fields[-1]
     wrong = track.text.settle(a_text(body.get(field)))
     if wrong:
-        yield Fault("R9", f"{field} {wrong.what}", habit=wrong.habit)
+        yield Fault("R9", f"{field} {wrong}")
     elif track.known and track.text.at_once:
         yield Fault("R9", f"{field} comes without a delta", habit="text-at-once")
 
@@ -183,7 +184,7 @@ def judge_command(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
         command = track.commands[-1] = a_text(body.get("command"))
         wrong = part.text.settle(command)
         if wrong:
-            yield Fault("R9", f"command {wrong.what}", habit=wrong.habit)
+            yield Fault("R9", f"command {wrong}")
         elif part.text.at_once:
             yield Fault("R9", "command comes without a delta", habit="text-at-once")
         track.part = None
@@ -261,7 +262,7 @@ def judge_part_text_done(track: Track, spec: EventSpec, body: Body) -> Iterator[
     text = a_text(body.get(spec.fields[0]))
     wrong = part.text.settle(text)
     if wrong:
-        yield Fault("R9", f"{spec.fields[0]} {wrong.what}", habit=wrong.habit)
+        yield Fault("R9", f"{spec.fields[0]} {wrong}")
     elif part.known and part.text.at_once:
         yield Fault("R9", f"{spec.fields[0]} comes without a delta", habit="text-at-once")
     yield from _logprobs(track, part, spec, body)
@@ -297,7 +298,7 @@ def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault
     track.part = None
     wrong = part.text.settle(_text(said))
     if wrong:
-        yield Fault("R9", f"the part's text {wrong.what}", habit=wrong.habit)
+        yield Fault("R9", f"the part's text {wrong}")
     if part.known and [digest(one) for one in a_list(said.get("annotations"))] != part.annotations:
         yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
     logprobs = said.get("logprobs")

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, cast
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from interlock.fsm.acceptor.values import a_list, an_object, digest
 
@@ -20,19 +20,6 @@ _KEPT: Final = 4096
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-@frozen
-class Difference:
-    """How a text differs from its deltas.
-
-    Args:
-        what: For a sentence that begins with what says otherwise.
-        habit: The habit of real services that it is; empty for an error.
-    """
-
-    what: str
-    habit: str = ""
 
 
 @define(eq=False)
@@ -66,14 +53,14 @@ class Text:
         self._length += len(text)
         self.pieces.clear()
 
-    def settle(self, whole: str) -> Difference | None:
+    def settle(self, whole: str) -> str | None:
         """Compare with what is said to be the whole; the next to say the same says nothing new.
 
         Args:
             whole: What an event, a part or an item says that the text is.
 
         Returns:
-            The difference, or None if there is none.
+            How it differs, for a sentence that begins with what says so; None if it does not.
         """
         if not self.known:
             self.known, self.pieces = True, [whole]
@@ -84,20 +71,18 @@ class Text:
         self._said = whole
         return wrong
 
-    def _difference(self, whole: str) -> Difference | None:
+    def _difference(self, whole: str) -> str | None:
         rest = "".join(self.pieces)
         length = self._length + len(rest)
         if self._length and hashlib.blake2b(_encoded(whole[: self._length])).digest() != self._folded.digest():
-            return Difference(f"differs from the {length} characters of the deltas, among the first {self._length}")
+            return f"differs from the {length} characters of the deltas, among the first {self._length}"
         said = whole[self._length :]
         if said == rest:
             return None
-        ends = str.rstrip if self._length else str.strip
-        habit = "edge-white-space" if ends(said) == ends(rest) else ""
         same = next((at for at, (one, other) in enumerate(zip(said, rest, strict=False)) if one != other), None)
         if same is None:
-            return Difference(f"has {len(whole)} characters where the deltas have {length}", habit)
-        return Difference(f"differs from the deltas at character {self._length + same}", habit)
+            return f"has {len(whole)} characters where the deltas have {length}"
+        return f"differs from the deltas at character {self._length + same}"
 
 
 @define(eq=False)

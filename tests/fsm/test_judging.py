@@ -40,7 +40,7 @@ def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(dat
     assert (verdict.status, verdict.events) == ("completed", 4)
 
 
-@pytest.mark.parametrize("text", [rb'"\ud800"', b"NaN", b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])
+@pytest.mark.parametrize("text", [rb'"\ud800"', b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])
 def test_values_that_only_some_readers_take_are_read(text) -> None:
     assert not messages(FRAMES.replace(b'"metadata"', b'"metadata"').replace(b'"model": "m"', b'"model": "m", "x": ' + text))
 

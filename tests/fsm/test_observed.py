@@ -1,0 +1,118 @@
+"""Streams in the shape of what real services sent: all are legal, and one fault makes each of them illegal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from interlock.fsm.acceptor import HABITS, Acceptor, judge
+from interlock.testing.mutations import renumbered
+
+OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
+OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}
+EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OBSERVED])
+
+
+def streams(path):
+    """The bodies of each of the streams that a file holds."""
+    found = []
+    for line in path.read_text().splitlines():
+        if line.startswith("data: "):
+            body = json.loads(line.removeprefix("data: "))
+            if body["type"] == "response.created":
+                found.append([])
+            found[-1].append(body)
+    return found
+
+
+def findings(bodies):
+    acceptor = Acceptor()
+    return [*(one for body in bodies for one in acceptor.feed(body)), *acceptor.end()]
+
+
+def is_illegal(bodies):
+    return any(found.severity == "error" for found in findings(bodies))
+
+
+@EVERY
+def test_what_a_real_service_sent_is_legal(path) -> None:
+    verdict = judge([path.read_bytes()])
+    assert [one.finding for one in verdict.reported if one.finding.severity == "error"] == []
+    assert verdict.legal
+    assert {one.finding.habit for one in verdict.reported} <= HABITS.keys()
+
+
+@EVERY
+def test_an_event_left_out_is_an_error(path) -> None:
+    """But for the only delta of a text, what says nothing that is said elsewhere, and what follows an `error` event."""
+    for bodies in streams(path):
+        for place, body in enumerate(bodies):
+            left = [*bodies[:place], *bodies[place + 1 :]]
+            name = body["type"]
+            alike = [other for other in bodies if other["type"] == name and other.get("item_id") == body.get("item_id")]
+            alone = name.endswith(".delta") and len(alike) == 1
+            announced = name == "response.mcp_call.in_progress" and len(alike) > 1
+            after_error = name == "response.failed" and bodies[place - 1]["type"] == "error"
+            if alone or announced or after_error or name in OPTIONAL:
+                continue
+            assert is_illegal(renumbered(left)), (place, name)
+
+
+@EVERY
+def test_an_event_sent_twice_is_an_error(path) -> None:
+    for bodies in streams(path):
+        for place, body in enumerate(bodies):
+            if body["type"] in {"error", "response.image_generation_call.partial_image"}:
+                continue
+            assert is_illegal(renumbered([*bodies[: place + 1], *bodies[place:]])), (place, body["type"])
+
+
+@EVERY
+def test_another_text_is_an_error(path) -> None:
+    for bodies in streams(path):
+        for place, body in enumerate(bodies):
+            for field in ("delta", "text", "arguments", "code", "diff", "command"):
+                if body.get(field):
+                    changed = [*bodies[:place], {**body, field: "something else"}, *bodies[place + 1 :]]
+                    assert is_illegal(changed), (place, body["type"], field)
+
+
+@EVERY
+def test_an_index_or_a_number_that_is_wrong_once_is_an_error(path) -> None:
+    for bodies in streams(path):
+        for place, body in enumerate(bodies):
+            for field in ("output_index", "content_index", "summary_index", "sequence_number"):
+                if field in body:
+                    changed = [*bodies[:place], {**body, field: 7777}, *bodies[place + 1 :]]
+                    assert is_illegal(changed), (place, body["type"], field)
+
+
+@EVERY
+def test_a_stream_that_is_cut_is_an_error(path) -> None:
+    for bodies in streams(path):
+        for end in range(1, len(bodies)):
+            ends_with_error = bodies[end - 1]["type"] == "error"  # which clients raise on
+            assert is_illegal(bodies[:end]) is not ends_with_error, end
+
+
+FREE = (
+    {"response.output_text.delta", "response.output_text.annotation.added"},
+    {"response.mcp_call_arguments.delta", "response.mcp_call.in_progress"},
+)
+"""Events that may come in any order."""
+
+
+def may_overlap(one, other):
+    """Whether a hosted call may be done after the next item was added."""
+    return one["type"] == "response.output_item.done" and other["type"] == "response.output_item.added"
+
+
+@EVERY
+def test_two_events_in_the_wrong_order_are_an_error(path) -> None:
+    for bodies in streams(path):
+        for place in range(len(bodies) - 1):
+            one, other = bodies[place], bodies[place + 1]
+            if one["type"] == other["type"] or {one["type"], other["type"]} in FREE or may_overlap(one, other):
+                continue
+            swapped = renumbered([*bodies[:place], other, one, *bodies[place + 2 :]])
+            assert is_illegal(swapped), (place, one["type"], other["type"])
