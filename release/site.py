@@ -37,6 +37,7 @@ NAV: Nav = [
             {"Tools that run": "tools.md"},
             {"In vLLM": "vllm.md"},
             {"Checking streams": "check.md"},
+            {"Seeing streams": "viewer.md"},
             {"Testing a client": "testing.md"},
         ]
     },

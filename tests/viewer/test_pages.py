@@ -102,7 +102,10 @@ def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(opened, v
     page = opened(viewed("--coverage", CORPUS / "legal"))
     expect(page.locator(".found")).to_contain_text("streams")
     page.get_by_role("button", name=re.compile("^mcp_call")).click()
-    assert page.locator(".over.never").count() > 0
+    assert page.locator(".over.doubt").count() > 0
+    page.get_by_role("button", name=re.compile("^message")).click()
+    expect(page.locator(".over.never").first).to_be_attached()
+    page.get_by_role("button", name=re.compile("^mcp_call")).click()
     page.locator(".label.path", has_text="run").first.click()
     link = page.locator(".files a").first
     assert link.inner_text() == "calls-overlap.sse"

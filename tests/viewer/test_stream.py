@@ -179,7 +179,8 @@ def test_it_plays_and_pauses(opened, written) -> None:
 
 def test_lanes_can_be_clicked_and_scrubbed(opened, written) -> None:
     page = opened(written(SEARCH))
-    assert page.locator(".lane .what").all_inner_texts() == ["response", "reasoning", *["web_search_call"] * 3, "message"]
+    lanes = ["response", "reasoning", *["web_search_call"] * 3, "message", "the parser's framing"]
+    assert page.locator(".lane .what").all_inner_texts() == lanes
     page.locator(".lane", has_text="message").click()
     assert event(page) == 24
     box = page.locator(".lanes canvas").bounding_box()
@@ -275,3 +276,13 @@ def test_every_stream_of_the_corpus_is_walked_to_its_end(opened, written, path) 
     last = event(page)
     press(page, "End")
     assert event(page) == last
+
+
+def test_the_framing_of_a_recording_is_a_lane_with_a_machine_of_its_own(opened, written) -> None:
+    page = opened(written(SEARCH))
+    press(page, *["ArrowRight"] * 29)
+    page.locator(".lane", has_text="the parser's framing").click()
+    assert (event(page), lit(page)) == (29, ["expect_start"])
+    assert page.locator(".caption h2").inner_text().startswith("framing of harmony")
+    page.get_by_role("button", name="machine of the item").click()
+    assert lit(page) == ["output_text"]

@@ -39,7 +39,10 @@ export function FindingCard({ finding, page }: { finding: Finding; page: Page })
           </p>
         )
       )}
-      {finding.line !== null && <p class="rule quiet">line {finding.line} of the file</p>}
+      <p class="rule quiet">
+        {finding.line !== null && `line ${finding.line} of the file · `}
+        <code>interlock check --explain {finding.habit || finding.rule}</code>
+      </p>
     </article>
   );
 }

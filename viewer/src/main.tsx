@@ -13,8 +13,14 @@ const root = document.getElementById("app") as HTMLElement;
 const page = new Page();
 let version = 0;
 let drawn = 0;
+let timer = 0;
+
+/** Milliseconds between two drawings while lines come. */
+const PACE = 120;
 
 function draw(): void {
+  clearTimeout(timer);
+  timer = 0;
   drawn = performance.now();
   version++;
   if (page.mode === "coverage") render(<CoverageView key={page.cover ? 1 : 0} page={page} />, root);
@@ -23,9 +29,11 @@ function draw(): void {
   else if (page.streams.length) render(<StreamView page={page} version={version} />, root);
 }
 
-/** Draw at once at first, and then not more often than the eye needs. */
+/** Draw at once at first, and then not more often than the eye needs; what came last is always drawn. */
 function pause(): void {
-  if (performance.now() - drawn > (version < 2 ? 0 : 120)) draw();
+  const wait = version < 2 ? 0 : PACE - (performance.now() - drawn);
+  if (wait <= 0) draw();
+  else timer ||= window.setTimeout(draw, wait);
 }
 
 function fail(error: unknown): void {
