@@ -101,7 +101,7 @@ viewer: viewer/node_modules/.installed ## Bundle the page of `interlock view` ag
 .PHONY: test-viewer
 test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer in headless Chromium (CHROMIUM=/path names it)
 	$(WITH_NODE) cd viewer && node_modules/.bin/tsc --noEmit
-	$(WITH_NODE) $(BIN)/pytest $(or $(TESTS),tests/viewer)
+	$(WITH_NODE) $(BIN)/pytest -n 2 $(or $(TESTS),tests/viewer)
 
 .PHONY: docs
 docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
