@@ -61,7 +61,7 @@ def main() -> None:
     shutil.rmtree(BUILD, ignore_errors=True)
     repository = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
     for path in sorted(DOCS.rglob("*")):
-        if path.suffix in {".md", ".svg", ".png"} and path != DOCS / "README.md":
+        if path.suffix in {".md", ".svg", ".png", ".html"} and path != DOCS / "README.md":
             place = PAGES / path.relative_to(DOCS)
             place.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".md":
@@ -99,7 +99,7 @@ def linked(source: Path, page: Path, repository: str) -> str:
         target = (source.parent / found[2]).resolve() if found[2] else source
         if target in {ROOT / "README.md", DOCS / "README.md"}:
             aim = PAGES / "index.md"
-        elif target.is_relative_to(DOCS) and target.suffix in {".md", ".svg", ".png"}:
+        elif target.is_relative_to(DOCS) and target.suffix in {".md", ".svg", ".png", ".html"}:
             aim = PAGES / target.relative_to(DOCS)
         else:
             kind = "tree" if target.is_dir() else "blob"
@@ -110,12 +110,15 @@ def linked(source: Path, page: Path, repository: str) -> str:
 
 
 def more() -> Nav:
-    """Return the pages that no group names: those of the lifecycles, and any that are new."""
+    """Return the pages that no group names: those of the lifecycles and rules, and any that are new."""
     named = set(re.findall(r"[\w/-]+\.md", str(NAV)))
     others = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md") if str(path.relative_to(PAGES)) not in named)
-    machines = [{Path(name).stem: name} for name in others if name.startswith("lifecycles/")]
-    rest = [{Path(name).stem: name} for name in others if "/" not in name]
-    return [{"Lifecycle by lifecycle": machines}, *([{"More": rest}] if rest else [])]
+    titles = {"lifecycles": "Lifecycle by lifecycle", "rules": "Rule by rule", ".": "More"}
+    groups: dict[str, list[dict[str, str]]] = {}
+    for name in others:
+        folder = str(Path(name).parent)
+        groups.setdefault(titles.get(folder, folder), []).append({Path(name).stem: name})
+    return [{title: pages} for title, pages in groups.items()]
 
 
 def write_reference(face: str) -> str:
