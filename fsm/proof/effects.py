@@ -102,4 +102,5 @@ def _status(item: Body) -> str:
 def _over(response: Body) -> tuple[str, str | None, int]:
     error: Body = response["error"] or {}
     details: Body = response["incomplete_details"] or {}
-    return response["status"], error.get("code") or details.get("reason"), response["usage"]["total_tokens"]
+    usage: Body = response["usage"] or {"total_tokens": -1}  # a wrong lifecycle may end without having counted
+    return response["status"], error.get("code") or details.get("reason"), usage["total_tokens"]
