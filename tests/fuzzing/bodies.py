@@ -66,8 +66,10 @@ def deep(levels: int) -> object:
     return value
 
 
-MANY = st.builds(lambda value, size: [value] * size, SCALARS, st.sampled_from([100, 6_000, 60_000]))
-WRONG = st.one_of(GARBAGE, GARBAGE, MANY, st.builds(deep, st.sampled_from([5, 98, 101, 5_000])))
+MANY = st.builds(
+    lambda value, size: [value] * min(size, 5_000_000 // len(repr(value))), SCALARS, st.sampled_from([100, 6_000, 60_000])
+)
+WRONG = st.one_of(GARBAGE, GARBAGE, MANY, st.builds(deep, st.sampled_from([5, 98, 101, 400])))
 
 
 def mostly(good: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -156,7 +158,10 @@ SCHEMAS = st.recursive(
     max_leaves=6,
 )
 WIDE = st.builds(
-    lambda schema, size: {"type": "object", "properties": {f"p{n}": schema for n in range(size)}},
+    lambda schema, size: {
+        "type": "object",
+        "properties": {f"p{n}": schema for n in range(min(size, 5_000_000 // len(str(schema))))},
+    },
     SCHEMAS,
     st.sampled_from([50, 3_000]),
 )
@@ -242,7 +247,14 @@ CALLS = st.builds(
     TEXTS,
     CONTENT,
 )
-INPUTS = st.one_of(TEXTS, TEXTS, st.lists(ITEMS, max_size=4), CALLS, st.builds(lambda item: [item] * 4_000, ITEMS))
+
+
+def repeated(item: object) -> list[object]:
+    """Return an item many times, as often as a body has room for it."""
+    return [item] * min(4_000, 5_000_000 // len(str(item)))
+
+
+INPUTS = st.one_of(TEXTS, TEXTS, st.lists(ITEMS, max_size=4), CALLS, ITEMS.map(repeated))
 FORMATS = st.one_of(
     record({"type": st.sampled_from(["text", "json_object", "yaml"])}),
     record({"type": "json_schema", "name": "n", "schema": OBJECT_SCHEMAS}, {"strict": st.booleans(), "description": TEXTS}),
