@@ -89,7 +89,7 @@ class Track:
     begun_as: str = field(default="", init=False)
     """The status with which it was added, if that was not that it runs."""
     quiet: bool = field(default=True, init=False)
-    """Whether nothing came between its `added` and its `done`."""
+    """Whether nothing came between its `added` and its `done`, but that its text is whole."""
     approved: bool = field(default=False, init=False)
     """Whether it is a call that was approved."""
     announced: int = field(default=0, init=False)
@@ -176,7 +176,7 @@ class Track:
             return Fault("R7", "the item is added a second time", self.node.legal)
         self.added = self.added or event == ADDED.name
         self.ended = event == DONE.name
-        self.quiet = self.quiet and (self.ended or event == ADDED.name)
+        self.quiet = self.quiet and (event == ADDED.name or event.endswith(".done"))
         following = self.automaton.step(self.node, event) if self.automaton else self.node
         if following is not None or self.automaton is None:
             self.node = following or self.node
