@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 """The environment variable that holds the key of the server."""
 
+MIB: Final = 2**20
+
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
@@ -53,6 +55,13 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         str | None,
         typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
     ] = None,
+    max_stored: Annotated[
+        int, typer.Option(min=1, metavar="MIB", help="The memory that stored responses may take; the least used give way.")
+    ] = 256,
+    max_background: Annotated[
+        int,
+        typer.Option(min=1, metavar="MIB", help="The memory that responses in the background and their events may take."),
+    ] = 256,
     log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
@@ -81,12 +90,21 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
+    from interlock.serving.store import MemoryStore
     from interlock.serving.tools.configuration import ToolServers
 
     _check_key(api_key)
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
-    application = create_app(running, api_key=api_key, cors_origins=cors_origin or (), dialect=DIALECTS[dialect], tools=tools)
+    application = create_app(
+        running,
+        api_key=api_key,
+        cors_origins=cors_origin or (),
+        dialect=DIALECTS[dialect],
+        store=MemoryStore(max_bytes=max_stored * MIB),
+        tools=tools,
+        max_background_bytes=max_background * MIB,
+    )
     if view:
         from interlock.serving.view.watching import Watch, Watching
 

@@ -40,11 +40,12 @@ from interlock.serving.identity import now
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.runs.background import NOT_STREAMED, Record, Records
+from interlock.serving.runs.background import MAX_BYTES, NOT_STREAMED, Record, Records
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
 from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
+from interlock.serving.store.packing import pack
 from interlock.serving.tools.protocol import ToolRunner
 
 __all__ = ["create_app"]
@@ -53,11 +54,13 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 32 * 2**20
 OUR_FAULT: Final = "The server had an error while processing your request."
+OBJECTS: Final = 16
+"""Bytes of memory that a run takes for each byte of its request and response as JSON: as objects, and in its first events."""
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
     engine: Engine,
     *,
     api_key: str | None = None,
@@ -67,6 +70,7 @@ def create_app(
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
     socket_limits: Limits | None = None,
+    max_background_bytes: int = MAX_BYTES,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -82,12 +86,15 @@ def create_app(
         store: Where responses are held; by default in memory, bounded.
         tools: Gives responses their hosted tools; without it, hosted calls fail.
         socket_limits: What one WebSocket connection may use.
+        max_background_bytes: How many bytes of memory the responses in the background may take. Those that have ended give way
+            first; where those that are being made leave no room, another is refused.
 
     Raises:
         ValueError: The key is empty, or cannot be sent in a header.
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
+    api.records.max_bytes = max_background_bytes
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -191,7 +198,10 @@ class Api:
 
     def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
         """Make a response in the background, where nobody has to wait for it."""
-        record = Record(run)
+        stored = run.stored
+        reserved = OBJECTS * len(pack([stored.response, stored.items]))
+        self.records.admit(reserved)
+        record = Record(run, reserved)
         record.begin(self.open_runs)
         self.records.add(run.stored.id, record)
         return record
@@ -242,7 +252,7 @@ class Api:
         record = self.records.get(stored.id)
         if record is not None:
             await record.cancel()
-            stored = record.run.stored
+            stored = StoredResponse(record.response, stored.items)
         return _json(self._dialect(request).spoken(stored.response))
 
     async def delete(self, request: Request) -> Response:
@@ -279,7 +289,9 @@ class Api:
         """Give a response as it is now."""
         response_id = request.path_params["id"]
         record = self.records.get(response_id)
-        stored = await self.store.get(response_id) if record is None else record.run.stored
+        stored = await self.store.get(response_id) if record is None or record.over else record.run.stored
+        if stored is None and record is not None:
+            stored = StoredResponse(record.response, ())  # the store has let it go, or never held it
         if stored is None:
             raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
         return stored

@@ -1,16 +1,16 @@
 """Responses that are made in the background: their events are kept, so that any number of readers can read them, from anywhere.
 
-Every reader ends, because a record ends with its run, however that ends. The number of records is bounded; the oldest that has
-ended gives way. It knows neither HTTP nor what a run makes its events of.
+Every reader ends, because a record ends with its run, however that ends. The number of records and the memory that they take
+are bounded; the oldest that has ended gives way. It knows neither HTTP nor what a run makes its events of.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from itertools import islice
-from typing import Final, Generic, TypeVar, assert_never
+from sys import getsizeof
+from typing import Final, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
@@ -20,6 +20,7 @@ from interlock.fsm.table import Machine
 from interlock.serving.errors import ApiError
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
+from interlock.serving.store.packing import pack, unpack
 
 __all__ = ["NOT_STREAMED", "Record", "Records"]
 
@@ -27,7 +28,16 @@ R = TypeVar("R", bound=Run[bytes])
 """What makes the responses of a server."""
 
 LIMIT: Final = 1024
-"""Records that are kept."""
+"""Records that are kept, if nothing else is said."""
+
+MAX_BYTES: Final = 256 * 2**20
+"""Bytes of memory that they may take, if nothing else is said."""
+
+LINGER: Final = 1.0
+"""Seconds that a run is held after its end, for whoever has just begun it."""
+
+TOO_MANY: Final = "Too many responses are being made in the background; try again when some of them have ended."
+"""What is said where there is no room for another."""
 
 NOT_STREAMED: Final = ApiError(
     400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
@@ -40,10 +50,16 @@ class Record(Generic[R]):
     """The events of one response in the background.
 
     Args:
-        run: What makes it.
+        run: What makes it; it is held until a while after its end.
+        reserved: Bytes of memory that the run may take until then.
     """
 
-    run: R
+    _run: R | None
+    reserved: int = 0
+    _size: int = field(default=0, init=False)
+    """Bytes of the events."""
+    _packed: bytes = field(default=b"", init=False)
+    """The response when it has ended, as JSON."""
     _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _frames: list[bytes] = field(factory=list[bytes], init=False)
     _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -55,6 +71,27 @@ class Record(Generic[R]):
     def over(self) -> bool:
         """Whether no more events come."""
         return BackgroundTrigger.END not in self._life.state.rows
+
+    @property
+    def run(self) -> R:
+        """What makes the response; to be asked for only while it is made, or just after.
+
+        Raises:
+            LookupError: The response has ended a while ago.
+        """
+        if self._run is None:
+            raise LookupError("the run is held no longer")
+        return self._run
+
+    @property
+    def response(self) -> Mapping[str, object]:
+        """The response object as it is now."""
+        return self._run.driver.response if self._run is not None else cast("dict[str, object]", unpack(self._packed))
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes: its events and the response; while it is made, what is reserved as well."""
+        return self._size + len(self._packed) + (0 if self._run is None else self.reserved)
 
     @property
     def queued(self) -> dict[str, object]:
@@ -118,18 +155,29 @@ class Record(Generic[R]):
         for effect in self._life.fire(trigger):
             match effect:
                 case BackgroundEffect.KEEP:
-                    self._frames.extend(frames)
+                    self._keep(frames)
                 case BackgroundEffect.INTERRUPT:
                     self.run.interrupt(Cancel())
                 case BackgroundEffect.CONCLUDE:
-                    self._frames.extend(self.run.conclude())
+                    self._keep(self.run.conclude())
                 case BackgroundEffect.RELEASE:
                     self._over.set()
+                    asyncio.get_running_loop().call_later(LINGER, self.compact)
                 case BackgroundEffect.WAKE:
                     self._grown.set()
                     self._grown = asyncio.Event()
                 case _:
                     assert_never(effect)
+
+    def _keep(self, frames: Sequence[bytes]) -> None:
+        self._frames.extend(frames)
+        self._size += sum(map(getsizeof, frames))
+
+    def compact(self) -> None:
+        """Let the run go, which holds the response as objects; what is shown of it is held as JSON."""
+        if self._run is not None and self.over:
+            self._packed = pack(self._run.driver.response)
+            self._run = None
 
 
 @define(eq=False)
@@ -138,18 +186,41 @@ class Records(Generic[R]):
 
     Args:
         limit: How many are kept.
+        max_bytes: How many bytes of memory they may take. Those that are over give way, the oldest first.
     """
 
     _limit: int = LIMIT
+    max_bytes: int = MAX_BYTES
     _kept: dict[str, Record[R]] = field(factory=dict[str, Record[R]], init=False)
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the records take."""
+        return sum(record.size for record in self._kept.values())
+
+    def admit(self, reserved: int) -> None:
+        """Refuse a response for which there is no room, even if all that are over gave way.
+
+        Args:
+            reserved: Bytes of memory that it may take while it is made.
+
+        Raises:
+            ApiError: 429; some of those that are being made have to end first.
+        """
+        running = sum(record.size for record in self._kept.values() if not record.over)
+        if running and running + reserved > self.max_bytes:
+            raise ApiError(429, TOO_MANY, "rate_limit_exceeded", code="rate_limit_exceeded")
+
     def add(self, response_id: str, record: Record[R]) -> None:
-        """Keep a record; if there are too many, the oldest that are over go."""
+        """Keep a record; where there are too many, or they take too much, the oldest that are over go."""
         self._kept[response_id] = record
-        excess = len(self._kept) - self._limit
-        over = (name for name, kept in self._kept.items() if kept.over)
-        for name in [*islice(over, max(0, excess))]:
-            self.drop(name)
+        excess, size = len(self._kept) - self._limit, self.size
+        for name, kept in [*self._kept.items()]:
+            if excess <= 0 and size <= self.max_bytes:
+                return
+            if kept.over:
+                excess, size = excess - 1, size - kept.size
+                self.drop(name)
 
     def get(self, response_id: str) -> Record[R] | None:
         """Give a record, if it is kept."""

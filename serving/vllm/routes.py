@@ -159,7 +159,7 @@ class Api:
             if record is None or record.over:
                 return await self.vllm.cancel_responses(response_id=response_id, raw_request=raw_request)
             await record.cancel()
-            return _json(_dialect(raw_request).spoken(record.run.driver.response))
+            return _json(_dialect(raw_request).spoken(record.response))
 
         cancel.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
         return cancel
@@ -171,7 +171,7 @@ async def _admitted(hooks: Hooks, record: Record[VllmRun[bytes]]) -> None:
         await record.run.admitted()
     except BaseException:
         await record.wait()
-        await hooks.forget(str(record.run.driver.response["id"]))
+        await hooks.forget(str(record.response["id"]))
         raise
 
 

@@ -108,7 +108,7 @@ class Hooks:
     def shown(self, response_id: str) -> Mapping[str, object] | None:
         """Show a response, as it is now if it is made in the background; None if there is no such response."""
         record = self.records.get(response_id)
-        return self.archive.shown.get(response_id) if record is None else record.run.driver.response
+        return self.archive.shown.get(response_id) if record is None else record.response
 
     async def forget(self, response_id: str) -> None:
         """Forget a response of which nobody was told."""

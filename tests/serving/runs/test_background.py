@@ -1,8 +1,10 @@
 """A response in the background goes on without its client, can be read by many and from anywhere, and ends for all of them."""
 
 import asyncio
+import gc
 import json
 import threading
+import tracemalloc
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import httpx
 import openai
 import pytest
 from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
+from live.injection import ask
 from live.wire import bodies, without_chance
 from openai import OpenAI
 
@@ -17,6 +20,7 @@ from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.runs import background
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.store import MemoryStore
@@ -280,6 +284,7 @@ def test_a_shutdown_does_not_wait_for_ever() -> None:
 def test_the_oldest_that_are_over_give_way() -> None:
     class Kept:
         over = evicted = False
+        size = 0
 
         def evict(self):
             self.evicted = True
@@ -293,6 +298,53 @@ def test_the_oldest_that_are_over_give_way() -> None:
     records.add("4", kept[4])
     assert [records.get(f"{number}") for number in range(5)] == [None, None, None, *kept[3:]]
     assert [each.evicted for each in kept] == [True, True, True, False, False]
+
+
+def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold(monkeypatch) -> None:
+    monkeypatch.setattr(background, "LINGER", 0.0)
+    bound = 4 * 2**20
+    body = json.dumps({**ASKED, "instructions": "x" * 100_000}).encode()
+
+    async def fill():
+        engine = StagedEngine(steps(ANSWER))
+        app = create_app(engine, store=MemoryStore(max_bytes=2**20), max_background_bytes=bound)
+        await ask(app, "POST", "/v1/responses", body)
+        gc.collect()
+        tracemalloc.start()
+        for _ in range(40):
+            answered = await ask(app, "POST", "/v1/responses", body)
+            assert answered.status == 200
+            await app.state.open_runs.wait(60)
+            await asyncio.sleep(0.001)
+            engine.turns.clear()  # which hold the requests
+        await asyncio.sleep(0.01)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        shown = await ask(app, "GET", f"/v1/responses/{json.loads(answered.body)['id']}")
+        return held, json.loads(shown.body)["status"]
+
+    held, status = asyncio.run(fill())
+    assert status == "completed"
+    assert held < 1.2 * (bound + 2**20)
+
+
+def test_a_response_for_which_those_that_are_made_leave_no_room_is_refused() -> None:
+    async def crowd():
+        engine = StagedEngine([step(REASONING), Gate()])
+        app = create_app(engine, max_background_bytes=3 * 2**20)
+        body = json.dumps({**ASKED, "instructions": "x" * 60_000}).encode()
+        answers = [await ask(app, "POST", "/v1/responses", body) for _ in range(5)]
+        app.state.open_runs.end()
+        await app.state.open_runs.wait(60)
+        answers.append(await ask(app, "POST", "/v1/responses", body))
+        app.state.open_runs.end()
+        return [(answer.status, json.loads(answer.body).get("error")) for answer in answers]
+
+    begun = (200, None)
+    message = "Too many responses are being made in the background; try again when some of them have ended."
+    refused = {"message": message, "type": "rate_limit_exceeded", "param": None, "code": "rate_limit_exceeded"}
+    assert asyncio.run(crowd()) == [begun, begun, *[(429, refused)] * 3, begun]
 
 
 def test_the_events_of_a_response_that_is_being_made_cannot_be_evicted() -> None:

@@ -378,6 +378,8 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
 
 def test_the_records_are_bounded_and_one_that_runs_is_kept():
     class Kept:
+        size = 0
+
         def __init__(self, over):
             self.over = over
 
