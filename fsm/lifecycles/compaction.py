@@ -1,6 +1,6 @@
 """The lifecycle of a compaction: the conversation so far, put into a form that only the service can read.
 
-The item has no status. A compaction that fails has no `encrypted_content`.
+The item has no status, so nobody sees in which way it ended: a compaction that fails has no `encrypted_content`.
 """
 
 from interlock.fsm.emissions import added, compacting, done
@@ -10,16 +10,16 @@ from interlock.fsm.table import Edge
 COMPACTION = Lifecycle(
     name="compaction",
     initial="absent",
-    final={"completed", "failed"},
+    final={"completed"},
     edges=[
         #     in             on         goes to        and emits
         Edge("absent",      "open",    "in_progress", [added]),
         Edge("in_progress", "run",     "compacting",  [compacting]),
-        Edge("in_progress", "fail",    "failed",      [done]),
-        Edge("in_progress", "cut",     "failed",      [done]),
+        Edge("in_progress", "fail",    "completed",   [done]),
+        Edge("in_progress", "cut",     "completed",   [done]),
 
         Edge("compacting",  "succeed", "completed",   [done]),
-        Edge("compacting",  "fail",    "failed",      [done]),
-        Edge("compacting",  "cut",     "failed",      [done]),
+        Edge("compacting",  "fail",    "completed",   [done]),
+        Edge("compacting",  "cut",     "completed",   [done]),
     ],
 )  # fmt: skip
