@@ -13,6 +13,7 @@ import ast
 import resource
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from typing import Final
 
 SECONDS: Final = 1
@@ -124,6 +125,8 @@ def main() -> None:
     """Be the process of one program, which is on standard input."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # a program may print half a surrogate pair
     code = sys.stdin.read()
     reason = refusal(code)
     sys.stdout.write(execute(code) if reason is None else f"refused: {reason}\n")

@@ -179,6 +179,7 @@ def python(example):
         ("print(6 * 7)", "42\n"),
         ("2 ** 10", "1024\n"),
         ("total = 0\nfor n in range(5):\n    total += n\nprint(total, sep='')", "10\n"),
+        (r"print('\ud800')", "\\ud800\n"),
         ("1 / 0", "ZeroDivisionError: division by zero\n"),
         ("'a' * 10 ** 9", "MemoryError: \n"),
         ("print('x' * 20_000)", "x" * 10_000 + "ValueError: a program may print 10000 characters\n"),
