@@ -49,7 +49,7 @@ def _machine(machine: Mapping[str, str]) -> str:
 
 
 def _group(group: str) -> Callable[[Run], Iterator[str]]:
-    """Give the table of a group."""
+    """Return the table of a group."""
 
     def table(rows: Run) -> Iterator[str]:
         ours = [row for row in rows if row["group"] == group]
@@ -65,7 +65,7 @@ def _group(group: str) -> Callable[[Run], Iterator[str]]:
 
 
 def _targets(rows: Run) -> Iterator[str]:
-    """Give what was to be reached, and what was."""
+    """Yield what was to be reached, and what was."""
     yield from _head("", "to reach", "reached", "")
     for target in TARGETS:
         reached = target.reached(rows)

@@ -49,7 +49,7 @@ LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 
 
 def generated() -> dict[Path, str]:
-    """Give every generated file, by its path from the root of the repository."""
+    """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
     for name, graph in GRAPHS.items():
         folder = Path("docs", "lifecycles")
@@ -96,7 +96,7 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
 
 
 def _declared(name: str) -> str:
-    """Give what the module that declares a table says of it."""
+    """Return what the module that declares a table says of it."""
     shared = "written" if name in WRITTEN else "whole" if name in WHOLE else name
     module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
@@ -104,7 +104,7 @@ def _declared(name: str) -> str:
 
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
-    """Say what the lines look like, and which status a reader sees in each state."""
+    """Return a legend of the lines, and the status that a reader sees in each state."""
     dropped = [f"`{node.name}`" for node in graph.nodes if node.role is Role.DROPPED]
     if dropped:
         yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way: no reader can tell that it was."
@@ -184,7 +184,7 @@ def _examples(name: str) -> Iterator[str]:
             yield f"The item's events of {link}; the fields that address it are left out:"
             yield f"```text\n{shortened(of_item(events, name))}\n```"
     if told := SUBJECTS[name].told:
-        yield "The server makes this item. A driver that is told"
+        yield "The server makes this item. A driver that is fed"
         yield "```text\n" + "\n".join(map(repr, told)) + "\n```"
         yield "emits, after the response's own events,"
         yield f"```text\n{shortened(of_item(driven(told), name))}\n```"

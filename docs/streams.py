@@ -30,7 +30,7 @@ RESPONSE = ("id", "status", "error", "incomplete_details", "output", "usage")
 
 
 def recorded(name: str) -> list[Event]:
-    """Give the events of a recording.
+    """Return the events of a recording.
 
     Args:
         name: Of the recording, without its ending.
@@ -39,17 +39,17 @@ def recorded(name: str) -> list[Event]:
 
 
 def driven(deltas: Sequence[Delta]) -> list[Event]:
-    """Give the events that a driver makes of some deltas, the end of the response included.
+    """Return the events that a driver makes of some deltas, the end of the response included.
 
     Args:
-        deltas: What it is told.
+        deltas: What it is fed.
     """
     driver = ResponseDriver(response_settings({}), writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0)
     return driver.feed([*deltas, Finish()])
 
 
 def of_item(events: Iterable[Event], kind: str) -> Iterator[Event]:
-    """Give the events of the first item of a kind.
+    """Yield the events of the first item of a kind.
 
     Args:
         events: Of a stream.
@@ -65,7 +65,7 @@ def of_item(events: Iterable[Event], kind: str) -> Iterator[Event]:
 
 
 def of_response(events: Iterable[Event]) -> Iterator[Event]:
-    """Give the events of the response itself."""
+    """Return the events of the response itself."""
     return (event for event in events if "response" in event.body)
 
 
@@ -86,7 +86,7 @@ def shortened(events: Iterable[Event]) -> str:
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401 - JSON is what it is
-    """Give a value as plain JSON objects, lists and scalars."""
+    """Return a value as plain JSON objects, lists and scalars."""
     return json.loads(json.dumps(value))
 
 

@@ -24,7 +24,7 @@ class UnknownEventError(ValueError):
 
 
 def _literal(model: type[BaseModel]) -> str:
-    """Give the one value that the field `type` of a model can take."""
+    """Return the one value that the field `type` of a model can take."""
     (name,) = get_args(model.model_fields["type"].annotation)
     return str(name)
 
@@ -55,7 +55,7 @@ class Release:
         )
 
     def adapted(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Give an event, or a response, as this release types it.
+        """Return an event, or a response, as this release types it.
 
         Args:
             body: The event or response; it is not changed.
@@ -74,7 +74,7 @@ class Release:
         return new
 
     def _item(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        """Give an item as this release types it."""
+        """Return an item as this release types it."""
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and isinstance(item.get("error"), Mapping):
                 return {**item, "error": _as_text(cast("Mapping[str, object]", item["error"]))}
@@ -85,7 +85,7 @@ class Release:
 
 
 def _as_text(error: Mapping[str, object]) -> str:
-    """Say the error of an MCP call as one text: its message, the texts of its content, or the whole of it as JSON."""
+    """Return the error of an MCP call as one text: its message, the texts of its content, or the whole of it as JSON."""
     if isinstance(message := error.get("message"), str):
         return message
     if isinstance(content := error.get("content"), list):
@@ -106,7 +106,7 @@ INSTALLED: Final = Release.installed()
 
 
 def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
-    """Give an event as the installed package's validated model.
+    """Return an event as the installed package's validated model.
 
     Args:
         body: The event, in either dialect.
@@ -123,7 +123,7 @@ def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
 
 
 def response_to_openai(body: Mapping[str, object]) -> Response:
-    """Give a response as the installed package's validated model.
+    """Return a response as the installed package's validated model.
 
     Args:
         body: The response object.

@@ -19,7 +19,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""How many bytes one message may have, unless the decoder is told otherwise."""
+"""How many bytes one message may have, by default."""
 
 
 @frozen
@@ -132,7 +132,7 @@ class SseDecoder:
         return messages
 
     def _take_plain(self, data: bytes, start: int, messages: list[SseMessage]) -> int:
-        """Take the messages of the commonest form, which follow a message and are whole, without cutting them into lines.
+        """Parse the messages of the commonest form, which follow a message and are whole, without cutting them into lines.
 
         Returns:
             Where the rest begins.
@@ -179,11 +179,11 @@ class SseDecoder:
         return []
 
     def _is_lone_bom(self) -> bool:
-        """Whether the line is the stream's first and has nothing but a byte order mark."""
+        """Return whether the line is the stream's first and has nothing but a byte order mark."""
         return not self._lines and self._line_size == len(_BOM) and b"".join(self._line) == _BOM
 
     def _take_line(self) -> None:
-        """Take the line as a field of the message."""
+        """Parse the line as a field of the message."""
         line = b"".join(self._line)
         if not self._lines:
             line = line.removeprefix(_BOM)
@@ -194,7 +194,7 @@ class SseDecoder:
             self._take_field(name, value.removeprefix(b" "))
 
     def _take_field(self, name: bytes, value: bytes) -> None:
-        """Take a field; one that the standard does not know, or a value it does not allow, changes nothing."""
+        """Set a field; one that the standard does not know, or a value it does not allow, changes nothing."""
         block = self._block
         block.fields.append(block.text(name))
         match name:
@@ -210,7 +210,7 @@ class SseDecoder:
                 pass
 
     def _dispatch(self, *, complete: bool) -> SseMessage:
-        """Make a message of the block, and begin another block."""
+        """Create a message of the block, and begin another block."""
         block, self._block = self._block, _Block(line=self._lines + 1)
         return SseMessage(
             event=block.event or "message",

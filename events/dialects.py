@@ -60,7 +60,7 @@ class Dialect:
         return _nested(said, self.error_field) if said["type"] == "error" and self.error_field else said
 
     def _object(self, untyped: str, body: Mapping[str, object]) -> dict[str, object]:
-        """Say an object: leave out the nulls that are refused, supply what is required.
+        """Return an object: leave out the nulls that are refused, supply what is required.
 
         Args:
             untyped: Its kind if it has no type.
@@ -77,7 +77,7 @@ class Dialect:
         return {**required, **said}
 
     def _value(self, held_by: str, value: object) -> object:
-        """Say a value; only what can hold an item, a part or a response is looked into."""
+        """Return a value; only what can hold an item, a part or a response is looked into."""
         if held_by not in _LOOKED_INTO:
             return value
         if isinstance(value, Mapping):
@@ -153,7 +153,7 @@ DIALECTS: Final[Mapping[DialectName, Dialect]] = {dialect.name: dialect for dial
 
 
 def _nested(body: dict[str, object], under: str) -> dict[str, object]:
-    """Put the fields of an error event under one of its fields; the error's own type is its code."""
+    """Nest the fields of an error event under one of its fields; the error's own type is its code."""
     code = body.get("code")
     error = {"type": code or "server_error", "code": code, "message": body.get("message"), "param": body.get("param")}
     own = {name: value for name, value in body.items() if name not in error or name == "type"}
@@ -161,7 +161,7 @@ def _nested(body: dict[str, object], under: str) -> dict[str, object]:
 
 
 def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Say an event, or a response, of OpenAI's dialect in Open Responses'.
+    """Return an event, or a response, of OpenAI's dialect in Open Responses'.
 
     Args:
         body: The event, or the response object.
@@ -170,7 +170,7 @@ def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Say an event of Open Responses in OpenAI's dialect; what was left out as null stays left out.
+    """Return an event of Open Responses in OpenAI's dialect; what was left out as null stays left out.
 
     Args:
         body: The event; one that is OpenAI's already is given back as it is.

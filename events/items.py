@@ -63,7 +63,7 @@ class PartSpec:
     lists: tuple[str, ...] = ()
 
     def empty(self) -> dict[str, object]:
-        """Give the part as it is when it opens."""
+        """Return the part as it is when it opens."""
         part: dict[str, object] = {"type": self.type, self.text: ""}
         part.update((name, []) for name in self.lists)
         return part
@@ -231,7 +231,7 @@ def snapshot(
     text: str,
     parts: Mapping[str, Sequence[object]],
 ) -> dict[str, object]:
-    """Give an item as the API shows it.
+    """Return an item as the API shows it.
 
     Args:
         spec: Its kind.
@@ -296,7 +296,7 @@ NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense.
 
 
 def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Say where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
+    """Return where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
     match kind:
         case "mcp_call":
             content = [{"type": "text", "text": message}]

@@ -87,14 +87,14 @@ def _as_given(value: object) -> object:
 
 
 def _tools(value: object) -> object:
-    """The tools of known types, each in the response's shape, with its fields in the order in which they came."""
+    """Return the tools of known types, each in the response's shape, with its fields in the order in which they came."""
     tools = value if _is_sequence(value) else ()
     shaped = [_tool(tool) for tool in tools if _is_mapping(tool)]
     return [_in_order(tool, read) for tool in shaped if (read := _read("", tool)) is not _UNFIT]
 
 
 def _in_order(given: Mapping[str, object], read: object) -> object:
-    """The fields of `read`, those that were given first and in their order."""
+    """Return the fields of `read`, those that were given first and in their order."""
     return {name: read[name] for name in (*given, *read) if name in read} if _is_mapping(read) else read
 
 
@@ -112,7 +112,7 @@ def _tool(tool: Mapping[str, object]) -> dict[str, object]:
 
 
 def _text(value: object) -> object:
-    """The text settings with a format, whose optional fields are there too where it is a schema."""
+    """Return the text settings with a format, whose optional fields are there too where it is a schema."""
     given = _without_nulls(value)
     form = given.get("format", {"type": "text"})
     if _is_mapping(form) and form.get("type") == "json_schema":
@@ -121,12 +121,12 @@ def _text(value: object) -> object:
 
 
 def _reasoning(value: object) -> object:
-    """The reasoning settings with both of the fields that Open Responses requires of them."""
+    """Return the reasoning settings with both of the fields that Open Responses requires of them."""
     return {"effort": None, "summary": None, **_without_nulls(value)}
 
 
 def _service_tier(value: object) -> object:
-    """The tier that was asked for; `fast` is another name for `priority`, and responses say the latter."""
+    """Return the tier that was asked for; `fast` is another name for `priority`, and responses say the latter."""
     return "priority" if value == "fast" else value
 
 
@@ -206,7 +206,7 @@ def _without_nulls(value: object) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """A default as plain JSON, for the caller to keep."""
+    """Return a default as plain JSON, for the caller to keep."""
     if _is_mapping(value):
         return {name: _plain(inner) for name, inner in value.items()}
     return [] if value == () else value

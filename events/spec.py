@@ -90,7 +90,7 @@ def _progress(*names: str) -> tuple[EventSpec, ...]:
 
 
 def _text(name: str, value: str) -> tuple[EventSpec, EventSpec]:
-    """Give the delta and the done event of a text that is a field of the item itself."""
+    """Return the delta and the done event of a text that is a field of the item itself."""
     return (
         _event(f"{name}.delta", Scope.ITEM, ("delta",)),
         _event(f"{name}.done", Scope.ITEM, (value,)),
@@ -98,7 +98,7 @@ def _text(name: str, value: str) -> tuple[EventSpec, EventSpec]:
 
 
 def _part_text(name: str, scope: Scope, value: str, extra: tuple[str, ...] = ()) -> tuple[EventSpec, EventSpec]:
-    """Give the delta and the done event of a text that is a part of the item."""
+    """Return the delta and the done event of a text that is a part of the item."""
     return (
         _event(f"{name}.delta", scope, ("delta", *extra), before=Place.PART, after=Place.PART),
         _event(f"{name}.done", scope, (value, *extra), before=Place.PART, after=Place.PART_DONE),

@@ -43,7 +43,7 @@ SPOKEN: Final = (
 
 
 def refusal(code: str) -> str | None:
-    """Say why a program may not run, or None if it may.
+    """Return why a program may not run, or None if it may.
 
     Args:
         code: The program.

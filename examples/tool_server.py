@@ -44,11 +44,11 @@ class Page:
     text: str = field(repr=False)
 
     def fits(self, words: set[str]) -> int:
-        """Say how well the page fits some words; those of its title count twice."""
+        """Return how well the page fits some words; those of its title count twice."""
         return 2 * len(words & _words(self.title)) + len(words & _words(self.text))
 
     def shown(self, number: int) -> str:
-        """Give the page as a model reads it: its number, title and URL, then its lines with their numbers."""
+        """Return the page as a model reads it: its number, title and URL, then its lines with their numbers."""
         lines = [f"L{index}: {line}" for index, line in enumerate(self.text.splitlines())]
         return "\n".join([f"[{number}] {self.title} ({self.url})", *lines])
 
@@ -153,7 +153,7 @@ def find(pattern: str, cursor: int = -1) -> str:
 
 @server.tool()
 def departures(city: str) -> str:
-    """Tell when the next train departs to a city."""
+    """Return when the next train departs to a city."""
     return f"The next train to {city} departs at {DEPARTURES.get(city.lower(), '12:00 from platform 3')}."
 
 

@@ -156,7 +156,7 @@ class ResponseDriver(Generic[T]):
         return events
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
-        """Do what a delta asks for; the order of the cases is that of the deltas' definitions."""
+        """Carry out a delta; the order of the cases is that of the deltas' definitions."""
         match delta:
             case str(text):
                 self._add_text("append", text)

@@ -18,7 +18,7 @@ ItemEmission: TypeAlias = Emission[Item]
 
 
 def _bare(_item: Item) -> dict[str, object]:
-    """Give no field beyond those of the scope."""
+    """Return no field beyond those of the scope."""
     return {}
 
 

@@ -119,7 +119,7 @@ class Item(Subject["Item"]):
         return {name: known.get(name, self.part_index) for name in scope.value}
 
     def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
-        """Take a piece of text that a trigger brings, to be sent by the next delta.
+        """Hold a piece of text until the next delta event sends it.
 
         Log probabilities that are not those of all that is unsent are dropped, because a delta has them for the whole of its
         text or not at all (rule R15).
@@ -225,15 +225,15 @@ class Item(Subject["Item"]):
         return start, end
 
     def learn(self, given: Given) -> None:
-        """Take fields that are known at the end: what the tool gave, or what went wrong with it."""
+        """Set fields that are known at the end: the tool's result, or its error."""
         self.fields = {**self.fields, **given}
 
     def annotate(self, given: Given) -> None:
-        """Take an annotation of the open part."""
+        """Add an annotation to the open part."""
         self.annotations.append(given)
 
     def show_progress(self, given: Given) -> None:
-        """Take what a running tool has to show."""
+        """Set what a running tool shows."""
         self.progress = given
         self.progressed += 1
 

@@ -109,7 +109,7 @@ class Subject(Machine[str, Emission[S]]):
         raise NotImplementedError
 
     def take(self, trigger: str, given: Given = NO_FIELDS) -> Iterator[tuple[EventSpec, dict[str, object]]]:
-        """Take an edge: enter the state it leads to, and make what it emits.
+        """Fire an edge: enter the state that it leads to, and yield the events that it emits.
 
         Args:
             trigger: What makes it fire.

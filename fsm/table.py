@@ -213,7 +213,7 @@ class Machine(Generic[T, E]):
         return Machine(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
-        """Take an edge: enter the state it leads to.
+        """Fire an edge: enter the state that it leads to.
 
         Args:
             trigger: What makes it fire.

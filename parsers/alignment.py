@@ -32,7 +32,7 @@ class Alignment:
     _held: bytes = b""
 
     def add(self, entry: Entry) -> None:
-        """Take the next token.
+        """Add the next token.
 
         Args:
             entry: Its log probability, in the API's shape; its text is its `bytes`, or else its `token`; one without is

@@ -31,7 +31,7 @@ class Action:
 
 
 def read_action(function: str, arguments: str) -> Action:
-    """Give the action that a call of the browser asks for; never raises.
+    """Return the action that a call of the browser asks for; never raises.
 
     Args:
         function: The name after `browser.`.
@@ -70,7 +70,7 @@ def _find(given: Mapping[str, object]) -> Mapping[str, object] | None:
 
 
 def _page(given: Mapping[str, object]) -> str:
-    """Give the page's URL, or what the tool calls it."""
+    """Return the page's URL, or what the tool calls it."""
     for name in ("url", "id"):
         url = given.get(name)
         if isinstance(url, str):

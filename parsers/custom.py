@@ -34,7 +34,7 @@ class InputDecoder:
     _held: str = ""
 
     def feed(self, text: str) -> str:
-        """Give what the text makes certain of the input."""
+        """Return what the text makes certain of the input."""
         match self._phase:
             case "bare":
                 return text
@@ -49,7 +49,7 @@ class InputDecoder:
                 assert_never(self._phase)
 
     def end(self) -> str:
-        """Give what was held back."""
+        """Return what was held back."""
         held, self._held = self._held, ""
         if self._phase == "after" and held.strip() in {"", "}"}:
             return ""
@@ -98,7 +98,7 @@ class InputDecoder:
 
 
 def _unescape(escape: str) -> str:
-    """Give the character of an escape; one that JSON does not have stays as it is."""
+    """Return the character of an escape; one that JSON does not have stays as it is."""
     if escape[1] != "u":
         return _SIMPLE.get(escape[1], escape)
     units = [int(unit, 16) for unit in escape.split("\\u")[1:]]

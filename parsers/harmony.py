@@ -81,7 +81,7 @@ class HarmonyParser:
         return self._take()
 
     def _several(self, tokens: Sequence[int]) -> list[Delta]:
-        """Take tokens of any kind; apart from `feed`, whose variables a comprehension would make slow."""
+        """Parse tokens of any kind; apart from `feed`, whose variables a comprehension would make slow."""
         texts = [text for token in tokens if (text := self._plain.get(token)) is not None]
         if texts and len(texts) == len(tokens):
             self._tokens += len(texts)
@@ -104,7 +104,7 @@ class HarmonyParser:
         return [*self._take(), EndTurn(reason, counted)]
 
     def _step(self, token: int, entry: Entry | None) -> None:
-        """Take a token that cannot simply be passed on; text is counted before it has effects, control after."""
+        """Parse a token that cannot simply be passed on; text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
         if isinstance(meaning, Trigger):
             self._control(meaning)
@@ -119,7 +119,7 @@ class HarmonyParser:
         self._plain = self._vocabulary.whole if streams else _NOTHING
 
     def _control(self, trigger: Trigger) -> None:
-        """Take a control token, or the end of the turn."""
+        """Parse a control token, or the end of the turn."""
         if self._characters.pending:
             self._words(self._characters.take())
         if Trigger.PROSE in self._state.rows and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
@@ -127,7 +127,7 @@ class HarmonyParser:
         self._fire(trigger, Piece(tokens=0))
 
     def _words(self, piece: Piece) -> None:
-        """Take text: of the content, or of a header as long as it can be one."""
+        """Parse text: of the content, or of a header as long as it can be one."""
         if Trigger.TEXT in self._state.rows:
             self._fire(Trigger.TEXT, piece)
         else:
@@ -178,7 +178,7 @@ class HarmonyParser:
         return _CHANNELS.get(header.channel, PREAMBLE if header.foreign else ANSWER)
 
     def _spill(self) -> None:
-        """Give the item the words of a header that was none."""
+        """Write the words of what turned out to be no header to the item."""
         for piece in self._header.spill():
             self._content_start -= piece.tokens
             self._out += written(self._writer, piece.text, piece.entries)
@@ -191,6 +191,6 @@ class HarmonyParser:
         self._header = Header()
 
     def _take(self) -> list[Delta]:
-        """Give the deltas of this chunk, pieces of text joined."""
+        """Return the deltas of this chunk, pieces of text joined."""
         out, self._out = self._out, []
         return joined(out) if len(out) > 1 else out

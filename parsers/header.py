@@ -83,7 +83,7 @@ class Header:
         self._opener = _OPENERS[marker]
 
     def takes(self, text: str) -> bool:
-        """Say whether the section can still be a section after this text."""
+        """Return whether the section can still be a section after this text."""
         section = self._section + text
         if len(section) > MAX_SECTION:
             return False
@@ -93,7 +93,7 @@ class Header:
         return self._allows(words) and not section[end:].strip()
 
     def ends_with(self, trigger: Trigger) -> bool:
-        """Say whether the header can end here, or the section if it is a marker that comes; else text was cut short.
+        """Return whether the header can end here, or the section if it is a marker that comes; else text was cut short.
 
         Args:
             trigger: A control token, or the end of the turn.
@@ -122,7 +122,7 @@ class Header:
         self._pieces = _after(self._pieces, end)
 
     def spill(self) -> list[Piece]:
-        """Give the words that turned out to be text, token by token."""
+        """Return the words that turned out to be text, token by token."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -131,11 +131,11 @@ class Header:
         return "".join(piece.text for piece in self._pieces)
 
     def _allows(self, words: list[re.Match[str]]) -> bool:
-        """Say whether these words make a section: unknown ones are a role, a channel or a content type, one at most."""
+        """Return whether these words make a section: unknown ones are a role, a channel or a content type, one at most."""
         return sum(word["other"] is not None for word in words) <= (self._opener != "text")
 
     def _certain(self, section: str) -> tuple[list[re.Match[str]], int]:
-        """Give the words that are header even if no `<|message|>` follows, and where they end."""
+        """Return the words that are header even if no `<|message|>` follows, and where they end."""
         certain: list[re.Match[str]] = []
         addressed = self.recipient is not None
         for word in _words(section)[0]:
@@ -155,7 +155,7 @@ class Header:
 
 
 def _words(section: str) -> tuple[list[re.Match[str]], int]:
-    """Give the words that a section begins with, and where they end."""
+    """Return the words that a section begins with, and where they end."""
     words: list[re.Match[str]] = []
     end = 0
     while word := _WORD.match(section, end):

@@ -135,17 +135,17 @@ class Routing:
         return Route("mcp_call", {"name": name, "server_label": label})
 
     def _label(self, recipient: str) -> str | None:
-        """Give the declared server that a recipient begins with; labels may hold dots."""
+        """Return the declared server that a recipient begins with; labels may hold dots."""
         return max((label for label in self.servers if recipient.startswith(f"{label}.")), key=len, default=None)
 
     def _owner(self, tool: str) -> str:
-        """Give the server of a bare tool name: the one that allows it, the only one, or one of that name."""
+        """Return the server of a bare tool name: the one that allows it, the only one, or one of that name."""
         owners = [label for label, tools in self.servers.items() if tool in tools] or list(self.servers)
         return owners[0] if len(owners) == 1 else tool
 
 
 def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
-    """Give the recipients of the functions and custom tools; hosted tools keep their names for themselves."""
+    """Yield the recipients of the functions and custom tools; hosted tools keep their names for themselves."""
     for tool in tools:
         if tool.get("type") == "namespace":
             space = _name(tool.get("name"))
@@ -166,7 +166,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 
 def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
-    """Give the route of a function or custom tool; functions may be nested, as in chat completions."""
+    """Return the route of a function or custom tool; functions may be nested, as in chat completions."""
     name = _name(tool.get("name")) or _name(_mapping(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
@@ -178,7 +178,7 @@ def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | 
 
 
 def _allowed(value: object) -> Iterator[str]:
-    """Give the tool names of an MCP tool's `allowed_tools`: a list, or a filter that holds one."""
+    """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that holds one."""
     for name in _list(_mapping(value).get("tool_names", value)):
         if isinstance(name, str):
             yield name

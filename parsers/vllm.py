@@ -56,7 +56,7 @@ class _Said:
     arguments: list[str] = field(factory=list[str])
 
     def belongs(self, index: int, call_id: str) -> bool:
-        """Say whether a piece of a call is a piece of this one: of the same index, and of no other id."""
+        """Return whether a piece of a call is a piece of this one: of the same index, and of no other id."""
         return self.key == index and (not call_id or not self.call_id or call_id == self.call_id)
 
     @property
@@ -149,7 +149,7 @@ class VllmParser:
         return deltas
 
     def _say(self, key: Literal["reasoning", "content"], text: str) -> None:
-        """Take a piece of reasoning or content."""
+        """Parse a piece of reasoning or content."""
         last = self._line[-1] if self._line else None
         if last is None or last.key != key:
             text = self._blank[1] + text if self._blank[0] == key else text
@@ -161,7 +161,7 @@ class VllmParser:
         self._add(last, *self._alignment.find(text))
 
     def _call(self, call: object) -> None:
-        """Take a piece of a tool call; pieces that say nothing are passed over."""
+        """Parse a piece of a tool call; empty pieces are passed over."""
         function = _get(call, "function")
         name, call_id, arguments = _text(_get(function, "name")), _text(_get(call, "id")), _arguments(call)
         index = _get(call, "index")
@@ -227,7 +227,7 @@ class VllmParser:
         return writer_for(REASONING) if self._include_reasoning else Withheld(REASONING)
 
     def _call_writer(self, route: Route, call_id: str) -> Writer:
-        """Give a call's writer; only calls that the client answers have a `call_id`."""
+        """Return a call's writer; only calls that the client answers have a `call_id`."""
         answered = route.kind in {"function_call", "custom_tool_call"}
         return writer_for(route, {"call_id": call_id} if call_id and answered else {})
 
@@ -237,7 +237,7 @@ class VllmParser:
 
 
 def _fields(delta: object) -> tuple[object, object, object]:
-    """Give the reasoning, the content and the tool calls of a delta; older ones say `reasoning_content`."""
+    """Return the reasoning, the content and the tool calls of a delta; older ones say `reasoning_content`."""
     try:
         return _FIELDS(delta)  # what vLLM gives, in one go
     except AttributeError:
@@ -246,7 +246,7 @@ def _fields(delta: object) -> tuple[object, object, object]:
 
 
 def _get(value: object, name: str) -> object:
-    """Give a field of an object or mapping, None if it has none; vLLM gives objects, so those come first."""
+    """Return a field of an object or mapping, None if it has none; vLLM gives objects, so those come first."""
     try:
         return getattr(value, name)
     except AttributeError:
@@ -262,7 +262,7 @@ def _list(value: object) -> Sequence[object]:
 
 
 def _arguments(call: object) -> str:
-    """Give a piece of arguments; some parsers give them as an object, at once."""
+    """Return a piece of arguments; some parsers give them as an object, at once."""
     value = _get(_get(call, "function"), "arguments")
     if isinstance(value, str):
         return value

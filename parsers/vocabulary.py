@@ -35,11 +35,11 @@ class Encoding(Protocol):
     """What is used of `openai_harmony.HarmonyEncoding`."""
 
     def decode(self, tokens: Sequence[int], errors: str = ...) -> str:
-        """Give the text of tokens; raises `HarmonyError` for an id without one, `OverflowError` outside of 32 bits."""
+        """Return the text of tokens; raises `HarmonyError` for an id without one, `OverflowError` outside of 32 bits."""
         ...
 
     def is_special_token(self, token: int) -> bool:
-        """Say whether a token is a control token; raises `OverflowError` outside of 32 bits."""
+        """Return whether a token is a control token; raises `OverflowError` outside of 32 bits."""
         ...
 
 
@@ -57,7 +57,7 @@ class Vocabulary:
     _others: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
 
     def read(self, token: int) -> str | bytes | Trigger:
-        """Give the meaning of a token: its text, the bytes of one with parts of characters, or what it triggers.
+        """Return the meaning of a token: its text, the bytes of one with parts of characters, or what it triggers.
 
         Args:
             token: Any number; one that no vocabulary has is a stray control token, and is not remembered.
@@ -82,7 +82,7 @@ class Vocabulary:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """Give the vocabulary of gpt-oss, one for the process; the first call takes a fifth of a second.
+    """Return the vocabulary of gpt-oss, one for the process; the first call takes a fifth of a second.
 
     Raises:
         ModuleNotFoundError: `openai_harmony` is not installed (the extra `harmony`).
@@ -132,7 +132,7 @@ class Characters:
         return self._tokens > 0
 
     def feed(self, data: bytes, entry: Entry | None) -> bool:
-        """Take the bytes of a token, and say whether the text is whole now, so that `take` should be called.
+        """Feed the bytes of a token, and return whether the text is whole now, so that `take` should be called.
 
         Args:
             data: At least one byte.
@@ -147,7 +147,7 @@ class Characters:
         return not self._rest
 
     def take(self) -> Piece:
-        """Give what is held; a character that is not whole becomes U+FFFD."""
+        """Return what is held; a character that is not whole becomes U+FFFD."""
         piece = Piece(self._text + self._rest.decode(errors="replace"), self._entries, self._tokens)
         self._text, self._rest, self._tokens, self._entries = "", b"", 0, []
         return piece

@@ -24,19 +24,19 @@ class Writer(Protocol):
     route: Route
 
     def open(self) -> list[Delta]:
-        """Give what opens the item, if that is known before its text is."""
+        """Return what opens the item, if that is known before its text is."""
         ...
 
     def write(self, text: str) -> list[Delta]:
-        """Give what a piece of text makes certain."""
+        """Return what a piece of text makes certain."""
         ...
 
     def close(self) -> list[Delta]:
-        """Give what ends the item."""
+        """Return what ends the item."""
         ...
 
     def leave(self) -> list[Delta]:
-        """Give what was held back of an item that was cut; the driver ends it."""
+        """Return what was held back of an item that was cut; the driver ends it."""
         ...
 
 
@@ -71,19 +71,19 @@ class Withheld:
     route: Route
 
     def open(self) -> list[Delta]:
-        """Give nothing."""
+        """Return nothing."""
         return []
 
     def write(self, text: str) -> list[Delta]:  # noqa: ARG002 - the signature is the protocol's
-        """Give nothing."""
+        """Return nothing."""
         return []
 
     def close(self) -> list[Delta]:
-        """Give nothing."""
+        """Return nothing."""
         return []
 
     def leave(self) -> list[Delta]:
-        """Give nothing."""
+        """Return nothing."""
         return []
 
 
@@ -96,7 +96,7 @@ class Unwrapped:
     _decoder: InputDecoder = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Say what the string in the JSON is called."""
+        """Set the name of the string inside the JSON."""
         self._decoder = InputDecoder(self.route.payload)
 
     def open(self) -> list[Delta]:
@@ -104,15 +104,15 @@ class Unwrapped:
         return [Open(self.route.kind, {**self.route.fields, **self._fields})]
 
     def write(self, text: str) -> list[Delta]:
-        """Give what is certain of the text."""
+        """Return what is certain of the text."""
         return _pieces(self._decoder.feed(text))
 
     def close(self) -> list[Delta]:
-        """Give the rest of the text and close the item."""
+        """Return the rest of the text and close the item."""
         return [*self.leave(), Close()]
 
     def leave(self) -> list[Delta]:
-        """Give the rest of the text."""
+        """Return the rest of the text."""
         return _pieces(self._decoder.end())
 
 
@@ -153,7 +153,7 @@ _WRITERS: dict[Payload, type[Streamed | Unwrapped | BrowserCall]] = {
 
 
 def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writer:
-    """Give the writer of an item.
+    """Return the writer of an item.
 
     Args:
         route: Where the text goes.
@@ -167,7 +167,7 @@ def _pieces(text: str) -> list[Delta]:
 
 
 def written(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:
-    """Give a writer a piece of text, with the log probabilities of its tokens where the API shows them: in messages.
+    """Return a writer a piece of text, with the log probabilities of its tokens where the API shows them: in messages.
 
     Args:
         writer: The item's.
@@ -197,5 +197,5 @@ def joined(deltas: list[Delta]) -> list[Delta]:
 
 
 def _scored(delta: Delta) -> bool | None:
-    """Tell plain text from text with log probabilities, and None from both."""
+    """Return plain text from text with log probabilities, and None from both."""
     return None if not isinstance(delta, str | Text) else isinstance(delta, Text)

@@ -43,7 +43,7 @@ class Fault:
 
 
 def _places(events: Sequence[Body], *ends: str) -> list[int]:
-    """Give where the events are whose names end in one of some ways."""
+    """Return where the events are whose names end in one of some ways."""
     return [place for place, body in enumerate(events) if cast("str", body["type"]).endswith(ends)]
 
 
@@ -94,7 +94,7 @@ def _set(path: str, value: object, *ends: str) -> Callable[[Chance, list[Body]],
 
 
 def _shift_index(chance: Chance, events: list[Body]) -> bool:
-    """Let an item begin one index too late, all its events with it."""
+    """Shift the index of an item by one, in all its events."""
     indices = sorted({cast("int", body["output_index"]) for body in events if "output_index" in body})
     if not indices:
         return False
@@ -122,7 +122,7 @@ def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
 
 
 def _parts_of(body: Body, output_index: object, content_index: object) -> Iterator[Body]:
-    """Give the part of an index wherever an event shows it whole."""
+    """Yield the part of an index wherever an event shows it whole."""
     items: list[object] = []
     if body.get("output_index") == output_index:
         if "part" in body and body.get("content_index") == content_index:

@@ -112,7 +112,7 @@ def _inside(chance: Chance, events: list[Body]) -> tuple[Body, str]:
 
 
 def _paths(value: object, at: _Path = ()) -> Iterator[_Path]:
-    """Give the way to every value inside of one."""
+    """Yield the way to every value inside of one."""
     entries: Sequence[tuple[str | int, object]]
     if isinstance(value, dict):
         entries = list(cast("Body", value).items())

@@ -1,4 +1,4 @@
-"""Legal streams: the driver is told what a model, its tools and a server might do, and the stream is what it makes of it.
+"""Legal streams: the driver is fed what a model, its tools and a server might do, and the stream is what it makes of it.
 
 So a stream is legal by construction, and has whatever the lifecycles allow. It knows deltas and no order of events.
 """
@@ -103,13 +103,13 @@ def stream(
     max_items: int = 4,
     dialect: DialectName = "openai",
 ) -> list[Body]:
-    """Make a legal stream.
+    """Create a legal stream.
 
     Args:
         chance: Makes the choices.
         kinds: The kinds of item that it may have.
         endings: The statuses in which it may end.
-        min_items: How many items it is told to begin at least; one without text is none.
+        min_items: The least number of items that it begins; one without text is none.
         max_items: How many at most.
         dialect: In which dialect it is said.
 

@@ -15,7 +15,7 @@ _NANOSECONDS: Final = 1_000
 
 
 def cpu_time(pid: int) -> float:
-    """Give the microseconds that the threads of a process have been running."""
+    """Return the microseconds of CPU time that the threads of a process have used."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / _NANOSECONDS
 

@@ -37,7 +37,7 @@ class Routes:
             app.mount(path, mounted)
 
     async def init_state(self, _engine_client: object, state: Any, _args: object) -> None:  # noqa: ANN401 - vLLM's
-        """Give each application a copy of the server's state, in which its own object serves responses."""
+        """Set a copy of the server's state on each application, in which its own object serves responses."""
         served = {VLLM: _unhooked(state.openai_serving_responses), FLOOR: _unhooked(state.openai_serving_responses)}
         vars(served[FLOOR])["responses_stream_generator"] = _nothing
         for path, mounted in self._apps.items():
@@ -59,7 +59,7 @@ async def _nothing(
     context: Any,  # noqa: ANN401 - vLLM's
     *_more: object,
 ) -> AsyncGenerator[Any, None]:
-    """Let the engine's outputs go, and write no event."""
+    """Read the engine's outputs, and write no event."""
     context.append_output = lambda _output: None
     context.need_builtin_tool_call = lambda: False
     async for _ in steps:

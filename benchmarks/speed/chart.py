@@ -31,11 +31,11 @@ class Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, stop: float) -> Scale:
-        """Give the scale that holds all values."""
+        """Return the scale that holds all values."""
         return cls(floor(log10(min(values))), ceil(log10(max(values))), start, stop)
 
     def at(self, value: float) -> float:
-        """Say where a value stands."""
+        """Return where a value stands."""
         return self.start + (log10(value) - self.low) / (self.high - self.low) * (self.stop - self.start)
 
     @property

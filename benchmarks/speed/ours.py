@@ -23,7 +23,7 @@ _join: Final = b"".join
 
 
 def begin() -> ResponseDriver[bytes]:
-    """Give a driver of a response that has not begun."""
+    """Return a driver of a response that has not begun."""
     return ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=random_id, clock=now)
 
 
@@ -57,7 +57,7 @@ def drain_outputs(reader: Callable[[], Reader], steps: Iterable[Any], write: Wri
 
 
 def harmony() -> Reader:
-    """Give the reader of a model that writes harmony."""
+    """Return the reader of a model that writes harmony."""
     return harmony_reader(REQUEST)
 
 
@@ -72,7 +72,7 @@ drain_harmony: Final[Drain] = partial(drain_outputs, harmony)
 
 
 def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
-    """Make a response of outputs, one for each text, of which a parser of vLLM's says what was prepared."""
+    """Create a response of outputs, one for each text, of which a parser of vLLM's says what was prepared."""
     request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
 
     def pairs(_prompt: Sequence[int]) -> Pairing:
@@ -86,7 +86,7 @@ def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
 
 
 def floor(texts: Iterable[str], write: Write) -> None:
-    """Do what cannot be avoided: escape each text, and join the bytes around it."""
+    """Do the work that cannot be avoided: escape each text, and join the bytes around it."""
     head = 'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,'
     head += '"content_index":0,"logprobs":[],"sequence_number":7,"delta":'
     for text in texts:

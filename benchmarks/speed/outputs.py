@@ -48,22 +48,22 @@ class Output:
 
 @cache
 def encoding() -> HarmonyEncoding:
-    """Give the vocabulary of gpt-oss."""
+    """Return the vocabulary of gpt-oss."""
     return load_harmony_encoding("HarmonyGptOss")
 
 
 def encode(text: str) -> list[int]:
-    """Give the tokens of text in which control tokens are written out."""
+    """Return the tokens of text in which control tokens are written out."""
     return encoding().encode(text, allowed_special="all")
 
 
 def prose(count: int) -> list[int]:
-    """Give some tokens of prose."""
+    """Return some tokens of prose."""
     return list(islice(cycle(encode(PROSE)), count))
 
 
 def words(count: int) -> list[str]:
-    """Give the text of some tokens of prose, one by one."""
+    """Return the text of some tokens of prose, one by one."""
     return list(islice(cycle([encoding().decode([token]) for token in encode(PROSE)]), count))
 
 
@@ -81,22 +81,22 @@ def _maker() -> Callable[[Sequence[int], str], Any]:
 
 
 def output(token_ids: Sequence[int], text: str = "") -> Any:  # noqa: ANN401 - vLLM's class or its shape
-    """Give what one step of an engine yields for one request."""
+    """Return what one step of an engine yields for one request."""
     return _maker()(token_ids, text)
 
 
 def outputs(token_ids: Iterable[int]) -> list[Any]:
-    """Give one output for each token."""
+    """Return one output for each token."""
     return [output([token]) for token in token_ids]
 
 
 def begun() -> Any:  # noqa: ANN401 - vLLM's class or its shape
-    """Give the header and the first token of an answer, at once."""
+    """Return the header and the first token of an answer, at once."""
     return output([*encode(ANSWER), *prose(1)])
 
 
 def said(**fields: object) -> Any:  # noqa: ANN401 - vLLM's class or its shape
-    """Give what one of vLLM's parsers says: `reasoning`, `content`, or a piece of the `arguments` of a call of a `name`."""
+    """Return what one of vLLM's parsers says: `reasoning`, `content`, or a piece of the `arguments` of a call of a `name`."""
     if "arguments" in fields:
         function = {name: fields[name] for name in ("name", "arguments") if name in fields}
         named = {"id": "call_1", "type": "function"} if "name" in fields else {}
@@ -120,7 +120,7 @@ class Replay:
     said: Iterator[object]
 
     def parse_delta(self, *_arguments: object, **_more: object) -> object:
-        """Give the next delta message."""
+        """Return the next delta message."""
         return next(self.said)
 
     def count_reasoning_tokens(self, _token_ids: Sequence[int]) -> int:

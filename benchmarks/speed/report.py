@@ -40,7 +40,7 @@ class Result:
         return cls(evolve(row, rounds={}), figures, _ratio(samples.get(VLLM), ours), _ratio(ours, samples.get(FLOOR)))
 
     def plain(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Return the value as JSON."""
         row = {name: getattr(self.row, name) for name in ("group", "name", "unit", "at", "repeats")}
         ratios = {"faster": self.faster, "above_floor": self.above_floor}
         return {
@@ -61,7 +61,7 @@ COLUMNS: Final = "interlock", "in the plugin", "vLLM", "floor", "vLLM / interloc
 
 
 def table(results: Iterable[Result]) -> Table:
-    """Give the table of a run."""
+    """Return the table of a run."""
     shown = Table("", "", "unit", *COLUMNS, box=None, header_style="bold")
     for column in shown.columns[3:]:
         column.justify = "right"
@@ -85,7 +85,7 @@ def short(value: float) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Say on what was measured."""
+    """Return on what was measured."""
     return {"processor": _processor(), "python": platform.python_version(), **dict(_versions())}
 
 

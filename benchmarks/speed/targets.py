@@ -18,7 +18,7 @@ class Target:
     Args:
         name: What it is about.
         bound: The figure to reach.
-        reached: Gives what a run reached, None if it did not measure that.
+        reached: Returns what a run reached, None if it did not measure that.
         at_least: Whether more is better.
         unit: Behind the figures.
     """

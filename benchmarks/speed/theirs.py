@@ -48,21 +48,21 @@ def at_once(waiting: Coroutine[Any, Any, T]) -> T:
 
 
 def frames(context: Context, engine: AsyncIterator[Context]) -> AsyncGenerator[str, None]:
-    """Give the frames of a response, as its route does."""
+    """Return the frames of a response, as its route does."""
     serving = _serving(harmony=isinstance(context, HarmonyContext))
     events = serving.responses_stream_generator(_REQUEST, SamplingParams(), engine, context, "m", None, None)
     return _convert_stream_to_sse_events(events)
 
 
 async def engine(context: Context, steps: Iterable[Any]) -> AsyncGenerator[Context, None]:
-    """Tell a context of what an engine yields, as vLLM's loop does."""
+    """Yield a context of what an engine yields, as vLLM's loop does."""
     for step in steps:
         context.append_output(step)
         yield context
 
 
 def harmony_context() -> HarmonyContext:
-    """Give the context of a response of a model that writes harmony."""
+    """Return the context of a response of a model that writes harmony."""
     parser = HarmonyParser(None, _REQUEST.tools)
     return HarmonyContext([], [], frozenset({"get_weather"}), parser, _REQUEST)
 
@@ -93,7 +93,7 @@ def open_harmony() -> Feed:
 
 
 def drain_parsed(messages: Sequence[object]) -> Drain:
-    """Make a response of outputs of which a parser of vLLM's says what was prepared."""
+    """Create a response of outputs of which a parser of vLLM's says what was prepared."""
 
     def drain(steps: Iterable[Any], write: Write) -> None:
         context = SimpleContext(response_parser=Replay(iter(messages)))

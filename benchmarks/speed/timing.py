@@ -80,11 +80,11 @@ class Stopwatch:
     _stopped: int = 0
 
     def steps(self, before: Iterable[Any], measured: Iterable[Any]) -> Iterator[Any]:
-        """Give steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
+        """Yield steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
         return chain(before, self._start(), measured, self._stop())
 
     def last(self, before: Iterable[Any]) -> Iterator[Any]:
-        """Give steps, and measure what comes after the last, until `microseconds` is asked for."""
+        """Yield steps, and measure what comes after the last, until `microseconds` is asked for."""
         return chain(before, self._start())
 
     def _start(self) -> Generator[None]:
@@ -107,7 +107,7 @@ class Stopwatch:
 
 
 def sink() -> Write:
-    """Give a place where bytes are let go."""
+    """Return a place where bytes are let go."""
     return deque[bytes](maxlen=0).append
 
 

@@ -159,7 +159,7 @@ class Acceptor:
         self._forget()
 
     def _forget(self) -> None:
-        """Give up what the item that is being written has said, because something of it may have been lost."""
+        """Forget the text of the active item, because a piece of it may have been lost."""
         if self._pen is not None:
             self._pen.forget()
 
@@ -308,7 +308,7 @@ class Acceptor:
         return [] if opened else [fault]
 
     def _respond(self, spec: EventSpec, body: Mapping[str, object], *, readable: bool) -> list[Fault]:
-        """Take an event of the response itself."""
+        """Judge an event of the response itself."""
         faults: list[Fault] = []
         following = _RESPONSE.step(self._response, spec.name)
         if following is None:
@@ -334,7 +334,7 @@ class Acceptor:
         self._response_ids.add(response_id)
 
     def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
-        """Take an event of an item."""
+        """Judge an event of an item."""
         faults: list[Fault] = []
         item = self._items.find(spec, body)
         begins = item is None
@@ -382,7 +382,7 @@ def _is_nested_error(body: Mapping[str, object]) -> bool:
 
 
 def _foreign(body: Mapping[str, object]) -> str:
-    """Say what in an event is OpenAI's and not Open Responses'; an empty text if nothing is."""
+    """Return what in an event is OpenAI's and not Open Responses'; an empty text if nothing is."""
     name = a_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"

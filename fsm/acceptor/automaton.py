@@ -110,7 +110,7 @@ class Automaton(Generic[S]):
         """Those that may come while a later item is written, because nobody writes this one any more."""
 
     def step(self, node: Node, event: str) -> Node | None:
-        """Give the node after an event.
+        """Return the node after an event.
 
         Args:
             node: Where the lifecycle stands.
@@ -138,7 +138,7 @@ class Automaton(Generic[S]):
         return None if known is None else (known[0], self._node(known[1]))
 
     def leads_to(self, node: Node, event: str) -> bool:
-        """Whether an event can come at a node or anywhere after it."""
+        """Return whether an event can come at a node or anywhere after it."""
         return event in self.beyond(node).moves
 
     def beyond(self, node: Node) -> Node:
@@ -152,15 +152,15 @@ class Automaton(Generic[S]):
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
-        """Give the node after an event of this lifecycle when nothing is known of what was before."""
+        """Return the node after an event of this lifecycle when nothing is known of what was before."""
         return self._node(self._anywhere[event])
 
     def either(self, one: Node, other: Node) -> Node:
-        """Give the node that is known to be one of two."""
+        """Return the node that is known to be one of two."""
         return self._node(one.positions | other.positions)
 
     def anywhere_in(self, state: str) -> Node:
-        """Give the node in which only a state is known."""
+        """Return the node in which only a state is known."""
         return self._node([_settled(state)])
 
     def explain(self, before: Node, event: str, after: Node) -> Step:
@@ -181,11 +181,11 @@ class Automaton(Generic[S]):
         return known
 
     def _is_sure(self, position: _Position, positions: frozenset[_Position]) -> bool:
-        """Whether a position is not reached from the others without an event."""
+        """Return whether a position is not reached from the others without an event."""
         return not any(position in self._closure([other]) for other in positions if other != position)
 
     def _fired(self, node: Node, event: str) -> Iterator[Fired]:
-        """Give the edges that may emit an event at a node."""
+        """Yield the edges that may emit an event at a node."""
         silent = {
             name: [
                 (trigger, dest)
@@ -231,7 +231,7 @@ class Automaton(Generic[S]):
         )
 
     def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
-        """Put positions into the order of the table, so that what is told of them is always the same."""
+        """Sort positions in the order of the table, so that every report lists them alike."""
         order = {name: number for number, name in enumerate(self._rows)}
         return sorted(closed, key=lambda position: (order[position.source], order[position.dest], position.due))
 
@@ -251,7 +251,7 @@ class Automaton(Generic[S]):
         return frozenset(closed)
 
     def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
-        """Give what each event leads to."""
+        """Return what each event leads to."""
         moves: dict[str, frozenset[_Position]] = {}
         for position in positions:
             for event, following in self._steps(position):
@@ -278,7 +278,7 @@ class Automaton(Generic[S]):
                     yield event, (edge.habit, frozenset({following}))
 
     def _positions(self) -> Iterator[_Position]:
-        """Give every position that there is."""
+        """Yield every position that there is."""
         for name, row in self._rows.items():
             yield _settled(name)
             for dest, due in row:
@@ -298,7 +298,7 @@ def _specified(edge: Observed) -> tuple[str, ...]:
 
 
 def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
-    """Give what the edges of a trigger emit, but for the end of the bracket."""
+    """Yield what the edges of a trigger emit, but for the end of the bracket."""
     for edge in lifecycle.edges:
         if edge.trigger == trigger:
             yield from (emission.name for emission in edge.effects if emission.spec.after is not Place.AFTER)

@@ -140,7 +140,7 @@ def _result(track: Track, item: Body) -> Iterator[Fault]:
 
 
 def judge_own_delta(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
-    """Take a piece of the item's own text."""
+    """Judge a piece of the item's own text."""
     track.text.add(a_text(body.get("delta")))
     yield from ()
 
@@ -221,7 +221,7 @@ def judge_part_added(track: Track, spec: EventSpec, body: Body) -> Iterator[Faul
 
 
 def _open_part(track: Track, spec: EventSpec, body: Body, type_: str) -> tuple[Part, list[Fault]]:
-    """Give the part that an event is about, and what is wrong with that; if none is open, one of the event's type is made."""
+    """Return the part that an event is about, and what is wrong with that; if none is open, one of the event's type is made."""
     index, part = _index(spec, body), track.part
     if part is None or part.type != type_:
         track.part = Part(type_, index, known=False)
@@ -231,7 +231,7 @@ def _open_part(track: Track, spec: EventSpec, body: Body, type_: str) -> tuple[P
 
 
 def judge_part_delta(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
-    """Take a piece of a part's text, and its log probabilities."""
+    """Judge a piece of a part's text, and its log probabilities."""
     part, faults = _open_part(track, spec, body, _TYPE_OF[spec.name])
     yield from faults
     delta = a_text(body.get("delta"))
@@ -319,7 +319,7 @@ def _text(part: Body) -> str:
 
 
 def _part_type(event: str) -> str:
-    """Give the type of the part whose text an event is about, which the event's name ends with."""
+    """Return the type of the part whose text an event is about, which the event's name ends with."""
     parts: tuple[PartSpec, ...] = (SUMMARY_TEXT, REASONING_TEXT, REFUSAL)
     about = event.rpartition(".")[0]
     return next((part.type for part in parts if about.endswith(part.type)), "output_text")

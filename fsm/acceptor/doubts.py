@@ -34,7 +34,7 @@ class Doubts:
     _refuted: set[str] = field(factory=set[str], init=False)
 
     def raised(self, doubt: str, finding: Finding) -> Iterator[Finding]:
-        """Take a fault that may be a habit.
+        """Record a fault that may be a habit of the service.
 
         Args:
             doubt: What is doubted, a key of `HABIT_OF`.
@@ -50,7 +50,7 @@ class Doubts:
         self._times[doubt] = self._times.get(doubt, 0) + 1
 
     def refuted(self, doubt: str) -> Iterator[Finding]:
-        """Take note that the service can do otherwise, so that what was held is an error.
+        """Record that the service can do otherwise, which makes the faults that were held back errors.
 
         Args:
             doubt: What is doubted, a key of `HABIT_OF`.
@@ -64,11 +64,11 @@ class Doubts:
             yield held
 
     def is_habit(self, doubt: str) -> bool:
-        """Whether nothing has spoken against a habit so far."""
+        """Return whether nothing has spoken against a habit so far."""
         return self._times.get(doubt, 0) >= _TIMES.get(_subject(doubt), 2) and doubt not in self._refuted
 
     def end(self) -> Iterator[Finding]:
-        """Take the end of the stream.
+        """End the stream.
 
         Yields:
             What was held: as a deviation if it is a habit, else as the error that it is.

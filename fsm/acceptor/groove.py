@@ -31,7 +31,7 @@ class Groove:
     moved: tuple[Track | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
-        """Whether the indices of an event that is equal are whole numbers."""
+        """Return whether the indices of an event that is equal are whole numbers."""
         return all(type(body[name]) is int for name in self.indices)
 
 

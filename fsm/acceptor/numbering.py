@@ -33,6 +33,6 @@ class Numbering:
         return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
 
     def skip(self) -> None:
-        """Take an event whose number cannot be read."""
+        """Count an event whose number cannot be read."""
         if self.expected is not None:
             self.expected += 1

@@ -76,7 +76,7 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
         Observed("printing", "incomplete", [spec.OUTPUT_DONE, spec.DONE], "likewise"),
     ],
     "compaction": [
-        Observed("in_progress", "completed", [spec.DONE], "a compaction may come whole, and nobody is told that it works"),
+        Observed("in_progress", "completed", [spec.DONE], "a compaction may come whole, without the event that it is being made"),
     ],
 }
 """The edges of each kind of item that has any."""

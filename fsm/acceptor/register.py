@@ -40,7 +40,7 @@ class Register:
         """Find the item that an event is about: by its index, or by its id if the index says nothing sensible.
 
         Returns:
-            None for an item that begins, be it another one at an index that is taken.
+            None for an item that begins, even at an index that another one has.
         """
         index, item_id = body.get("output_index"), _item_id(spec, body)
         by_index = self.items.get(index) if type(index) is int else None
@@ -52,7 +52,7 @@ class Register:
         return by_index
 
     def begin(self, spec: EventSpec, body: Mapping[str, object]) -> tuple[Track | None, list[Fault]]:
-        """Take up an item: a new one, or one that the stream speaks of without having added it.
+        """Register an item: a new one, or one that the stream mentions without having added it.
 
         Args:
             spec: Which event it is.

@@ -233,7 +233,7 @@ _LATER: Final[Mapping[str, frozenset[str]]] = {
 
 
 def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
-    """Say what is malformed in an event.
+    """Return what is malformed in an event.
 
     Args:
         spec: Which event it is.
@@ -257,7 +257,7 @@ def in_event(spec: EventSpec, body: Mapping[str, object]) -> list[Wrong]:
 
 
 def is_unknown_part(body: Mapping[str, object]) -> bool:
-    """Whether an event carries a part of a type that nobody knows."""
+    """Return whether an event carries a part of a type that nobody knows."""
     kind = a_text(an_object(body.get("part")).get("type"))
     return bool(kind) and kind not in _PART_SHAPES
 
@@ -297,7 +297,7 @@ def _in_response(response: Mapping[str, object]) -> Iterator[Wrong]:
 
 
 def _looked_at(name: str, value: Mapping[str, object], types: Mapping[str, Types], optional: frozenset[str]) -> Iterator[Wrong]:
-    """Say what is wrong with the fields that are known; others are passed over."""
+    """Yield what is wrong with the fields that are known; others are passed over."""
     yield from Shape(name, types, frozenset(types) - optional).wrongs({f: v for f, v in value.items() if f in types})
 
 

@@ -42,7 +42,7 @@ class Text:
     """Whether the whole was said without a single delta."""
 
     def add(self, piece: str) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self.pieces.append(piece)
         if len(self.pieces) >= _KEPT:
             self._fold()
@@ -102,7 +102,7 @@ class Logprobs:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, entries: Sequence[object]) -> None:
-        """Take the entries of a delta.
+        """Add the entries of a delta.
 
         Args:
             entries: Sound ones (`unsound`).
@@ -116,14 +116,14 @@ class Logprobs:
             self._spelled.add(self._decoder.decode(bytes(spelled) if spelled else _encoded(token)))
 
     def are(self, entries: Sequence[object]) -> bool:
-        """Whether other entries say the same: the same tokens with the same log probabilities."""
+        """Return whether other entries say the same: the same tokens with the same log probabilities."""
         other = hashlib.blake2b()
         for entry in map(an_object, entries):
             other.update(_line(entry))
         return other.digest() == self._said.digest()
 
     def rebuild(self, text: str) -> bool:
-        """Whether the tokens make up a text; asked once, when no more will come."""
+        """Return whether the tokens make up a text; asked once, when no more will come."""
         self._spelled.add(self._decoder.decode(b"", final=True))
         return not self.count or not self._tokens.settle(text) or not self._spelled.settle(text)
 
@@ -134,7 +134,7 @@ def _line(entry: object) -> bytes:
 
 
 def unsound(entries: object) -> bool:
-    """Whether a value is not a list of log probabilities, each with its token."""
+    """Return whether a value is not a list of log probabilities, each with its token."""
     return not isinstance(entries, list) or not all(map(_is_logprob, cast("list[object]", entries)))
 
 

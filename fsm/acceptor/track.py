@@ -137,7 +137,7 @@ class Track:
         return About(self.id, self.kind or None, self.state)
 
     def forget(self) -> None:
-        """Give up what can no longer be compared, because an event could not be read."""
+        """Forget what can no longer be compared, because an event could not be read."""
         self.text.known = False
         self.parts = dict.fromkeys(self.parts, None)
         if self.part is not None:
@@ -153,7 +153,7 @@ class Track:
         return f"frame of {self.kind} {EVENTS[event].scope.name}"
 
     def pass_over(self, event: str) -> None:
-        """Take an event that nobody knows: one of this kind may stand for any that are known.
+        """Pass over an unknown event, which may stand for any that are known.
 
         Args:
             event: Its wire name.
@@ -162,7 +162,7 @@ class Track:
             self.node = self.automaton.beyond(self.node)
 
     def move(self, event: str) -> Fault | None:
-        """Take an event: go to where it leads, or to where it would have been legal.
+        """Follow an event: go to the state that it leads to, or to one where it would have been legal.
 
         Args:
             event: Its wire name.
@@ -198,7 +198,7 @@ class Track:
         return fault
 
     def _misplaced(self, event: str, automaton: Automaton[Item]) -> Fault:
-        """Say which rule an event breaks that is not legal where the item stands."""
+        """Return which rule an event breaks that is not legal where the item stands."""
         legal = self.node.legal
         if event not in automaton.events:
             return Fault("R10", f"is no event of a {self.kind}", legal)

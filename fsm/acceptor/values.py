@@ -17,17 +17,17 @@ Digest: TypeAlias = bytes
 
 
 def an_object(value: object) -> Mapping[str, object]:
-    """Give a JSON object as what it is, and an empty one for anything else."""
+    """Return a JSON object as what it is, and an empty one for anything else."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def a_list(value: object) -> Sequence[object]:
-    """Give a JSON array as what it is, and an empty one for anything else."""
+    """Return a JSON array as what it is, and an empty one for anything else."""
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def a_text(value: object) -> str:
-    """Give a JSON string as what it is, and an empty one for anything else."""
+    """Return a JSON string as what it is, and an empty one for anything else."""
     return value if isinstance(value, str) else ""
 
 
@@ -39,7 +39,7 @@ def inside(value: Mapping[str, object], name: str) -> object:
 
 
 def digest(value: object) -> Digest:
-    """Give the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
+    """Return the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
     try:
         data = _canonical(value)
     except RecursionError:
@@ -70,7 +70,7 @@ def _numbers(value: object) -> object:
 
 
 def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
-    """Give the digest of each field of an object, so that what differs can be named."""
+    """Return the digest of each field of an object, so that what differs can be named."""
     return {name: digest(inner) for name, inner in value.items()}
 
 

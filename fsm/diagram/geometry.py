@@ -52,7 +52,7 @@ class Box:
         return self.x + self.width / 2, self.y + self.height / 2
 
     def overlaps(self, other: Box) -> bool:
-        """Say whether two boxes have more than a border in common."""
+        """Return whether two boxes have more than a border in common."""
         return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
 
 
@@ -145,7 +145,7 @@ class Layout:
 
 
 def untidiness(layout: Layout) -> float:
-    """Say how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
+    """Return how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
     lying = crossing = 0
     for one, other in combinations(layout.lines, 2):
         if one.owner is not other.owner:

@@ -110,7 +110,7 @@ class Graph:
     key: tuple[tuple[str, str], ...] = ()
 
     def short(self, event: str) -> str:
-        """Give an event's name as a label writes it.
+        """Return an event's name as a label writes it.
 
         The prefix `response.` is left out, and `output_item.` with it, as in the rules; a leading dot stands for the
         name of the lifecycle.
@@ -122,7 +122,7 @@ class Graph:
         return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
 
     def lines(self, label: Label, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Give a label in several lines.
+        """Return a label in several lines.
 
         Args:
             label: One of the graph's.
@@ -134,7 +134,7 @@ class Graph:
         return tuple(_wrap(label.triggers, ", ", width)), tuple(_wrap(map(self.short, label.events), " · ", width))
 
     def written(self, label: Label) -> str:
-        """Give a label in one line: `trigger, trigger / event · event`."""
+        """Return a label in one line: `trigger, trigger / event · event`."""
         triggers = ", ".join(label.triggers)
         events = " · ".join(map(self.short, label.events))
         return f"{triggers} / {events}" if events else triggers

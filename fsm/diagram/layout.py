@@ -45,7 +45,7 @@ _WRAP: Final = {True: 31, False: 42}  # the characters of a line of text, with l
 
 
 def lay_out(graph: Graph) -> Layout:
-    """Give the layout of a graph; the same graph has the same.
+    """Return the layout of a graph; the same graph has the same.
 
     Args:
         graph: Any; it is drawn best if it has a main path and few other lines.
@@ -120,7 +120,7 @@ class _Placing:
         self.right = self.left + _width(self.plan.main)
 
     def stand(self) -> None:
-        """Stand the main column's states under one another, each as high as what touches it needs."""
+        """Place the states of the main column under one another, each as high as its lines need."""
         y: float = TOP
         for node in self.plan.main:
             rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
@@ -131,7 +131,7 @@ class _Placing:
             y = box.bottom + self._descend(node, box)
 
     def _touch(self, row: Sequence[Slot], box: Box, side: Side) -> None:
-        """Give each slot of a state's side its height, and its loops and labels their place."""
+        """Set the height of each slot of a state's side, and the place of its loops and labels."""
         y = box.middle[1] - sum(map(self._strip, row)) / 2
         for slot in row:
             strip = self._strip(slot)
@@ -144,7 +144,7 @@ class _Placing:
             y += strip
 
     def _strip(self, slot: Slot) -> float:
-        """Give the height that a slot needs of its state's side."""
+        """Return the height that a slot needs of its state's side."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height
@@ -180,7 +180,7 @@ class _Placing:
         return gap
 
     def stand_aside(self) -> None:
-        """Stand the other states at the right, each as near as can be to what it is connected with."""
+        """Place the other states at the right, each as near as possible to the states that it is connected with."""
         wanted = sorted((self._wanted(node.name), node.name) for node in self.plan.aside)
         heights = [self._height(name) for _, name in wanted]
         middles = _spread([(at, height) for (at, _), height in zip(wanted, heights, strict=True)])
@@ -253,7 +253,7 @@ class _Placing:
         return self.right if side is Side.RIGHT else self.left
 
     def _bus(self, side: Side, number: int) -> float:
-        """Give the place of a side's track, counted from the inside."""
+        """Return the place of a side's track, counted from the inside."""
         return self._edge(side) + side.value * (self._reach(side) + number * _PITCH)
 
     def _reach(self, side: Side) -> float:
@@ -278,7 +278,7 @@ def _width(nodes: Sequence[Node]) -> float:
 
 
 def _spread(wanted: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Give the centres of boxes in a column that are apart from one another and near to where they want to be.
+    """Yield the centres of boxes in a column that are apart from one another and near to where they want to be.
 
     Args:
         wanted: The centre that each wants, ascending, and its height.
@@ -301,7 +301,7 @@ def _length(block: Sequence[tuple[float, float]]) -> float:
 
 
 def _top(block: Sequence[tuple[float, float]]) -> float:
-    """Give the top at which the boxes of a block are, on average, where they want to be."""
+    """Return the top at which the boxes of a block are, on average, where they want to be."""
     tops: list[float] = []
     above: float = 0
     for centre, height in block:

@@ -66,7 +66,7 @@ _SHEET: Final = f"""
 
 
 def to_svg(graph: Graph) -> str:
-    """Give a graph as a picture.
+    """Return a graph as a picture.
 
     Args:
         graph: What to draw.
@@ -175,7 +175,7 @@ def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
 
 
 def _label(label: PlacedLabel) -> Iterator[str]:
-    """Give a label's lines; whoever points at them is shown the wire names."""
+    """Yield a label's lines; whoever points at them is shown the wire names."""
     x = _short(label.box.right if label.leftward else label.box.x)
     y = label.box.y
     leftward = " leftward" if label.leftward else ""
@@ -225,7 +225,7 @@ def _key(graph: Graph, y: float) -> Iterator[str]:
 
 
 def _note(graph: Graph) -> str:
-    """Say what was left out of the names, if anything was."""
+    """Return what was left out of the names, if anything was."""
     events = [event for edge in graph.edges for label in edge.labels for event in label.events]
     notes = ['names without "response."'] if any(event.startswith("response.") for event in events) else []
     if any(event.startswith("response.output_item.") for event in events):

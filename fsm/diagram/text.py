@@ -40,7 +40,7 @@ _DOT_NODE: Final = {
 
 
 def to_mermaid(graph: Graph) -> str:
-    """Give a graph as a mermaid flowchart, top to bottom.
+    """Return a graph as a mermaid flowchart, top to bottom.
 
     Args:
         graph: What to draw.
@@ -65,7 +65,7 @@ def to_mermaid(graph: Graph) -> str:
 
 
 def _mermaid_node(graph: Graph, node: Node) -> str:
-    """Give a state, with the lines that return to it."""
+    """Return a state, with the lines that return to it."""
     loops = [label for edge in graph.edges if edge.source == edge.dest == node.name for label in edge.labels]
     text = "<br/>".join([node.name, *(f"↻ {line}" for label in loops for line in [graph.written(label)])])
     return f'{node.name}["{text}"]:::{node.role.value}'
@@ -77,7 +77,7 @@ def _mermaid_label(graph: Graph, label: Label) -> tuple[str, ...]:
 
 
 def to_dot(graph: Graph) -> str:
-    """Give a graph in Graphviz's DOT, top to bottom.
+    """Return a graph in Graphviz's DOT, top to bottom.
 
     Args:
         graph: What to draw.
@@ -97,7 +97,7 @@ def to_dot(graph: Graph) -> str:
 
 
 def to_json(graph: Graph) -> str:
-    """Give a graph as JSON, with the wire names whole.
+    """Return a graph as JSON, with the wire names whole.
 
     Args:
         graph: What to give.

@@ -33,7 +33,7 @@ def in_openai_words(events: Sequence[Json]) -> tuple[list[Json], list[Violation]
 
 
 def _translated(body: Json) -> Json:
-    """Put one event into OpenAI's words."""
+    """Translate an event into OpenAI's dialect."""
     name = str(body.get("type"))
     if name in _IN_OPENAI:
         return {**body, "type": _IN_OPENAI[name]}
@@ -48,7 +48,7 @@ def _translated(body: Json) -> Json:
 
 
 def _foreign(body: Json) -> Iterator[str]:
-    """Say what in an event is OpenAI's and not Open Responses'."""
+    """Yield what in an event is OpenAI's and not Open Responses'."""
     name = str(body.get("type"))
     if name in _IN_OPENAI.values():
         yield f"Open Responses has no event {name!r}"

@@ -27,7 +27,7 @@ def _letters(names: str) -> str:
 
 
 def spelled(word: str) -> str:
-    """Say which events a word stands for."""
+    """Return which events a word stands for."""
     return " · ".join(_NAME_OF[letter] for letter in word)
 
 
@@ -75,7 +75,7 @@ _REASONING: Final = """added (
 
 
 def _searches(call: str) -> dict[str | None, str]:
-    """Give the orders of a hosted search, whose arguments have no events of their own."""
+    """Return the orders of a hosted search, whose arguments have no events of their own."""
     return {
         "completed": f"added {call}.in_progress {call}.searching {call}.completed done",
         "failed": f"added {call}.in_progress ({call}.searching)? done",

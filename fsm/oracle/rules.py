@@ -191,7 +191,7 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
 
 
 def _has_its_result(item: Json, word: str) -> bool:
-    """Whether a done item carries the result, or the error, that its status and its events speak of."""
+    """Return whether a done item carries the result, or the error, that its status and its events speak of."""
     match item["type"], item.get("status"):
         case "mcp_call", "completed":
             return item.get("output") is not None and item.get("error") is None
@@ -246,7 +246,7 @@ def r13_final(stream: Stream) -> Iterator[Violation]:
 
 
 def _final(stream: Stream) -> Json | None:
-    """Give the response of the terminal event, if the stream ends with one."""
+    """Return the response of the terminal event, if the stream ends with one."""
     if not stream.names or stream.names[-1] not in TERMINAL:
         return None
     response: Json = stream.events[-1]["response"]
@@ -254,7 +254,7 @@ def _final(stream: Stream) -> Json | None:
 
 
 def _says(value: object) -> bool:
-    """Whether this is a text that says something."""
+    """Return whether this is a text that says something."""
     return isinstance(value, str) and bool(value.strip())
 
 

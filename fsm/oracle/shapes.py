@@ -84,7 +84,7 @@ def strays(events: Sequence[Json]) -> list[Violation]:
 
 
 def _typed_in(body: Json) -> Iterator[tuple[Mapping[str, _Shape], Json]]:
-    """Give an event and the item and parts that it carries, each with the table to compare it with."""
+    """Yield an event and the item and parts that it carries, each with the table to compare it with."""
     yield _EVENTS, body
     if "item" in body:
         item = an_object(body["item"])
@@ -97,7 +97,7 @@ def _typed_in(body: Json) -> Iterator[tuple[Mapping[str, _Shape], Json]]:
 
 
 def _in_event(body: Json) -> Iterator[str]:
-    """Say what is malformed in an event."""
+    """Yield what is malformed in an event."""
     name = str(body.get("type"))
     shape = _EVENTS.get(name)
     if shape is None:
@@ -115,7 +115,7 @@ def _in_event(body: Json) -> Iterator[str]:
 
 
 def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
-    """Say which fields are missing or of a wrong type; unknown ones are passed over."""
+    """Yield which fields are missing or of a wrong type; unknown ones are passed over."""
     for field, types in shape.fields.items():
         if field in value:
             if type(value[field]) not in types:
@@ -125,7 +125,7 @@ def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
 
 
 def _in_typed(value: object, table: Mapping[str, _Shape], what: str) -> Iterator[str]:
-    """Say what is malformed in an object that says its type."""
+    """Yield what is malformed in an object that says its type."""
     body = an_object(value)
     kind = str(body.get("type"))
     if kind in table:
@@ -135,7 +135,7 @@ def _in_typed(value: object, table: Mapping[str, _Shape], what: str) -> Iterator
 
 
 def _in_item(item: Json, *, ended: bool) -> Iterator[str]:
-    """Say what is malformed in an item."""
+    """Yield what is malformed in an item."""
     yield from _in_typed(item, _ITEMS, "item")
     shape = _ITEMS.get(str(item.get("type")))
     if ended and shape is not None:
@@ -149,7 +149,7 @@ def _in_item(item: Json, *, ended: bool) -> Iterator[str]:
 
 
 def _in_response(response: Json) -> Iterator[str]:
-    """Say what is malformed in a response object."""
+    """Yield what is malformed in a response object."""
     yield from _wrong(response, _RESPONSE, "response")
     if response.get("object") != "response":
         yield "response: object is not 'response'"

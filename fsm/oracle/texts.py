@@ -27,7 +27,7 @@ _WHOLE: Final = {
 
 
 def _of_item(item: Json, field: str) -> object:
-    """Give a text of an item; a diff is in its operation, which has none if a file is deleted."""
+    """Return a text of an item; a diff is in its operation, which has none if a file is deleted."""
     return an_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
@@ -82,7 +82,7 @@ def _parts(item: Item) -> list[_Part]:
 
 
 def _text_of(part: Json) -> str:
-    """Give the text of a part, or of the event that says it is done."""
+    """Return the text of a part, or of the event that says it is done."""
     text: str = part["refusal"] if "refusal" in part else part["text"]
     return text
 
@@ -198,7 +198,7 @@ def _part_text(part: _Part) -> Iterator[Violation]:
 
 
 def _part_type(event: str) -> str:
-    """Give the type of the part that the `<type>.done` event belongs to."""
+    """Return the type of the part that the `<type>.done` event belongs to."""
     return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
 
 
@@ -217,7 +217,7 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 
 
 def _is_logprob(entry: object) -> bool:
-    """Whether this is the log probability of a token."""
+    """Return whether this is the log probability of a token."""
     known = an_object(entry)
     sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
     if known.get("bytes") is not None and not isinstance(known["bytes"], list):
@@ -226,7 +226,7 @@ def _is_logprob(entry: object) -> bool:
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
-    """Give what all the events about a part must agree on in their log probabilities."""
+    """Return what all the events about a part must agree on in their log probabilities."""
     return [(known.get("token"), known.get("logprob")) for known in map(an_object, entries)]
 
 
@@ -241,7 +241,7 @@ def _part_logprobs(part: _Part) -> Iterator[Violation]:
 
 
 def _rebuilds(entries: list[Json], text: str) -> bool:
-    """Whether tokens make up a text; a token can be a piece of a character, which only its bytes can say."""
+    """Return whether tokens make up a text; a token can be a piece of a character, which only its bytes can say."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
     data = b"".join([bytes(a_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])

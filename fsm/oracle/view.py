@@ -107,10 +107,10 @@ class Stream:
 
 
 def an_object(value: object) -> Json:
-    """Give a JSON object as what it is, and an empty one for anything else."""
+    """Return a JSON object as what it is, and an empty one for anything else."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def a_list(value: object) -> Sequence[Any]:
-    """Give a JSON array as what it is, and an empty one for anything else."""
+    """Return a JSON array as what it is, and an empty one for anything else."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()

@@ -1,10 +1,10 @@
 """The proof that an illegal order of events cannot happen: the real driver, explored until nothing new appears.
 
-The driver is told every delta of the vocabulary in every abstract state that can be reached. After each of them the
+The driver is fed every delta of the vocabulary in every abstract state that can be reached. After each of them the
 stream is ended and judged twice: by the independent oracle, which knows the rules of a stream, and by an account of what
 was told, which knows what must be seen of it. docs/proof.md says what this proves, and what it does not.
 
-`explorer` runs the exploration, `inputs` holds what is told, `account` is the second judge, `mutations` changes
+`explorer` runs the exploration, `inputs` holds the deltas, `account` is the second judge, `mutations` changes
 lifecycles, one edge at a time, to show that the proof would have found it.
 """
 

@@ -95,7 +95,7 @@ class _Written:
 
 @define
 class Account:
-    """Hears what a driver is told, and compares what it does with what it should."""
+    """Follows the deltas that a driver is fed, and compares its events with what they should be."""
 
     _status: str = "absent"
     _active: _Written | None = None
@@ -106,12 +106,12 @@ class Account:
     _due: Effects = field(factory=Effects, init=False)
 
     def fork(self) -> Account:
-        """Give another that has heard the same."""
+        """Return another that has heard the same."""
         written = None if self._active is None else copy(self._active)
         return Account(self._status, written, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
-        """Take a delta and what the driver made of it.
+        """Compare the events of a delta with what the account expects.
 
         Args:
             delta: What the driver was told.
@@ -265,7 +265,7 @@ class Account:
             self._due.added.append(kind)
 
     def _learn(self, item_id: str) -> None:
-        """Take the id of the item that was opened, which its `added` gives; some are never written."""
+        """Record the id of the item that was opened, from its `added` event; some are never written."""
         match self._active:
             case _Written(kind) if kind in _WORKS_ALONE:
                 self._waiting[item_id], self._active = kind, None
@@ -324,7 +324,7 @@ class Account:
                 self._due.ended[written.id] = "completed"
 
     def _kind_of(self, item_id: str) -> str | None:
-        """Give the kind of a hosted call that has not ended."""
+        """Return the kind of a hosted call that has not ended."""
         written = self._active
         if written is not None and written.id == item_id and written.kind in RUNNING:
             return written.kind

@@ -58,7 +58,7 @@ class Effects:
 
     @classmethod
     def of(cls, events: Iterable[Body]) -> Effects:
-        """Say what events show."""
+        """Return what events show."""
         seen = cls()
         for body in events:
             seen._note(body["type"], body)
@@ -94,7 +94,7 @@ class Effects:
 
 
 def _status(item: Body) -> str:
-    """Give an item's status; one of a type that has none says by its error that it failed."""
+    """Return an item's status; one of a type that has none says by its error that it failed."""
     status: str | None = item.get("status")
     return status or ("failed" if item.get("error") else "completed")
 

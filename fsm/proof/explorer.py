@@ -109,7 +109,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         return super()._fire(subject, trigger, given)
 
     def state(self, account: Account) -> State:
-        """Give the abstract state.
+        """Return the abstract state.
 
         Args:
             account: What has heard the same as the driver.
@@ -125,7 +125,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
-        """Give every delta that can be told here.
+        """Yield every delta that can be told here.
 
         Args:
             anywhere: Those that are the same everywhere.
@@ -166,7 +166,7 @@ class Node:
     account: Account
 
     def did_nothing_since(self, before: Node) -> bool:
-        """Whether what was told since then made no event and led nowhere else."""
+        """Return whether what was told since then made no event and led nowhere else."""
         return self.state == before.state and len(self.wire) == len(before.wire)
 
 
@@ -238,9 +238,9 @@ class Explorer:
         return list(first.values())
 
     def _leave(self, node: Node, anywhere: Sequence[deltas.Delta]) -> Iterator[Node]:
-        """Tell every delta in a state, end and judge the stream, and give what the delta led to.
+        """Yield every delta in a state, end and judge the stream, and give what the delta led to.
 
-        After a delta that did nothing at all the driver is still in that state, so it is told the next one at once.
+        After a delta that did nothing at all the driver is still in that state, so it is fed the next one at once.
         """
         driver, here = self._replay(node), node
         inputs = [*driver.inputs(anywhere)]
@@ -305,7 +305,7 @@ class Explorer:
 
 
 def _tell(driver: WatchedDriver, node: Node, delta: deltas.Delta) -> tuple[Node, list[str]]:
-    """Tell a driver that stands at a node one more delta; give where it stands then, and what is wrong."""
+    """Return a driver that stands at a node one more delta; give where it stands then, and what is wrong."""
     try:
         frames = driver.feed([delta])
     except Exception as error:  # noqa: BLE001 - a driver is total, so whatever it raises is a fault

@@ -1,4 +1,4 @@
-"""What the driver is told in the proof: every delta, with every kind of content that could make a difference.
+"""What the driver is fed in the proof: every delta, with every kind of content that could make a difference.
 
 It knows the vocabulary of `interlock.fsm.deltas` and nothing of the lifecycles. Texts stand for all texts by what a
 driver can tell apart: none, white space, text that an annotation is about, other text; with log probabilities or without.
@@ -84,7 +84,7 @@ MEASURED: Final[Sequence[deltas.Delta]] = tuple(_with_logprobs(text) for text in
 
 
 def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
-    """Give the deltas that are about no item in particular and carry no output text.
+    """Return the deltas that are about no item in particular and carry no output text.
 
     Args:
         kinds: The kinds of items to open.
@@ -94,7 +94,7 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
-    """Give what a tool can say about a call.
+    """Yield what a tool can say about a call.
 
     Args:
         item_id: The call's id.

@@ -55,7 +55,7 @@ class Mutation(Generic[S]):
 
 
 def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
-    """Give every change of one edge of a lifecycle.
+    """Yield every change of one edge of a lifecycle.
 
     Args:
         lifecycle: As it is declared.
@@ -93,7 +93,7 @@ def _emissions(emits: Sequence[Emission[S]]) -> Iterator[tuple[str, Sequence[Emi
 
 
 def fate_of_item(mutation: Mutation[Item], kind: ItemKind) -> Fate:
-    """Say what becomes of a change of an item's lifecycle.
+    """Return what becomes of a change of an item's lifecycle.
 
     Args:
         mutation: The change.
@@ -107,7 +107,7 @@ def fate_of_item(mutation: Mutation[Item], kind: ItemKind) -> Fate:
 
 
 def fate_of_response(mutation: Mutation[Response]) -> Fate:
-    """Say what becomes of a change of the response's lifecycle."""
+    """Return what becomes of a change of the response's lifecycle."""
     try:
         changed = attrs.evolve(DECLARED, response=mutation.declare())
     except DeclarationError:

@@ -278,7 +278,7 @@ class FamilyParser:
             self._at += len(text)
 
     def _fire(self, trigger: Trigger, text: str) -> bool:
-        """Take an edge; returns whether the same is to be read again."""
+        """Fire an edge, and return whether the same input is to be read again."""
         self._state, effects = self._state.rows[trigger]
         for effect in effects:
             self._take_effect(effect, text)

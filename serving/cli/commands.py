@@ -92,4 +92,4 @@ def options(
         bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Handle the options that stand before a command."""

@@ -65,7 +65,7 @@ class Found:
         return "standard input" if self.name == "-" else self.name if _is_url(self.name) else Path(self.name).name
 
     def about(self, *, redact: bool) -> dict[str, object]:
-        """Return what the page is told of it before its first event.
+        """Return the data that the page needs before the first event.
 
         Args:
             redact: Whether texts are hidden; the request is one.

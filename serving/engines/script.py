@@ -80,7 +80,7 @@ def rounds(items: Sequence[Mapping[str, object]]) -> int:
 
 
 def _cut(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
-    """A turn within its budget, whose last output says why it ended."""
+    """Return a turn within its budget, whose last output says why it ended."""
     kept: list[EngineOutput] = []
     left = budget
     for output in outputs:

@@ -43,7 +43,7 @@ class Pace:
     _began: float = field(factory=perf_counter, init=False)
 
     async def rest(self) -> None:
-        """Let others run, if that is due."""
+        """Let other tasks run, if it is time to."""
         if perf_counter() - self._began > STRETCH:
             await asyncio.sleep(0)
             self._began = perf_counter()

@@ -47,7 +47,7 @@ class Exchange(Generic[T]):
 
     @asynccontextmanager
     async def events(self, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
-        """Give the run's events; while they are read, a client that goes away cancels the run (rule R4)."""
+        """Yield the run's events; while they are read, a client that goes away cancels the run (rule R4)."""
         watch = asyncio.create_task(self._watch(receive))
         try:
             with self.open_runs.holding(self.run):

@@ -72,7 +72,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     socket_limits: Limits | None = None,
     max_background_bytes: int = MAX_BYTES,
 ) -> Starlette:
-    """Make the server as an ASGI application.
+    """Create the server as an ASGI application.
 
     Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
     `interlock.serving.http.server` ends both at a shutdown.
@@ -84,7 +84,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         max_body_bytes: How large the body of a request may be.
         dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
         store: Where responses are held; by default in memory, bounded.
-        tools: Gives responses their hosted tools; without it, hosted calls fail.
+        tools: Returns responses their hosted tools; without it, hosted calls fail.
         socket_limits: What one WebSocket connection may use.
         max_background_bytes: How many bytes of memory the responses in the background may take. Those that have ended give way
             first; where those that are being made leave no room, another is refused.
@@ -159,7 +159,7 @@ class Api:
             await self.records.wait(GRACE)
 
     async def create(self, request: Request) -> ASGIApp:
-        """Make a response."""
+        """Create a response."""
         asked = await self._asked(await read_body(request, self.max_body_bytes))
         items = await self.conversation(asked)
         await asyncio.sleep(0)
@@ -197,7 +197,7 @@ class Api:
         return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store)
 
     def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
-        """Make a response in the background, where nobody has to wait for it."""
+        """Create a response in the background, where nobody has to wait for it."""
         stored = run.stored
         reserved = OBJECTS * len(pack([stored.response, stored.items]))
         self.records.admit(reserved)
@@ -237,7 +237,7 @@ class Api:
         return await (self.delete(request) if request.method == "DELETE" else self.retrieve(request))
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Give a response that was stored or is made in the background, or stream one of the background."""
+        """Return a response that was stored or is made in the background, or stream one of the background."""
         stored = await self._stored(request)
         if request.query_params.get("stream") != "true":
             return _json(self._dialect(request).spoken(stored.response))
@@ -282,11 +282,11 @@ class Api:
         return _json(self._model(name))
 
     async def health(self, _request: Request) -> Response:
-        """Say that the server is there."""
+        """Answer that the server is alive."""
         return _json({"status": "ok"})
 
     async def _stored(self, request: Request) -> StoredResponse:
-        """Give a response as it is now."""
+        """Return a response as it is now."""
         response_id = request.path_params["id"]
         record = self.records.get(response_id)
         stored = await self.store.get(response_id) if record is None or record.over else record.run.stored
@@ -328,7 +328,7 @@ def _json(value: object) -> Response:
 
 
 def _first_wanted(request: Request) -> int:
-    """Give the number of the first event that a reader wants."""
+    """Return the number of the first event that a reader wants."""
     after = request.query_params.get("starting_after")
     if after is None:
         return 0

@@ -29,7 +29,7 @@ DISCARDED: Final = 64 * 2**20
 
 
 def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Response:
-    """Give the answer that an error is.
+    """Return the answer that an error is.
 
     Args:
         error: What went wrong.

@@ -15,7 +15,7 @@ MOST: Final = 100
 
 
 def page_of(items: Sequence[Item], query: Mapping[str, str]) -> dict[str, object]:
-    """Give a page of items.
+    """Return a page of items.
 
     Args:
         items: All items, oldest first; each has an id.
@@ -53,7 +53,7 @@ def _start(items: Sequence[Item], after: str | None) -> int:
 
 
 def _whole(item: Item) -> Item:
-    """Give a message whose content may be a string with parts, as the API lists it."""
+    """Return a message whose content may be a string with parts, as the API lists it."""
     content = item.get("content")
     if item["type"] != "message" or not isinstance(content, str):
         return item

@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port; connections wait until a server accepts them.
+    """Bind a port; connections wait until a server accepts them.
 
     Args:
         host: A name or an address of this machine.
@@ -82,7 +82,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Give the URL at which a socket can be reached."""
+    """Return the URL at which a socket can be reached."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -17,7 +17,7 @@ from interlock.serving.recordings.recording import RecordedTurn, Recording
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
-    """Give the same recording in chunks of another size.
+    """Return the same recording in chunks of another size.
 
     Tokens with their log probabilities are merged and cut over a whole turn, and so is text: by token where the log
     probabilities say how, else by character. Deltas of the format `vllm` are never merged, because nobody but their
@@ -80,7 +80,7 @@ def _cut(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
 
 
 def _texts(text: str, logprobs: Sequence[Mapping[str, object]]) -> Sequence[str]:
-    """The text of each token, or characters if the tokens do not rebuild the text."""
+    """Return the text of each token, or characters if the tokens do not rebuild the text."""
     tokens = [str(token.get("token", "")) for token in logprobs]
     return tokens if "".join(tokens) == text else text
 
@@ -113,7 +113,7 @@ def _cut_fields(delta: Mapping[str, object], size: int) -> Iterator[Mapping[str,
 
 
 def _cut_call(call: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
-    """The first piece keeps all that there is beside the arguments; the others continue it by its index."""
+    """Yield the first piece keeps all that there is beside the arguments; the others continue it by its index."""
     function = cast("Mapping[str, object] | None", call.get("function")) or {}
     first, *rest = [*_pieces(function.get("arguments"), size)] or [""]
     yield {**call, "function": {**function, "arguments": first}}

@@ -133,7 +133,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def write(recording: Recording) -> Iterator[str]:
-    """Give the lines of a recording, each with its line end; `read` gives the same recording back."""
+    """Yield the lines of a recording, each with its line end; `read` gives the same recording back."""
     named = recording.format if isinstance(recording.format, Tagged) else None
     parsers = {} if named is None else {name: said for name, said in asdict(named).items() if said is not None}
     header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
@@ -180,7 +180,7 @@ class _Line:
         return cls(number, cast("dict[str, object]", fields))
 
     def within(self, name: str) -> _Line | None:
-        """The object in a field, or None if it is missing."""
+        """Return the object in a field, or None if it is missing."""
         return _Line(self.number, self.get(name, _OBJECT, {})) if self.fields.get(name) is not None else None
 
     def string(self, name: str) -> str | None:

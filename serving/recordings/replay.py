@@ -34,7 +34,7 @@ class Step:
     """What happened at once in a replay.
 
     Args:
-        deltas: What the driver is told of it.
+        deltas: The deltas that the driver is fed.
         output: What the engine yielded; None if it was not the engine.
         result: What a tool gave; None if it was not a tool.
         ends_turn: Why the model's turn ended; None if it did not end.
@@ -47,7 +47,7 @@ class Step:
 
 
 def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
-    """Give the stream as a client would have seen it, frame by frame, `data: [DONE]` included.
+    """Yield the stream as a client would have seen it, frame by frame, `data: [DONE]` included.
 
     Args:
         recording: What to replay.
@@ -58,12 +58,12 @@ def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[b
 
 
 def replay_events(recording: Recording) -> Iterator[Event]:
-    """Give the stream's events as objects."""
+    """Return the stream's events as objects."""
     return _run(recording, _driver(recording, EventWriter()))
 
 
 def replay_response(recording: Recording) -> Mapping[str, object]:
-    """Give the response that a client would have got without streaming (rule R19)."""
+    """Return the response that a client would have got without streaming (rule R19)."""
     driver = _driver(recording, EventWriter())
     for _ in _run(recording, driver):
         pass
@@ -114,7 +114,7 @@ def _model(turn: RecordedTurn, parser: Parser) -> Iterator[Step]:
 
 
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
-    """Give what a tool that had this result tells of a call: that it was started, and how it ended."""
+    """Return what a tool that had this result tells of a call: that it was started, and how it ended."""
     if result.error is not None:
         return [Run(call.id), Fail(call.id, result.error)]
     return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]

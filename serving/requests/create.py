@@ -35,7 +35,7 @@ class CreateResponse:
             server is to get (`authorization`, `headers`), and so no engine renders tools from it.
         model: The name of the model that is asked for.
         input: The request's own input items, each with its type; a string input is a user's message.
-        instructions: What the model is told first, for this response alone.
+        instructions: Instructions that precede the conversation, for this response alone.
         stream: Whether the answer is a stream of events.
         store: Whether the response may be asked for again, and gone on from.
         background: Whether the response runs on without a connection.

@@ -19,7 +19,7 @@ from interlock.serving.requests.values import is_object
 __all__ = ["NOT_SERVED", "Parameters"]
 
 NOT_SERVED: Final = "unsupported_parameter"
-"""The kind of error of a parameter that would change what the model is told, and that is not served here."""
+"""The kind of error of a parameter that would change the prompt, and that is not served here."""
 
 LEAST_TOKENS: Final = 16
 """What `max_output_tokens` is at least, in OpenAI's API."""
@@ -54,7 +54,7 @@ Summary: TypeAlias = Literal["auto", "concise", "detailed"]
 
 
 class Reasoning(Shape):
-    """How much the model thinks, and what of it is told."""
+    """How much the model thinks, and how much of that is shown."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Summary | None = None

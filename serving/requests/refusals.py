@@ -1,6 +1,6 @@
 """What pydantic finds wrong with a request, in the words and codes of OpenAI's API.
 
-The first finding is told, with the path of its parameter from the body's root: `input[1].call_id`.
+The first finding is reported, with the path of its parameter from the body's root: `input[1].call_id`.
 """
 
 from __future__ import annotations

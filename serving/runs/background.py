@@ -135,7 +135,7 @@ class Record(Generic[R]):
         await self._over.wait()
 
     async def frames(self, start: int = 0) -> AsyncGenerator[list[bytes], None]:
-        """Give the events as they come, those that are there already at once.
+        """Yield the events as they come, those that are there already at once.
 
         Args:
             start: The sequence number of the first; there is none before 0.
@@ -223,7 +223,7 @@ class Records(Generic[R]):
                 self.drop(name)
 
     def get(self, response_id: str) -> Record[R] | None:
-        """Give a record, if it is kept."""
+        """Return a record, if it is kept."""
         return self._kept.get(response_id)
 
     def drop(self, response_id: str) -> None:

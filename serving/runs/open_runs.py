@@ -68,5 +68,5 @@ class OpenRuns:
                     await self._empty.wait()
 
     def __len__(self) -> int:
-        """Give how many there are."""
+        """Return how many there are."""
         return len(self._runs)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OUR_FAULT: Final = "The server had an error while it generated the response."
-"""What a client is told of a fault whose own message may hold what is not for clients."""
+"""The message of a fault whose own message may hold what is not for clients."""
 
 ABANDONED: Final = Fault("server_error", "The response was given up before its end.")
 """How a response ends whose task was cancelled by somebody else than the run."""
@@ -140,10 +140,10 @@ class Run(ABC, Generic[T]):
 
     @abstractmethod
     def _is_for_clients(self, error: BaseException) -> bool:
-        """Whether the message of an error is made for clients."""
+        """Return whether the message of an error is made for clients."""
 
     async def _settle(self) -> None:
-        """Do what is to be done when the response has ended, before its client knows that it has."""
+        """Store and log the response when it has ended, before its client sees the end."""
 
     async def _end(self) -> None:
         """Settle the response; what goes wrong in that is no fault of the stream."""

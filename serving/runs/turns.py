@@ -67,9 +67,9 @@ class ResponseRun(Run[T]):
         driver: Makes the events.
         request: What is asked for.
         items: The conversation that the model goes on from, the request's input included.
-        engine: Whom to ask.
+        engine: Generates the turns.
         parser: Reads what the engine's model writes.
-        tools: Gives the response its hosted tools.
+        tools: Returns the response its hosted tools.
         store: Holds the response when it has ended; None if that is not wanted.
     """
 
@@ -96,7 +96,7 @@ class ResponseRun(Run[T]):
     """Its calls whose arguments make no sense."""
 
     def __attrs_post_init__(self) -> None:
-        """Give the items their ids."""
+        """Set the ids that items lack."""
         self._stored_items = tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in self.items)
         self._budget = self.request.max_output_tokens
 
@@ -165,11 +165,11 @@ class ResponseRun(Run[T]):
                 self._caught(error, "its tools could not be closed")
 
     def _output(self) -> Sequence[Item]:
-        """The items that the response has so far."""
+        """Return the items that the response has so far."""
         return cast("Sequence[Item]", self.driver.response["output"])
 
     def _asks_the_client(self) -> bool:
-        """Whether the response ends for the client to answer a call."""
+        """Return whether the response ends for the client to answer a call."""
         return any(item["type"] in CLIENT_CALLS for item in self._output())
 
     @property
@@ -201,14 +201,14 @@ def begin_response(
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
-    """Put together what makes a response.
+    """Create the run of a response.
 
     Args:
         request: What is asked for.
         items: The conversation that the model goes on from, the request's input included.
-        engine: Whom to ask.
+        engine: Generates the turns.
         writer: The form in which events are given.
-        tools: Gives the response its hosted tools, if there are any.
+        tools: Returns the response its hosted tools, if there are any.
         store: Holds the response when it has ended, if that is wanted.
         ids: Makes ids.
         clock: Tells the time.
@@ -225,15 +225,15 @@ def _item_id(item: Item) -> str:
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:
-    """Take what a step says of its turn's prompt; 0 says nothing."""
+    """Return the usage of a turn after a step; a 0 changes nothing."""
     return Usage(output.input_tokens or usage.input_tokens, output.cached_tokens or usage.cached_tokens)
 
 
 def _has_failed(item: Item) -> bool:
-    """Whether an item of a turn that has just ended was rejected, for no tool has run yet."""
+    """Return whether an item of a turn that has just ended was rejected, for no tool has run yet."""
     return item.get("status") == "failed"
 
 
 def _spent(end: Sequence[Delta]) -> int:
-    """Give the tokens that a turn generated, by the deltas of its end."""
+    """Return the tokens that a turn generated, by the deltas of its end."""
     return sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))

@@ -94,7 +94,7 @@ def read_frame(text: str) -> ClientFrame:
 
 
 def _stream_id(body: dict[str, object]) -> str | None:
-    """Take the name of the lane out of a body."""
+    """Remove the name of the lane from a body, and return it."""
     given = body.pop("stream_id", None)
     if given is None:
         return None
@@ -105,7 +105,7 @@ def _stream_id(body: dict[str, object]) -> str | None:
 
 
 def _generate(body: dict[str, object], stream_id: str | None) -> bool:
-    """Take what only frames have, and what they must not have, out of a body."""
+    """Remove the fields from a body that only frames have, and return whether output is wanted."""
     body.pop("stream", None)  # a socket always streams
     generate = body.pop("generate", None)
     if generate is not None and not isinstance(generate, bool):

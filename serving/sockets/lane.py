@@ -76,7 +76,7 @@ class Lane(Generic[K]):
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def ask(self, ask: Ask) -> None:
-        """Take a request: start it if the lane is idle, else put it into the queue.
+        """Start a request if the lane is idle, else queue it.
 
         Args:
             ask: The request.

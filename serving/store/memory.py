@@ -87,7 +87,7 @@ class MemoryStore:
         return self._bytes
 
     async def put(self, stored: StoredResponse) -> None:
-        """Hold a response; others go to make room for it."""
+        """Store a response; others are evicted to make room for it."""
         held = Held.of(stored)
         alone = held.size + sum(PER_ITEM + getsizeof(each) for each in {*held.items, *held.output})
         if alone > self.max_bytes:
@@ -109,7 +109,7 @@ class MemoryStore:
         return self._held[response_id].stored()
 
     async def delete(self, response_id: str) -> bool:
-        """Let a response go."""
+        """Delete a response."""
         if response_id not in self._held:
             return False
         self._let_go(response_id)

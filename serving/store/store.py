@@ -44,11 +44,11 @@ class ResponseStore(Protocol):
     """Holds responses, as long as it can or wants to."""
 
     async def put(self, stored: StoredResponse) -> None:
-        """Hold a response, from now on."""
+        """Store a response."""
         ...
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        """Give a response, or None if it is not held, or no more.
+        """Return a response, or None if it is not held, or no more.
 
         Args:
             response_id: The response's id.
@@ -56,7 +56,7 @@ class ResponseStore(Protocol):
         ...
 
     async def delete(self, response_id: str) -> bool:
-        """Let a response go, and say whether it was held.
+        """Delete a response, and return whether it was stored.
 
         Args:
             response_id: The response's id.
@@ -64,7 +64,7 @@ class ResponseStore(Protocol):
         ...
 
     async def find(self, item_ids: Iterable[str]) -> Mapping[str, Item]:
-        """Give items of the responses that are held, by their ids; one that is not there is left out.
+        """Return items of the responses that are held, by their ids; one that is not there is left out.
 
         Args:
             item_ids: The ids of items of conversations or outputs.

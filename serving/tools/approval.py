@@ -28,7 +28,7 @@ class Approvals:
     _pieces: list[str] = field(factory=list[str], init=False)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Give what the driver is to be told.
+        """Return what the driver is to be told.
 
         Args:
             deltas: What the parser said.
@@ -50,7 +50,7 @@ class Approvals:
         return told
 
     def _asked(self) -> list[Delta]:
-        """Give the question that takes the place of the call that was held, if one was."""
+        """Return the question that takes the place of the call that was held, if one was."""
         if self._held is None:
             return []
         held, arguments = self._held, self._take()

@@ -44,7 +44,7 @@ class Wanted:
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Give the hosted tool that a call is for; None if it is one of an MCP server that the request declares.
+    """Return the hosted tool that a call is for; None if it is one of an MCP server that the request declares.
 
     Raises:
         ToolError: Nobody here runs calls of that kind.
@@ -57,7 +57,7 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
 
 
 def wanted(call: ReadyCall) -> Wanted:
-    """Say what a call asks its server for.
+    """Return what a call asks its server for.
 
     Args:
         call: As the model made it.
@@ -104,7 +104,7 @@ def _page(url: str) -> dict[str, object]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Give what a tool said as text; what is no text is given as JSON, images and sounds by their type alone."""
+    """Return what a tool said as text; what is no text is given as JSON, images and sounds by their type alone."""
     texts = [block.text if isinstance(block, TextContent) else _named(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()
@@ -117,7 +117,7 @@ def _named(block: object) -> str:
 
 
 def shown_result(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
-    """Give what a call's item shows of its result.
+    """Return what a call's item shows of its result.
 
     Args:
         call: The call.

@@ -56,7 +56,7 @@ class Citations:
     """The end of the text before, if a mark may have begun in it."""
 
     def learn(self, pages: Iterable[Page]) -> None:
-        """Take pages that marks may name from now on."""
+        """Add pages that later marks may cite."""
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:

@@ -37,7 +37,7 @@ class ToolServers:
 
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
-        """Give the tools of one response; what they hold open is closed at the end, however that comes.
+        """Yield the tools of one response; what they hold open is closed at the end, however that comes.
 
         Args:
             request: What is asked for.

@@ -70,7 +70,7 @@ class DeclaredServer:
     declared: Mapping[str, object] = field(repr=False)
 
     def endpoint(self, reach: Reach) -> Endpoint:
-        """Give where its session goes to.
+        """Return where its session goes to.
 
         Args:
             reach: What the operator allowed.
@@ -100,12 +100,12 @@ class DeclaredServer:
             yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allows(self, tool: ListedTool) -> bool:
-        """Say whether a tool may be called at all."""
+        """Return whether a tool may be called at all."""
         allowed = self.declared.get("allowed_tools")
         return allowed is None or _matches(allowed, tool)
 
     def asks_for(self, tool: ListedTool) -> bool:
-        """Say whether a call of a tool has to be approved; by default all of them have to."""
+        """Return whether a call of a tool has to be approved; by default all of them have to."""
         rule = self.declared.get("require_approval")
         if not is_object(rule):
             return rule != "never"
@@ -128,7 +128,7 @@ def _sendable(name: str, value: str) -> tuple[str, str]:
 
 
 def _matches(rule: object, tool: ListedTool) -> bool:
-    """Say whether a tool is meant by a list of names, or by a filter that may have names and whether it is read-only."""
+    """Return whether a tool is meant by a list of names, or by a filter that may have names and whether it is read-only."""
     if is_array(rule):
         return tool.name in rule
     given = members(rule)
@@ -137,7 +137,7 @@ def _matches(rule: object, tool: ListedTool) -> bool:
 
 
 def declared_servers(tools: Iterable[Mapping[str, object]]) -> dict[str, DeclaredServer]:
-    """Give the MCP servers among a request's tools by their labels; of two with one label the first counts."""
+    """Return the MCP servers among a request's tools by their labels; of two with one label the first counts."""
     servers: dict[str, DeclaredServer] = {}
     for tool in tools:
         if tool.get("type") == "mcp":

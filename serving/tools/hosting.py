@@ -68,7 +68,7 @@ class Race:
         self._tasks.add(asyncio.create_task(self._end(work)))
 
     async def ends(self) -> AsyncGenerator[Delta, None]:
-        """Tell the end of every work, in the order in which they come.
+        """Yield the end of every work, in the order in which they come.
 
         Raises:
             BaseException: A work raised it.
@@ -129,7 +129,7 @@ class ResponseTools:
             yield [call, str(asked["arguments"]), Close()]
 
     def heard(self, told: Iterable[Delta]) -> list[Delta]:
-        """Put questions in the place of calls that have to be approved, and annotations beside citations."""
+        """Replace calls that have to be approved by approval requests, and add annotations beside citations."""
         return self._citations.feed(self._approvals.feed(told) if self._servers else told)
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
@@ -153,7 +153,7 @@ class ResponseTools:
                 yield delta
 
     def recalled(self, items: Iterable[Item]) -> list[Item]:
-        """Give items with what their tools said as `output`, for the model, which has to know it in any case."""
+        """Return items with what their tools said as `output`, for the model, which has to know it in any case."""
         return [{**item, "output": self._said[str(item["id"])]} if item.get("id") in self._said else item for item in items]
 
     async def close(self) -> None:
@@ -161,12 +161,12 @@ class ResponseTools:
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _asks_for(self, label: str, name: str) -> bool:
-        """Say whether a call has to be approved; one that will fail anyhow has not."""
+        """Return whether a call has to be approved; one that will fail anyhow has not."""
         server, tool = self._servers.get(label), self._listed.get(label, {}).get(name)
         return server is not None and tool is not None and server.asks_for(tool)
 
     def _approved(self) -> Iterator[Item]:
-        """Give the questions that this request answers with yes, and whose calls have not been made."""
+        """Yield the questions that this request answers with yes, and whose calls have not been made."""
         asked = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
         made = {item.get("approval_request_id") for item in self._items if item.get("type") == "mcp_call"}
         answers = [item for item in self._request.input if item.get("type") == "mcp_approval_response"]
@@ -177,7 +177,7 @@ class ResponseTools:
                 yield asked[about]
 
     def _session(self, endpoint: Endpoint) -> Session:
-        """Give the session with a server; what goes to the same place in the same name shares one, as long as it lives."""
+        """Return the session with a server; what goes to the same place in the same name shares one, as long as it lives."""
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
             session = self._sessions[endpoint] = Session(endpoint, self._seconds)
@@ -206,7 +206,7 @@ class ResponseTools:
         self._listed[label] = {tool.name: tool for tool in tools if self._servers[label].allows(tool)}
 
     def _planned(self, call: ReadyCall, *, allowed: bool) -> tuple[Session, Wanted]:
-        """Give the session that a call needs, and what it asks for there.
+        """Return the session that a call needs, and what it asks for there.
 
         Raises:
             ToolError: It cannot be run, or may not.
@@ -235,7 +235,7 @@ class ResponseTools:
         return Succeed(call.id, shown_result(call, text, self._request.include))
 
     def _endpoint(self, call: ReadyCall) -> Endpoint:
-        """Give where a call goes, if it may go there."""
+        """Return where a call goes, if it may go there."""
         hosted = hosted_tool(call)
         if hosted is not None:
             if not any(str(tool.get("type")).startswith(hosted) for tool in self._request.tools):

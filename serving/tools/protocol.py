@@ -24,10 +24,10 @@ class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) stops the tools that are still running."""
 
     def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Do what comes before the model's first turn; hosted calls that are ready then are run.
+        """Yield what happens before the model's first turn; hosted calls that are ready then are run.
 
         Args:
-            output: Gives the items that the response has so far, those of what was yielded before included.
+            output: Returns the items that the response has so far, those of what was yielded before included.
 
         Yields:
             Deltas that belong together.
@@ -35,7 +35,7 @@ class Tools(Protocol):
         ...
 
     def heard(self, told: Iterable[Delta]) -> list[Delta]:
-        """Give what the driver is to be told of what a parser said.
+        """Return what the driver is to be told of what a parser said.
 
         Args:
             told: What the parser said, in order.
@@ -45,7 +45,7 @@ class Tools(Protocol):
     def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and tell what happens when it happens.
 
-        A call of which nothing is told was not run: it fails when the response ends. If none of them is, and none was
+        A call without a delta was not run: it fails when the response ends. If none of them is, and none was
         rejected, the response ends.
 
         Args:
@@ -59,7 +59,7 @@ class Tools(Protocol):
         ...
 
     def recalled(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Give items as the model is to know them: with what their tools said as `output`, even if they do not show it.
+        """Return items as the model is to know them: with what their tools said as `output`, even if they do not show it.
 
         Args:
             items: Of the response.
@@ -71,7 +71,7 @@ class ToolRunner(Protocol):
     """Gives every response its tools."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Give the tools of one response; what they hold is freed at the end of the context.
+        """Return the tools of one response; what they hold is freed at the end of the context.
 
         Args:
             request: What is asked for; it declares the tools.
@@ -85,7 +85,7 @@ class NoTools:
     """No hosted tools: calls of them fail."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Give the same to every response."""
+        """Return the same to every response."""
         del request, items
         return nullcontext(self)
 
@@ -96,7 +96,7 @@ class NoTools:
         yield
 
     def heard(self, told: Iterable[Delta]) -> list[Delta]:
-        """Give the same."""
+        """Return the same value for everything."""
         return [*told]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
@@ -105,5 +105,5 @@ class NoTools:
             yield Finish()
 
     def recalled(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Give the same."""
+        """Return the same value for everything."""
         return [*items]

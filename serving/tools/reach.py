@@ -87,7 +87,7 @@ class Reach:
         return cls(frozenset(hosts), tuple(networks))
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Give the addresses at which a host may be reached.
+        """Return the addresses at which a host may be reached.
 
         Args:
             host: A name or an address.
@@ -106,14 +106,14 @@ class Reach:
         return [str(address) for address in addresses]
 
     def _allows(self, address: Address, *, named: bool) -> bool:
-        """Say whether an address may be reached: one that was allowed, or a public one behind an allowed name."""
+        """Return whether an address may be reached: one that was allowed, or a public one behind an allowed name."""
         if any(address in network for network in self.networks):
             return True
         return (named or ANY in self.hosts) and _is_public(address)
 
 
 def _mapped(address: Address) -> Address:
-    """Give the IPv4 address that an IPv6 address holds as it is, else the address."""
+    """Return the IPv4 address that an IPv6 address holds as it is, else the address."""
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
@@ -134,7 +134,7 @@ def _address(text: str) -> Address | None:
 
 
 async def _look_up(host: str, port: int) -> list[Address]:
-    """Give every address of a name.
+    """Return every address of a name.
 
     Raises:
         ToolError: There is none.

@@ -33,7 +33,7 @@ class RecordedTools:
     turns: Sequence[RecordedTurn]
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Give the results from the turn on that the conversation has come to."""
+        """Return the results from the turn on that the conversation has come to."""
         del request
         results = (result for turn in self.turns[rounds(items) :] for result in turn.results)
         return nullcontext(RecordedResults(results))
@@ -50,7 +50,7 @@ class RecordedResults(NoTools):
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Give each call the next result; a call that was rejected had none."""
+        """Yield each call the next result; a call that was rejected had none."""
         del rejected
         for call, result in zip(calls, self.results, strict=False):  # the calls first, so that no result is taken in vain
             for delta in tool_deltas(call, result):

@@ -2,7 +2,7 @@
 
 The `mcp` package binds a session to the task that opened it, and a response's calls run in tasks of theirs; so the session
 has a task, and the calls wait for either. Whatever happens to the session (the connection breaks, the server talks nonsense)
-ends that task and is told to whoever waits. Every wait has a limit. It knows the protocol and nothing of items.
+ends that task and is raised where the call is awaited. Every wait has a limit. It knows the protocol and nothing of items.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Session:
                 await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
 
     async def _client(self) -> Client:
-        """Give the open session; the first who asks opens it."""
+        """Return the open session; the first who asks opens it."""
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._live(), name=f"MCP session with {urlsplit(self.endpoint.url).hostname}")
@@ -167,12 +167,12 @@ class Session:
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
-        """Say why the connection is gone, as far as that is known."""
+        """Return why the connection is gone, as far as that is known."""
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """Take note of how a task ended that is no longer waited for, so that nobody complains that none did."""
+    """Retrieve the outcome of a task that nobody awaits any more, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()
 
@@ -196,7 +196,7 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
 
 
 def _explained(error: BaseException) -> str:
-    """Say what went wrong in words that are for whoever reads the stream."""
+    """Return what went wrong in words that are for whoever reads the stream."""
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])

@@ -42,7 +42,7 @@ class TooLarge(httpx2.StreamError):
 
 
 def explained(error: Exception) -> str:
-    """Say what went wrong below in words that are for whoever reads the stream.
+    """Return what went wrong below in words that are for whoever reads the stream.
 
     Args:
         error: From HTTP, or from here.
@@ -130,7 +130,7 @@ class Guarded(httpx2.AsyncBaseTransport):
             raise
 
     async def _judged(self, response: httpx2.Response) -> httpx2.Response:
-        """Give an answer with its limits, if it is one that is taken.
+        """Return an answer with its limits, if it is one that is taken.
 
         Raises:
             ToolError: It is not.
@@ -162,7 +162,7 @@ class Guarded(httpx2.AsyncBaseTransport):
 
 
 def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Give a request with an address in place of its host's name, which TLS still asks for."""
+    """Return a request with an address in place of its host's name, which TLS still asks for."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -174,7 +174,7 @@ def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Give the certificates that are trusted, which take long to read."""
+    """Return the certificates that are trusted, which take long to read."""
     return httpx2.create_ssl_context()
 
 
@@ -186,7 +186,7 @@ def http_client(
     reach: Reach | None,
     faults: list[str],
 ) -> httpx2.AsyncClient:
-    """Make the client of one session.
+    """Create the client of one session.
 
     Args:
         headers: What every request carries.

@@ -58,7 +58,7 @@ class Side:
     runs: list[_Run] = field(factory=list[_Run], init=False)
 
     def see(self, line: Line) -> None:
-        """Take a line of the stream's trace."""
+        """Read a line of the stream's trace."""
         match line:
             case ("lane", _, int() as lane, about):
                 self.lanes[lane] = (cast("Mapping[str, object]", about)["kind"], cast("Mapping[str, object]", about)["name"])

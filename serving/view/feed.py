@@ -26,7 +26,7 @@ class Feed:
     _over: threading.Event = field(factory=threading.Event, init=False)
 
     def fill(self, batches: Iterable[Iterable[Line]]) -> None:
-        """Take lines until there are no more.
+        """Read lines until there are no more.
 
         Args:
             batches: Of one or more streams, the head first; what is in a batch is sent together. They may block.
@@ -38,7 +38,7 @@ class Feed:
             self._over.set()
 
     def begin(self, batches: Iterable[Iterable[Line]]) -> None:
-        """Take lines in a thread of its own.
+        """Start reading lines in a thread of its own.
 
         Args:
             batches: See `fill`.

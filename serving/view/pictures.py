@@ -87,7 +87,7 @@ def _edges(layout: Layout) -> Iterator[Mapping[str, object]]:
 
 
 def _text(label: PlacedLabel) -> Iterator[tuple[float, float, str, str, str]]:
-    """Give the lines of a label: where each stands, at which of its ends, what it is, and what it says."""
+    """Yield the lines of a label: where each stands, at which of its ends, what it is, and what it says."""
     x, y = label.box.right if label.leftward else label.box.x, label.box.y
     for line, size in label.text.lines:
         middle = y + size * _LEADING / 2

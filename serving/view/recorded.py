@@ -55,7 +55,7 @@ class _Origin:
     deltas: list[Delta] = field(factory=list[Delta], init=False)
 
     def take(self, step: Step) -> None:
-        """Take what happened.
+        """Record what happened.
 
         Args:
             step: Of the replay.

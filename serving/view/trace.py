@@ -102,7 +102,7 @@ class Trace:
         self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
 
     def feed(self, piece: bytes, time: float | None = None) -> Iterator[Line]:
-        """Take some bytes, and give the lines of the events that they complete.
+        """Feed some bytes, and yield the lines of the events that they complete.
 
         Args:
             piece: The next bytes of the stream, split anywhere.
@@ -112,7 +112,7 @@ class Trace:
             yield from self._event(judged, time)
 
     def end(self) -> Iterator[Line]:
-        """Take the end of the stream, and give what is left to be said."""
+        """End the stream, and yield the lines that are left."""
         for judged in self._judge.follow_end():
             yield from self._event(judged, None)
         for lane in self._lanes.values():
@@ -162,7 +162,7 @@ class Trace:
         return number, told
 
     def _settle(self, lane: _Lane) -> Iterator[Line]:
-        """Tell which edges fired, now that the lane's end tells it."""
+        """Yield which edges fired, now that the lane's end tells it."""
         fixes: list[int] = []
         for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
             number, told = self.steps.number(step)

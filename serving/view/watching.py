@@ -97,7 +97,7 @@ class Kept:
         return {**said, "id": response.get("id", ""), "model": response.get("model", "")}
 
     def about(self, *, redact: bool) -> dict[str, object]:
-        """Return what the page is told of it before its first event."""
+        """Return the data that the page needs before the first event."""
         name = str(self.listed()["id"] or f"stream {self.number}")
         if redact or self.request is None:
             return {"name": name}

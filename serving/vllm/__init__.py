@@ -9,7 +9,7 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     routes     what is asked over HTTP
     reading    from an engine's output to deltas
     pairing    which text belongs to which token
-    rounds     the hooks in vLLM's loop over rounds of generation: tools are told of when they start and end
+    rounds     the hooks in vLLM's loop over rounds of generation: they report when a tool starts and ends
     admission  whether the engine takes a request, before anything is answered
     run        one response while it is being made
     middleware what vLLM's own middleware expects of an answer that takes long

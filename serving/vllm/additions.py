@@ -39,7 +39,7 @@ class Additions:
     _rounds: Rounds
 
     def __call__(self) -> dict[str, object]:
-        """Give the fields; none if one cannot be had, because a response ends whatever happens (rule R4)."""
+        """Return the fields; none if one cannot be had, because a response ends whatever happens (rule R4)."""
         try:
             return dict(self._fields())
         except BaseException as error:
@@ -62,7 +62,7 @@ class Additions:
             yield "metrics", timings.model_dump(mode="json")
 
     def _messages(self) -> tuple[Sequence[object], Sequence[object]]:
-        """Give what the model was given, and what came of it."""
+        """Return what the model was given, and what came of it."""
         if not self._serving.use_harmony:
             return getattr(self._context, "input_messages", ()), getattr(self._context, "output_messages", ())
         messages: Sequence[object] = getattr(self._context, "messages", ())
@@ -71,6 +71,6 @@ class Additions:
 
 
 def _plain(message: object) -> object:
-    """Give a message, of harmony or of vLLM's, as JSON values."""
+    """Return a message, of harmony or of vLLM's, as JSON values."""
     to_dict = cast("Callable[[], Mapping[str, object]] | None", getattr(message, "to_dict", None))
     return to_dict() if to_dict is not None else cast("Dumpable", message).model_dump(mode="json")

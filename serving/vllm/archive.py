@@ -78,7 +78,7 @@ class Archive:
             self._serving.response_store.pop(response_id, None)
 
     def _theirs(self, response: Mapping[str, object]) -> object | None:
-        """Give a response in vLLM's form, without the items that its types refuse."""
+        """Return a response in vLLM's form, without the items that its types refuse."""
         items = cast("Sequence[Mapping[str, object]]", response["output"])
         fields = {name: response[name] for name in THEIRS}
         kept = [item for item in items if self._accepts(fields, item)]

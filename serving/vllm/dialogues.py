@@ -26,7 +26,7 @@ class Author(Protocol):
     """The constructors of `openai_harmony.Author`."""
 
     def new(self, role: object, name: str) -> object:
-        """Give an author."""
+        """Return an author."""
         ...
 
 
@@ -37,19 +37,19 @@ class HarmonyMessage(Protocol):
     channel: str | None
 
     def from_author_and_content(self, author: object, content: str) -> HarmonyMessage:
-        """Give a message."""
+        """Return a message."""
         ...
 
     def from_role_and_content(self, role: object, content: str) -> HarmonyMessage:
-        """Give a message."""
+        """Return a message."""
         ...
 
     def with_recipient(self, recipient: str) -> HarmonyMessage:
-        """Say whom it is for."""
+        """Return the recipient."""
         ...
 
     def with_channel(self, channel: str) -> HarmonyMessage:
-        """Say in which channel it is."""
+        """Return in which channel it is."""
         ...
 
 
@@ -57,15 +57,15 @@ class Encoding(Protocol):
     """What is used of `openai_harmony.HarmonyEncoding`."""
 
     def parse_messages_from_completion_tokens(self, tokens: Sequence[int], role: object) -> list[HarmonyMessage]:
-        """Give the messages of a round; raises `HarmonyError` if they are malformed."""
+        """Return the messages of a round; raises `HarmonyError` if they are malformed."""
         ...
 
     def decode(self, tokens: Sequence[int], errors: str = ...) -> str:
-        """Give the text of tokens."""
+        """Return the text of tokens."""
         ...
 
     def is_special_token(self, token: int) -> bool:
-        """Say whether a token is a control token."""
+        """Return whether a token is a control token."""
         ...
 
 
@@ -78,7 +78,7 @@ class Harmony(Protocol):
     HarmonyError: type[Exception]
 
     def load_harmony_encoding(self, name: str) -> Encoding:
-        """Give the vocabulary and its framing."""
+        """Return the vocabulary and its framing."""
         ...
 
 
@@ -98,7 +98,7 @@ class Recovering(Protocol):
     """vLLM's own harmony parser, which makes something of malformed rounds too."""
 
     def process_chunk(self, token_ids: Sequence[int]) -> Chunked:
-        """Take tokens."""
+        """Parse tokens."""
         ...
 
     def flush(self) -> Sequence[Segment]:
@@ -138,7 +138,7 @@ class HarmonyDialogue:
         return bool(said)
 
     def reply(self, text: str) -> Sequence[object]:
-        """Give the message of the tool that was called last."""
+        """Return the message of the tool that was called last."""
         call, harmony = self._messages[-1], self._harmony
         author = harmony.Author.new(harmony.Role("tool"), call.recipient or "")
         said = harmony.Message.from_author_and_content(author, text).with_recipient("assistant")
@@ -161,7 +161,7 @@ class HarmonyDialogue:
 
 @cache
 def _encoding() -> Encoding:
-    """Give the vocabulary; to load it takes a fifth of a second, in which a server would do nothing else."""
+    """Return the vocabulary; to load it takes a fifth of a second, in which a server would do nothing else."""
     return cast("Harmony", import_module("openai_harmony")).load_harmony_encoding("HarmonyGptOss")
 
 
@@ -196,7 +196,7 @@ class ParsedDialogue:
         return len(self._messages) > before
 
     def reply(self, text: str) -> Sequence[object]:
-        """Give the output of the function that was called last."""
+        """Return the output of the function that was called last."""
         call_id = getattr(self._messages[-1], "call_id", "")
         said: Mapping[str, object] = {"type": "function_call_output", "call_id": call_id, "output": text}
         return [said]
@@ -218,12 +218,12 @@ class SilentDialogue:
             self._append(output)
 
     def end_round(self, last: Output) -> bool:
-        """Say that there is nothing to go on from."""
+        """Return no previous response."""
         del last
         return False
 
     def reply(self, text: str) -> Sequence[object]:
-        """Give nothing, to nobody."""
+        """Return nothing."""
         del text
         return []
 

@@ -35,7 +35,7 @@ class Source:
 
     Args:
         pairs: Makes what pairs tokens with their text, of the tokens before them.
-        controls: Gives the tokens that end a round, once it has begun.
+        controls: Returns the tokens that end a round, once it has begun.
         lags: Whether text may come after its tokens, because it may yet be cut by a stop sequence.
     """
 
@@ -87,7 +87,7 @@ class FamilyReader:
         family: Whose markers they are.
         theirs: vLLM's parser for the first round, which knows whether a prompt ends inside of reasoning.
         source: Says what the engine makes of tokens and text.
-        logprobs: Gives log probabilities; None if they were not asked for.
+        logprobs: Returns log probabilities; None if they were not asked for.
     """
 
     _parser: FamilyParser
@@ -204,7 +204,7 @@ def family_reader(
         tokenizer: The model's.
         theirs: vLLM's parser for the first round.
         source: Says what the engine makes of tokens and text.
-        logprobs: Gives log probabilities, if they were asked for.
+        logprobs: Returns log probabilities, if they were asked for.
         forced: Whether the request requires a call, or names one.
     """
     if read is None or theirs is None or (forced and _writes_json(theirs)):

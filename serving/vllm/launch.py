@@ -21,7 +21,7 @@ PLUGINS: Final = "VLLM_PLUGINS"
 
 
 def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
-    """Give what `vllm serve` is to be called with.
+    """Return what `vllm serve` is to be called with.
 
     Args:
         arguments: Those of `interlock`.
@@ -42,7 +42,7 @@ def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
 
 
 def plugins(environment: Mapping[str, str]) -> str:
-    """Give the value of `VLLM_PLUGINS` that loads Interlock beside what is loaded already.
+    """Return the value of `VLLM_PLUGINS` that loads Interlock beside what is loaded already.
 
     Args:
         environment: Of this process.

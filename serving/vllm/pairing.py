@@ -36,7 +36,7 @@ class Pairing:
     """Pairs the tokens of one round with their text.
 
     Args:
-        decode: Gives the text that a token adds to those before it, "" while a character is not whole. Called once for each
+        decode: Returns the text that a token adds to those before it, "" while a character is not whole. Called once for each
             token, in order.
         controls: The tokens that end a round. Their text is dropped where the engine passes it on, because what follows from
             them is not text (rule R17).

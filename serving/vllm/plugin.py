@@ -69,7 +69,7 @@ class InterlockPlugin:
     """The last streams, if they are to be shown."""
 
     def attach_router(self, app: App) -> None:
-        """Put our routes in front of vLLM's; whatever is in the way, the server starts.
+        """Install our routes in front of vLLM's; the server starts even if that is impossible.
 
         Args:
             app: vLLM's application.

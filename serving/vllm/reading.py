@@ -48,7 +48,7 @@ class Reader(Protocol):
     """Reads the outputs of one response."""
 
     def read(self, output: Output) -> Sequence[Delta]:
-        """Give the deltas that an output makes certain."""
+        """Return the deltas that an output makes certain."""
         ...
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
@@ -82,7 +82,7 @@ class HarmonyReader(_Counting):
     """Reads harmony by its token ids."""
 
     def read(self, output: Output) -> Sequence[Delta]:
-        """Give the deltas of an output's tokens."""
+        """Return the deltas of an output's tokens."""
         if self._prompt is None:
             self._prompt = _prompt_of(output)
         return self._parser.feed(Chunk(output.outputs[0].token_ids))
@@ -95,9 +95,9 @@ class DeltaReader(_Counting):
     Args:
         request: For vLLM's parser.
         deltas: vLLM's parser for the first round, or None.
-        following: Gives vLLM's parser for each further round: it remembers a round, so each has its own.
+        following: Returns vLLM's parser for each further round: it remembers a round, so each has its own.
         pairs: Makes what pairs the tokens of a round, of which it is given the prompt, with their text.
-        logprobs: Gives log probabilities; None if they were not asked for.
+        logprobs: Returns log probabilities; None if they were not asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round, which has no text.
     """
 
@@ -144,7 +144,7 @@ class DeltaReader(_Counting):
 
 
 def harmony_reader(body: Mapping[str, object]) -> HarmonyReader:
-    """Give the reader of a model that writes harmony.
+    """Return the reader of a model that writes harmony.
 
     Args:
         body: The request's body: its tools say where calls go.
@@ -163,16 +163,16 @@ def delta_reader(
     logprobs: Logprobs | None = None,
     hide_end: bool = False,
 ) -> DeltaReader:
-    """Give the reader of any other model.
+    """Return the reader of any other model.
 
     Args:
         body: The request's body: its tools say where calls go.
         request: vLLM's reading of it.
         deltas: vLLM's parser for the first round, or None.
-        following: Gives vLLM's parser for each further round.
+        following: Returns vLLM's parser for each further round.
         pairs: Makes what pairs the tokens of a round, of which it is given the prompt, with their text.
         available: The tools that vLLM would run.
-        logprobs: Gives log probabilities, if they were asked for.
+        logprobs: Returns log probabilities, if they were asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round.
     """
     count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.27
@@ -192,7 +192,7 @@ def hosted_functions(routing: Routing, available: Sequence[str]) -> Routing:
 
 
 def finish_reason(output: Output) -> FinishReason:
-    """Say why a round ended.
+    """Return why a round ended.
 
     Args:
         output: Its last output.

@@ -34,7 +34,7 @@ class Dialogue(Protocol):
     """The messages of one request as vLLM goes on from them, in the form that the model's path has."""
 
     def take(self, output: Output) -> None:
-        """Take an output of a round."""
+        """Record an output of a round."""
         ...
 
     def end_round(self, last: Output) -> bool:
@@ -42,7 +42,7 @@ class Dialogue(Protocol):
         ...
 
     def reply(self, text: str) -> Sequence[object]:
-        """Give the messages that tell the model what became of its last call."""
+        """Return the messages that tell the model what became of its last call."""
         ...
 
 
@@ -54,7 +54,7 @@ class Rounds:
         context: vLLM's; three of its methods are replaced.
         request: vLLM's.
         dialogue: Takes the rounds.
-        ready: Gives the calls that wait for their tool.
+        ready: Returns the calls that wait for their tool.
         timeout: Seconds that a tool may take.
     """
 
@@ -77,7 +77,7 @@ class Rounds:
     """What the tool that runs said went wrong."""
 
     def __attrs_post_init__(self) -> None:
-        """Take the places of the context's methods."""
+        """Replace the methods of the context."""
         self._asks, self._run_tool = self._context.need_builtin_tool_call, self._context.call_tool
         self._context.append_output = self._append_output
         self._context.need_builtin_tool_call = self._goes_on
@@ -115,7 +115,7 @@ class Rounds:
             new.finish_reason, self.spent = "length", limit
 
     def _goes_on(self) -> bool:
-        """Say whether vLLM shall run a tool and generate on."""
+        """Return whether vLLM shall run a tool and generate on."""
         if not (self._wrote and self._asks()):
             return False
         calls = self._request.max_tool_calls
@@ -179,7 +179,7 @@ def _watch(session: Session, note: Callable[[object], None]) -> None:
 
 
 def _said(error: BaseException) -> str:
-    """Say what a tool raised, in words for the reader of the stream and for the model."""
+    """Return what a tool raised, in words for the reader of the stream and for the model."""
     if isinstance(error, KeyError):
         return f"The tool is not available: {error}."
     if isinstance(error, IndexError | AttributeError):
@@ -188,7 +188,7 @@ def _said(error: BaseException) -> str:
 
 
 def _text(messages: Sequence[object]) -> str | None:
-    """Give the text of what a tool gave: messages of harmony, or outputs of function calls."""
+    """Return the text of what a tool gave: messages of harmony, or outputs of function calls."""
     for message in messages:
         output = getattr(message, "output", None)
         text = output if isinstance(output, str) else _content_text(message)
@@ -198,7 +198,7 @@ def _text(messages: Sequence[object]) -> str | None:
 
 
 def _content_text(holder: object) -> str | None:
-    """Give the first text in the `content` of a message or of an MCP result."""
+    """Return the first text in the `content` of a message or of an MCP result."""
     for part in cast("Sequence[object]", getattr(holder, "content", None) or ()):
         text = getattr(part, "text", None)
         if isinstance(text, str):

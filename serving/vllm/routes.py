@@ -45,7 +45,7 @@ class App(Protocol):
     router: Routes
 
     def add_middleware(self, middleware_class: type[object], **options: object) -> None:
-        """Put a middleware around all that is there."""
+        """Install a middleware around all others."""
         ...
 
     def add_api_route(self, path: str, endpoint: Endpoint, *, methods: Sequence[str], dependencies: Sequence[object]) -> None:
@@ -54,7 +54,7 @@ class App(Protocol):
 
 
 def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> None:
-    """Put our routes in front of vLLM's.
+    """Install our routes in front of vLLM's.
 
     Up to 0.30 a plugin's routes come last and vLLM's own win; later ones drop vLLM's. In front, ours win everywhere.
 
@@ -86,7 +86,7 @@ class Api:
     vllm: Router
 
     def creating(self) -> Endpoint:
-        """Give the endpoint that makes a response."""
+        """Return the endpoint that makes a response."""
 
         async def create(request: Request, raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)
@@ -129,7 +129,7 @@ class Api:
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
 
     def retrieving(self) -> Endpoint:
-        """Give the endpoint that shows a response, or streams one that is made in the background."""
+        """Return the endpoint that shows a response, or streams one that is made in the background."""
 
         async def retrieve(
             response_id: str, raw_request: HttpRequest, starting_after: int | None = None, *, stream: bool | None = False
@@ -151,7 +151,7 @@ class Api:
         return retrieve
 
     def cancelling(self) -> Endpoint:
-        """Give the endpoint that cancels a response that is made in the background."""
+        """Return the endpoint that cancels a response that is made in the background."""
 
         async def cancel(response_id: str, raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)

@@ -115,7 +115,7 @@ class VllmRun(Run[T]):
         return Work(steps(), look)
 
     async def _between_rounds(self, step: asyncio.Task[Outcome[object]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Tell what happens to tools until vLLM's next step is made; vLLM runs a tool in it."""
+        """Yield what happens to tools until vLLM's next step is made; vLLM runs a tool in it."""
         told = self._rounds.told
         step.add_done_callback(lambda _: told.put_nowait(()))
         while deltas := await told.get():
@@ -146,5 +146,5 @@ class VllmRun(Run[T]):
 
 
 def _is_any_of(error: BaseException, names: frozenset[str]) -> bool:
-    """Whether an error is of a class of one of these names; vLLM's classes cannot be imported where it is not installed."""
+    """Return whether the class of an error has one of these names, since vLLM.s own classes may not be importable."""
     return any(kind.__name__ in names for kind in type(error).__mro__)

@@ -104,7 +104,7 @@ class Router(Protocol):
 
 
 def router() -> Router:
-    """Give vLLM's module of routes.
+    """Return vLLM's module of routes.
 
     Raises:
         ModuleNotFoundError: vLLM is not installed, or has moved it.
@@ -113,35 +113,35 @@ def router() -> Router:
 
 
 def response_type() -> Callable[..., object]:
-    """Give the class of what vLLM's store of responses holds."""
+    """Return the class of what vLLM's store of responses holds."""
     made: Callable[..., object] = import_module("vllm.entrypoints.openai.responses.protocol").ResponsesResponse
     return made
 
 
 def timings() -> Callable[[object, int], Dumpable]:
-    """Give the function that makes a response's timings of the engine's and of the number of tokens; it is there since 0.32."""
+    """Return the function that makes a response's timings of the engine's and of the number of tokens; it is there since 0.32."""
     made: Callable[[object, int], Dumpable] = import_module(SERVING).build_per_request_timing_metrics
     return made
 
 
 def detokenizer() -> Callable[[object, object], Detokenizer]:
-    """Give the function that makes a detokenizer of a tokenizer and a request."""
+    """Return the function that makes a detokenizer of a tokenizer and a request."""
     made: Callable[[object, object], Detokenizer] = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request
     return made
 
 
 def version() -> str:
-    """Give the number of the installed vLLM."""
+    """Return the number of the installed vLLM."""
     return str(import_module("vllm").__version__)
 
 
 def reads_end_as_text() -> bool:
-    """Say whether vLLM's parsers write the token that ends a round into the text, as those of 0.26 do."""
+    """Return whether vLLM's parsers write the token that ends a round into the text, as those of 0.26 do."""
     return _release(version()) == (0, 26)
 
 
 def obstacle(installed: str) -> str | None:
-    """Say why the plugin cannot work with the installed vLLM.
+    """Return why the plugin cannot work with the installed vLLM.
 
     Args:
         installed: Its number.

@@ -96,7 +96,7 @@ class Hooks:
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
     def install(self) -> None:
-        """Take the places of vLLM's functions, on this instance alone."""
+        """Replace vLLM's functions, on this instance alone."""
         replaced: Mapping[str, Callable[..., object]] = {
             seams.STREAM: self._begin_stream,
             seams.BACKGROUND: self._begin_in_background,
@@ -116,7 +116,7 @@ class Hooks:
         await self.archive.drop(response_id)
 
     def _begin_stream(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - vLLM's own call
-        """Give the run of a request, which begins when somebody iterates it."""
+        """Return the run of a request, which begins when somebody iterates it."""
         return self._run(asked, Begun(*arguments, **others), [Start()])
 
     def _begin_in_background(self, asked: Asked, *arguments: Any, **others: Any) -> Awaitable[None]:  # noqa: ANN401 - likewise
@@ -127,7 +127,7 @@ class Hooks:
         return record.make(self.open_runs)
 
     def _read_background(self, _: Asked, response_id: str) -> Record[VllmRun[bytes]] | None:
-        """Give the record of a response that has just begun."""
+        """Return the record of a response that has just begun."""
         return self.records.get(response_id)
 
     def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
@@ -234,7 +234,7 @@ def _if_asked(ours: Callable[..., object], theirs: Callable[..., object]) -> Cal
 
 
 def _resolved(begun: Begun) -> dict[str, object]:
-    """Give the settings that vLLM resolved, as they are used."""
+    """Return the settings that vLLM resolved, as they are used."""
     sampling = begun.sampling
     return {
         "model": begun.model,
@@ -274,4 +274,4 @@ def _stops(begun: Begun) -> AbstractSet[int]:
 
 
 def _no_parser() -> None:
-    """Give no parser: no further round follows."""
+    """Return no parser, because no further round follows."""

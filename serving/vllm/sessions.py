@@ -101,7 +101,7 @@ class _Held(Generic[T]):
         self._holder = asyncio.create_task(self._hold())
 
     async def open(self) -> T:
-        """Give what the context gives when it is entered.
+        """Return what the context gives when it is entered.
 
         Raises:
             ConnectionError: It cannot be entered.

@@ -44,7 +44,7 @@ class DeltaParser(Protocol):
         *,
         finished: bool,
     ) -> object:
-        """Give a `DeltaMessage`, or None if nothing is certain yet."""
+        """Return a `DeltaMessage`, or None if nothing is certain yet."""
         ...
 
 
@@ -80,11 +80,11 @@ class Request(Protocol):
     enable_response_messages: bool
 
     def is_include_output_logprobs(self) -> bool:
-        """Say whether log probabilities were asked for."""
+        """Return whether log probabilities were asked for."""
         ...
 
     def model_copy(self, *, update: Mapping[str, object]) -> Request:
-        """Give a copy with other values."""
+        """Return a copy with other values."""
         ...
 
 
@@ -142,7 +142,7 @@ class Dumpable(Protocol):
     """A model of pydantic."""
 
     def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, object]:
-        """Give it as plain JSON values."""
+        """Return it as plain JSON values."""
         ...
 
 
@@ -182,7 +182,7 @@ class Serving(Protocol):
         ...
 
     async def retrieve_responses(self, response_id: str, starting_after: int | None, stream: bool | None) -> object:  # noqa: FBT001 - vLLM's signature
-        """Give a stored response."""
+        """Return a stored response."""
         ...
 
     async def cancel_responses(self, response_id: str) -> object:

@@ -12,7 +12,7 @@ from speed.timing import Row
 
 
 def every_row(size: Size) -> list[Row]:
-    """Give all rows; without vLLM, the contender is missing from them.
+    """Return all rows; without vLLM, the contender is missing from them.
 
     Args:
         size: How much is measured.

@@ -16,7 +16,7 @@ _SECOND = 1e9
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:  # noqa: ARG001 - vLLM has nothing of the kind
-    """Give one row; the stream is read in the pieces in which a file is."""
+    """Return one row; the stream is read in the pieces in which a file is."""
     written: list[bytes] = []
     ours.drain_harmony([begun(), *outputs(prose(10 * size.tokens))], written.append)
     stream = b"".join(written)

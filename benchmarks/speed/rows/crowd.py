@@ -14,7 +14,7 @@ from speed.timing import INTERLOCK, VLLM, Feed, Row, Stopwatch
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for each number of streams."""
+    """Return a row for each number of streams."""
     return [_row(size, peer, count) for count in size.streams]
 
 
@@ -34,7 +34,7 @@ class _Crowd:
     _streams: Sequence[Feed] = field(factory=list[Feed])
 
     def measure(self) -> float:
-        """Give each stream one token."""
+        """Feed one token to each stream."""
         if not self._streams:
             self._streams = [self._open() for _ in range(self._count)]
         token, watch = output(prose(1)), Stopwatch()

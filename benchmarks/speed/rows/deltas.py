@@ -20,7 +20,7 @@ _KINDS: Mapping[str, tuple[Delta, str]] = {
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for each kind of text, with the floor under all of them."""
+    """Return a row for each kind of text, with the floor under all of them."""
     texts = words(size.tokens)
     floor = each(ours.floor, texts[:1], texts)
     return [_row(size, peer, name, texts, floor) for name in _KINDS]

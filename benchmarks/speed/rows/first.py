@@ -11,7 +11,7 @@ from speed.timing import INTERLOCK, VLLM, Row, each
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give one row: the header has come, and the first token of the answer comes."""
+    """Return one row: the header has come, and the first token of the answer comes."""
     before, measured = [output(encode(ANSWER))], [output(prose(1))]
     rounds = {INTERLOCK: each(ours.drain_harmony, before, measured)}
     if peer is not None:

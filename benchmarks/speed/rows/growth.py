@@ -16,7 +16,7 @@ _FEW = 100
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for each length."""
+    """Return a row for each length."""
     return [_row(size, peer, length) for length in size.outputs]
 
 

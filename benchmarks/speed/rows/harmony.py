@@ -18,7 +18,7 @@ _LONG = 10_000
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for each length of reasoning."""
+    """Return a row for each length of reasoning."""
     return [_row(size, peer, reasoning) for reasoning in size.reasoning]
 
 

@@ -16,7 +16,7 @@ _MESSAGE: Sequence[Delta] = [Open("message", {"phase": "final_answer"}), "All cl
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for items in a stream, and one for each number of items at its end."""
+    """Return a row for items in a stream, and one for each number of items at its end."""
     return [_opened(size, peer), *(_ended(size, peer, count) for count in size.items)]
 
 

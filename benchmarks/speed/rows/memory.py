@@ -19,7 +19,7 @@ _KIB = 1024
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give a row for each length of output."""
+    """Return a row for each length of output."""
     return [_row(peer, length) for length in size.outputs if length <= _LONGEST]
 
 

@@ -11,7 +11,7 @@ from speed.timing import INTERLOCK, VLLM, Row, each
 
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Give one row; what the parser itself costs is the same for both, and left out."""
+    """Return one row; what the parser itself costs is the same for both, and left out."""
     texts = words(size.tokens)
     messages = [
         *(said(reasoning=text) for text in texts),

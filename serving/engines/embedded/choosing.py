@@ -97,7 +97,7 @@ def _best(tools: Sequence[Tool], said: str, *, beside: bool) -> list[Tool]:
 
 
 def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
-    """The functions and custom tools of a request, those of namespaces under their flat names."""
+    """Yield the functions and custom tools of a request, those of namespaces under their flat names."""
     for tool in map(members, declared):
         name = str(tool.get("name", ""))
         if tool.get("type") in ("function", "custom"):
@@ -107,7 +107,7 @@ def _tools(declared: Sequence[object], space: str) -> Iterator[Tool]:
 
 
 def _listed(turn: Turn) -> Iterator[Tool]:
-    """The tools of the MCP servers that have listed them in this conversation."""
+    """Yield the tools of the MCP servers that have listed them in this conversation."""
     for item in turn.items:
         for tool in map(members, elements(item.get("tools")) if item.get("type") == "mcp_list_tools" else ()):
             declared = {"type": "mcp", "server_label": item.get("server_label"), "parameters": tool.get("input_schema")}
@@ -116,19 +116,19 @@ def _listed(turn: Turn) -> Iterator[Tool]:
 
 
 def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
-    """Whether an object of `tool_choice` allows a tool; one of a hosted type allows none of them."""
+    """Return whether an object of `tool_choice` allows a tool; one of a hosted type allows none of them."""
     allowed = elements(rules["tools"]) if rules.get("type") == "allowed_tools" else [rules]
     return not rules or any(_is_meant(tool, members(one)) for one in allowed)
 
 
 def _is_meant(tool: Tool, named: Mapping[str, object]) -> bool:
-    """Whether an object means a tool: by its type, and by whichever of its name and its server's label it gives."""
+    """Return whether an object means a tool: by its type, and by whichever of its name and its server's label it gives."""
     given = {**tool.declared, "name": tool.name}
     return all(given.get(key) == named.get(key, given.get(key)) for key in ("type", "name", "server_label"))
 
 
 def _code(said: str) -> str:
-    """The arithmetic in a text as a program, else one that prints the text."""
+    """Return the arithmetic in a text as a program, else one that prints the text."""
     for written in ARITHMETIC.findall(said):
         found = written.lstrip(" \n\t).+*/%-").rstrip(" \n\t(.+*/%-")
         if found.strip("0123456789. "):
@@ -150,7 +150,7 @@ class Hosted:
     Args:
         recipient: Whom harmony addresses.
         words: The words of a user that ask for it.
-        text: Gives what it is called with.
+        text: Returns what it is called with.
         is_json: Whether that is JSON.
     """
 
@@ -160,7 +160,7 @@ class Hosted:
     is_json: bool = True
 
     def call(self, said: str) -> Call:
-        """Give the call that a text asks for."""
+        """Return the call that a text asks for."""
         return Call(self.recipient, self.text(said), self.is_json)
 
 
@@ -187,7 +187,7 @@ HOSTED: Final[Mapping[str, Hosted]] = {
 
 
 def _offered(turn: Turn, rules: Mapping[str, object]) -> Iterator[Hosted]:
-    """The hosted tools that a request offers and its choice allows."""
+    """Yield the hosted tools that a request offers and its choice allows."""
     for tool in turn.request.tools:
         kind = str(tool.get("type"))
         if kind in HOSTED and _is_allowed(Tool(kind, HOSTED[kind].recipient, tool), rules):
@@ -195,7 +195,7 @@ def _offered(turn: Turn, rules: Mapping[str, object]) -> Iterator[Hosted]:
 
 
 def _last(turn: Turn) -> Mapping[str, object]:
-    """The last item that is not an instruction, a reference or a list of tools."""
+    """Return the last item that is not an instruction, a reference or a list of tools."""
     passed = ("item_reference", "mcp_list_tools")
     said = [item for item in turn.items if item.get("type") not in passed]
     said = [item for item in said if item.get("role") not in ("system", "developer")]
@@ -209,7 +209,7 @@ def user_text(turn: Turn) -> str:
 
 
 def words_after_colon(said: str) -> str | None:
-    """Give the text after the last colon and space, or None if there is none."""
+    """Return the text after the last colon and space, or None if there is none."""
     _, colon, text = said.rpartition(": ")
     return text.strip() if colon and text.strip() else None
 
@@ -228,7 +228,7 @@ def _score(tool: Tool, words: AbstractSet[str]) -> int:
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text or of an identifier in any style, without the small ones, their plural s and their case."""
+    """Return the words of a text or of an identifier in any style, without the small ones, their plural s and their case."""
     split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
     found = {word.casefold() for word in re.findall(r"\w+", split)}
     return {word.removesuffix("s") for word in found - SMALL_WORDS if len(word) >= SHORTEST_WORD}
@@ -243,7 +243,7 @@ def _call(tool: Tool, said: str) -> Call:
 
 
 def _input(tool: Tool, text: str) -> str:
-    """The input of a custom tool: the text, unless its grammar is a regular expression that we can follow."""
+    """Return the input of a custom tool: the text, unless its grammar is a regular expression that we can follow."""
     form = members(tool.declared.get("format"))
     if form.get("syntax") != "regex":
         return text

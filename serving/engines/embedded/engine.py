@@ -65,7 +65,7 @@ class EmbeddedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Say what `speak` says; a budget cuts it with the finish reason `length`.
+        """Yield what `speak` says; a budget cuts it with the finish reason `length`.
 
         Args:
             turn: What is asked.
@@ -89,7 +89,7 @@ class EmbeddedEngine:
             yield EngineOutput(chunk, reason, prompt)
 
     async def _wait(self, began: float, count: int) -> None:
-        """Let others run, and wait until so many tokens are due."""
+        """Wait until so many tokens are due, and let other tasks run in any case."""
         due = began + count / self.rate if self.rate else began
         await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
 

@@ -27,7 +27,7 @@ OUTPUT_QUOTE: Final = 4_000
 
 OUTPUT_READ: Final = 100_000
 MOST_RESULTS: Final = 16
-"""Characters of a tool's output that are read, and outputs that are told of."""
+"""The longest part of a tool's output that is read, in characters, and the most outputs that are mentioned."""
 
 
 PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
@@ -44,7 +44,7 @@ class Saying:
     Args:
         channel: `analysis`, `commentary` or `final`.
         text: Its content.
-        recipient: Whom it calls, or None.
+        recipient: The tool that it calls, or None.
         content_type: What follows `<|constrain|>`, or None.
         end: The control token that ends it.
     """
@@ -57,7 +57,7 @@ class Saying:
 
 
 def speak(turn: Turn) -> tuple[Saying, ...]:
-    """Say what the model says in a turn: perhaps a thought, then a preamble and calls, or an answer.
+    """Return what the model says in a turn: perhaps a thought, then a preamble and calls, or an answer.
 
     The last message ends the turn: with `<|call|>` or `<|return|>`.
     """
@@ -70,7 +70,7 @@ def speak(turn: Turn) -> tuple[Saying, ...]:
 
 
 def _spelled(calls: tuple[Call, ...]) -> tuple[Saying, ...]:
-    """The calls as messages, the last of which ends the turn."""
+    """Return the calls as messages, the last of which ends the turn."""
     return tuple(
         Saying(
             "commentary",
@@ -88,7 +88,7 @@ def _spoken(call: Call) -> str:
 
 
 def _thoughts(turn: Turn, calls: tuple[Call, ...]) -> tuple[Saying, ...]:
-    """A thought about the request, shorter or longer as its reasoning effort wants."""
+    """Return a thought about the request, shorter or longer as its reasoning effort wants."""
     effort = turn.request.reasoning_effort
     if effort == "none":
         return ()
@@ -102,7 +102,7 @@ def _thoughts(turn: Turn, calls: tuple[Call, ...]) -> tuple[Saying, ...]:
 
 
 def _answer(turn: Turn) -> str:
-    """The answer, in the form that the request wants."""
+    """Return the answer, in the form that the request wants."""
     form = turn.request.text_format
     text = words_after_colon(user_text(turn))
     if form.get("type") == "json_schema":
@@ -115,7 +115,7 @@ def _answer(turn: Turn) -> str:
 
 
 def _said(turn: Turn) -> str:
-    """The answer as prose: what the tools said, or what the user did."""
+    """Return the answer as prose: what the tools said, or what the user did."""
     results = [_cited(name, output) for name, output in _results(turn)]
     refused = [f"I was not allowed to call {name}." for name in _refused(turn)]
     if results or refused:
@@ -136,7 +136,7 @@ def _cited(name: str, output: str) -> str:
 
 
 def _refused(turn: Turn) -> list[str]:
-    """The names of the tools whose call the client did not approve last."""
+    """Return the names of the tools whose call the client did not approve last."""
     refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
     asked = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
     return [asked[about] for item in refusals if (about := item.get("approval_request_id")) in asked]

@@ -82,7 +82,7 @@ class _Maker:
     steps: int = field(default=0, init=False)
 
     def make(self, schema: object, depth: int = 0, nth: int = 0) -> object:
-        """Make a value for a part of the whole: the `nth` that comes to mind, counted from 0."""
+        """Create a value for a part of the whole: the `nth` that comes to mind, counted from 0."""
         self.steps += 1
         if schema is False or self.steps > STEPS or depth > DEEPEST:
             raise Impossible("too deep, too long, or nothing fits")
@@ -96,7 +96,7 @@ class _Maker:
         return self.typed(whole, depth, nth)
 
     def chosen(self, schema: Schema, name: str, depth: int, nth: int) -> object:
-        """Make a value by the first branch that has one; those without a reference come first deep down."""
+        """Create a value by the first branch that has one; those without a reference come first deep down."""
         branches = elements(schema[name])
         rest = {key: inner for key, inner in schema.items() if key != name}
         if depth > SHALLOW:
@@ -111,7 +111,7 @@ class _Maker:
         raise Impossible(f"none of {name} fits")
 
     def typed(self, schema: Schema, depth: int, nth: int) -> object:
-        """Make a value of the first type that has one."""
+        """Create a value of the first type that has one."""
         for kind in _types(schema):
             try:
                 return self.of_type(kind, schema, depth, nth)
@@ -141,7 +141,7 @@ class _Maker:
         raise Impossible("nothing that comes to mind fits")
 
     def an_object(self, schema: Schema, depth: int) -> dict[str, object]:
-        """Make what is required, or all that is named if nothing is and the object is near the top."""
+        """Create what is required, or all that is named if nothing is and the object is near the top."""
         properties = members(schema.get("properties"))
         required = [str(name) for name in elements(schema.get("required"))]
         others = schema.get("additionalProperties", True)
@@ -154,7 +154,7 @@ class _Maker:
         return made
 
     def an_array(self, schema: Schema, depth: int) -> list[object]:
-        """Make as many elements as must be, and one if there is no harm in it."""
+        """Create as many elements as must be, and one if there is no harm in it."""
         prefix = elements(schema.get("prefixItems"))
         others = schema.get("items", True)
         least = _count(schema, "minItems")
@@ -179,7 +179,7 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _types(schema: Schema) -> list[str]:
-    """The types that a value may have, null last."""
+    """Return the types that a value may have, null last."""
     given = schema.get("type")
     if given is None:
         likely = [kind for kind, words in TYPES.items() if any(word in schema for word in words)]
@@ -189,7 +189,7 @@ def _types(schema: Schema) -> list[str]:
 
 
 def _count(schema: Schema, name: str) -> int:
-    """How many there must be."""
+    """Return how many there must be."""
     count = cast("int", schema.get(name) or 0)
     if count > STEPS:
         raise Impossible("too many are wanted")

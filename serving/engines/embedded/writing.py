@@ -89,7 +89,7 @@ def pick(seed: int, index: int, count: int) -> int:
 
 
 def logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
-    """Make the log probability of one token, in the API's shape: plausible, and always the same.
+    """Create the log probability of one token, in the API's shape: plausible, and always the same.
 
     Args:
         token: The token that was chosen.
