@@ -7,7 +7,7 @@ are bounded; the oldest that has ended gives way. It knows neither HTTP nor what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from sys import getsizeof
 from typing import Final, Generic, TypeVar, assert_never, cast
@@ -62,6 +62,8 @@ class Record(Generic[R]):
     """The response when it has ended, as JSON."""
     _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _frames: list[bytes] = field(factory=list[bytes], init=False)
+    _new: list[bytes] = field(factory=list[bytes], init=False)
+    """Events that were made and are not kept yet; whatever is raised meanwhile, the end keeps them."""
     _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -117,9 +119,14 @@ class Record(Generic[R]):
             with open_runs.holding(self.run):
                 async with aclosing(self.run.events()) as events:
                     async for frames in events:
-                        self._fire(BackgroundTrigger.GROW, frames)
+                        self._new.extend(frames)
+                        self._fire(BackgroundTrigger.GROW)
         finally:
-            self._fire(BackgroundTrigger.END)
+            try:
+                self._fire(BackgroundTrigger.END)
+            finally:
+                if not self.over:  # what failed was the call itself
+                    self._fire(BackgroundTrigger.END)
 
     async def cancel(self) -> None:
         """Cancel the response, and wait until it has ended; one that has ended stays what it is."""
@@ -151,15 +158,16 @@ class Record(Generic[R]):
             else:
                 await grown.wait()
 
-    def _fire(self, trigger: BackgroundTrigger, frames: Sequence[bytes] = ()) -> None:
+    def _fire(self, trigger: BackgroundTrigger) -> None:
         for effect in self._life.fire(trigger):
             match effect:
                 case BackgroundEffect.KEEP:
-                    self._keep(frames)
+                    self._keep()
                 case BackgroundEffect.INTERRUPT:
                     self.run.interrupt(Cancel())
                 case BackgroundEffect.CONCLUDE:
-                    self._keep(self.run.conclude())
+                    self._new.extend(self.run.conclude())
+                    self._keep()
                 case BackgroundEffect.RELEASE:
                     self._over.set()
                     asyncio.get_running_loop().call_later(LINGER, self.compact)
@@ -169,9 +177,10 @@ class Record(Generic[R]):
                 case _:
                     assert_never(effect)
 
-    def _keep(self, frames: Sequence[bytes]) -> None:
-        self._frames.extend(frames)
-        self._size += sum(map(getsizeof, frames))
+    def _keep(self) -> None:
+        self._size += sum(map(getsizeof, self._new))
+        self._frames += self._new
+        self._new = []
 
     def compact(self) -> None:
         """Let the run go, which holds the response as objects; what is shown of it is held as JSON."""
