@@ -93,7 +93,7 @@ def _habit_of_status(track: Track) -> str:
         return ""
     if track.status not in _FINAL:
         return "status-behind"
-    ended = track.automaton and track.automaton.completions and track.node.ends == {"completed"}
+    ended = track.automaton and track.automaton.completions and track.node.ends == frozenset({"completed"})
     return "status-of-tool" if ended else ""
 
 

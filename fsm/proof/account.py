@@ -157,9 +157,9 @@ class Account:
             case deltas.Summary(text):
                 self._say(_SUMMARY, "reasoning", text)
             case deltas.Open(kind, fields):
-                self._open(kind, sealed="encrypted_content" in fields)
+                self._open(kind, sealed=bool(fields.get("encrypted_content")))
             case deltas.Close(fields):
-                self._close(sealed="encrypted_content" in fields)
+                self._close(sealed=bool(fields.get("encrypted_content")))
             case deltas.EndPart():
                 self._end_part()
             case deltas.Annotate(annotation, mark):

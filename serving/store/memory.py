@@ -45,7 +45,7 @@ class Held:
     @classmethod
     def of(cls, stored: StoredResponse) -> Held:
         """Return a response in this form."""
-        response = {**stored.response, "output": []}
+        response: dict[str, object] = {**stored.response, "output": []}
         return cls(pack(response), tuple(map(pack, stored.items)), tuple(map(pack, stored.output)))
 
     def stored(self) -> StoredResponse:

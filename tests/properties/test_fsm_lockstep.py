@@ -19,6 +19,7 @@ from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycles import DECLARED
+from interlock.fsm.proof.inputs import FIELDS
 from interlock.fsm.response import Response
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.framing import HARMONY, Trigger
@@ -65,7 +66,7 @@ def begun(kind):
     if kind == "response":
         return Response(DECLARED.response.states[DECLARED.response.initial], "resp_1", {}, 7, lambda: 7)
     lifecycle = DECLARED.items[kind]
-    return Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f"})
+    return Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f", **FIELDS[kind]})
 
 
 def remembered(subject):
