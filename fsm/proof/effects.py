@@ -84,7 +84,7 @@ class Effects:
             case "response.output_text.annotation.added":
                 self.shown.append(body["annotation"])
             case "response.image_generation_call.partial_image":
-                self.shown.append({"partial_image_b64": body["partial_image_b64"]})
+                self.shown.append({"partial_image_b64": body.get("partial_image_b64")})
             case _ if "delta" in body:
                 self.said.append((name, body["delta"]))
             case _ if name in _RUNNING:

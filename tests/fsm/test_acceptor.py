@@ -307,3 +307,20 @@ def test_an_automaton_takes_what_every_edge_emits(lifecycle):
         assert edge.dest in node.states
     for name in automaton.events:
         assert automaton.step(automaton.unknown, name) is automaton.after(name)
+
+
+def with_unknown(name, unknown, before):
+    """A legal stream with an event that nobody knows in front of one that is named."""
+    place = next(at for at, body in enumerate(LEGAL[name]) if body["type"] == before)
+    return numbered([*LEGAL[name][:place], {"output_index": 0, **unknown}, *LEGAL[name][place:]])
+
+
+def test_an_unknown_event_after_its_item_was_done_comes_too_late():
+    bodies = with_unknown("code", {"type": "response.telepathy"}, "response.completed")
+    assert {(one.rule, one.severity) for one in found(bodies)} == {("R14", "not_judged"), ("R7", "error")}
+
+
+def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
+    unknown = {"type": "response.code_interpreter_call.dreaming"}
+    bodies = with_unknown("code", unknown, "response.code_interpreter_call.interpreting")
+    assert {(one.rule, one.severity) for one in found(bodies)} == {("R14", "not_judged")}

@@ -8,6 +8,7 @@ from corpus.broken import BROKEN, numbered
 from corpus.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
 from corpus.make_corpus import HERE, corpus
 
+from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.fsm.oracle import Violation, check
 
 
@@ -169,3 +170,12 @@ def test_the_oracle_imports_nothing_that_it_judges():
 def test_the_corpus_on_disk_is_what_its_script_writes():
     on_disk = {path: path.read_bytes() for folder in ("legal", "broken") for path in Path(HERE, folder).glob("*.sse")}
     assert on_disk == corpus()
+
+
+def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
+    story = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    events = [dict(event.body) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
+    assert check(events) == []
+    added = next(body for body in events if body["type"] == "response.output_item.added")
+    added["item"] = {**added["item"], "action": {"commands": ["ls"]}}
+    assert "R9" in {violation.rule for violation in check(events)}

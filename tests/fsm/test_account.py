@@ -1,0 +1,40 @@
+"""The account of the proof and the judges, on stories about kinds that a server makes by itself."""
+
+import pytest
+from fuzzing.properties import is_legal_and_true
+
+from interlock.events.items import ITEMS, snapshot
+from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
+from interlock.fsm.lifecycle import Subject
+from interlock.fsm.lifecycles import DECLARED
+
+PRINTED = {"stdout": "signals\n", "stderr": ""}
+EXIT = {"type": "exit", "exit_code": 0}
+PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [Open("shell_call", {"action": {}}), "ls", " -l", Close()],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), EndOutput("#0", EXIT), Succeed("#0")],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), Progress("#0", PRINTED), Succeed("#0")],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), Fail("#0", "It broke.")],
+        [Open("shell_call_output", {"call_id": "call_1"}), EndOutput("#0", EXIT)],
+        [Open("mcp_list_tools", {"server_label": "s"}), EndOutput("#0", EXIT), Progress("#0", {}), Run("#0"), Succeed("#0")],
+        [Open("apply_patch_call", PATCH), Close()],
+    ],
+    ids=repr,
+)
+def test_a_story_is_legal_and_does_what_the_account_expects(story) -> None:
+    is_legal_and_true(story)
+
+
+def test_a_patch_that_deletes_has_no_diff() -> None:
+    shown = snapshot(ITEMS["apply_patch_call"], "apc_1", "completed", PATCH, "", {})
+    assert shown["operation"] == PATCH["operation"]
+
+
+def test_what_has_a_lifecycle_must_say_how_it_is_undone() -> None:
+    with pytest.raises(NotImplementedError):
+        Subject(DECLARED.response.states["absent"]).save()
