@@ -268,12 +268,16 @@ def test_a_phone_shows_one_pane_at_a_time(opened, written) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+WALKED = sorted([*CORPUS.glob("legal/*.sse"), *CORPUS.glob("observed/*.sse")])
+
+
+@pytest.mark.parametrize("path", WALKED, ids=lambda path: path.stem)
 def test_every_stream_of_the_corpus_is_walked_to_its_end(opened, written, path) -> None:
     page = opened(written(path))
-    for _ in range(40):
+    last = -1
+    while event(page) != last:
+        last = event(page)
         press(page, "ArrowRight")
-    last = event(page)
     press(page, "End")
     assert event(page) == last
 
