@@ -8,7 +8,6 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -150,8 +149,6 @@ class Api:
         """
         parser_for(self.engine.format, {})
         response_settings({**response_settings({}), "tools": [{"type": "function", "name": "f"}]})
-        gc.collect()
-        gc.freeze()  # what is there now stays: the collector need not look at it again and again, in which nothing else runs
         try:
             yield
         finally:
@@ -160,7 +157,8 @@ class Api:
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
-        asked = await self._asked(await read_body(request, self.max_body_bytes))
+        raw = read_object(await read_body(request, self.max_body_bytes))
+        asked = await self.asked(raw)
         items = await self.conversation(asked)
         await asyncio.sleep(0)
         dialect = self._dialect(request)
@@ -172,10 +170,8 @@ class Api:
         record = self._record(run)
         return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
 
-    async def _asked(self, body: bytes) -> CreateResponse:
-        """Read a body; each step of that may take some tens of milliseconds, and others have their turn in between."""
-        await asyncio.sleep(0)
-        raw = read_object(body)
+    async def asked(self, raw: Mapping[str, object]) -> CreateResponse:
+        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others run in between."""
         await asyncio.sleep(0)
         asked = read_request(raw)
         await asyncio.sleep(0)
@@ -315,7 +311,7 @@ class SocketHost:
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
         api = self.api
-        asked = read_request(body)
+        asked = await api.asked(body)
         items = await api.conversation(asked, latest)
         engine, tools = (api.engine, api.tools) if generate else (Rendering(api.engine), None)
         store = api.store if asked.store else None

@@ -6,6 +6,7 @@ them a grace period to reach their clients, and then closes what is left.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -96,8 +97,14 @@ def serve(app: Starlette, listening: socket.socket, *, on_ready: Callable[[], No
         on_ready: Called once connections are taken.
         log_level: uvicorn's, such as `warning`.
     """
+
+    def ready() -> None:
+        gc.collect()
+        gc.freeze()  # what is there now stays: the collector need not look at it again and again, in which nothing else runs
+        on_ready()
+
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    server = Server(app, on_ready, log_level)
+    server = Server(app, ready, log_level)
     with suppress(KeyboardInterrupt):  # which uvicorn raises anew once it has shut down
         server.run([listening])
 
