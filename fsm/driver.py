@@ -114,6 +114,11 @@ class ResponseDriver(Generic[T]):
         return not self._response.state.rows
 
     @property
+    def status(self) -> str:
+        """The status of the response as it is now, without a copy of the rest."""
+        return self._response.state.name if self.ended else "in_progress"
+
+    @property
     def response(self) -> Mapping[str, object]:
         """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
         shown = self._response.as_it_stands() if self.ended else self._response.as_running()

@@ -79,7 +79,7 @@ class Item(Subject["Item"]):
     output_part: Mapping[str, object] = field(factory=dict[str, object])
     """The output of the command that ended last."""
     progressed: int = 0
-    """How often it did."""
+    """How many times a running tool has shown something."""
     _found: tuple[int, int] = field(default=(0, 0), init=False)
     """Where the mark that was found last ends in the open text, in bytes and in characters."""
     shown: Mapping[str, object] = field(factory=dict[str, object])

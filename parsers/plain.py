@@ -29,7 +29,7 @@ class PlainParser:
         return self._write(chunk.text) if chunk.text else []
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn; a character that was cut came as text, if at all."""
+        """End the turn, and return the last deltas; an engine decides what becomes of a character that was cut."""
         deltas = self._write("") if self._entries else []
         if self._writer is not None and reason == "stop":
             deltas += self._writer.close()

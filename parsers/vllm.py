@@ -124,7 +124,7 @@ class VllmParser:
         return self._take()
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn: whatever stands in line is written.
+        """End the turn: write the calls that waited for those before them, and return the last deltas.
 
         Args:
             reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.

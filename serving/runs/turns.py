@@ -179,7 +179,7 @@ class ResponseRun(Run[T]):
 
     async def _settle(self) -> None:
         """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
-        cancelled = self.driver.response["status"] == "cancelled"
+        cancelled = self.driver.status == "cancelled"
         if self.store is not None and (self.request.background or not cancelled):
             await self.store.put(self.stored)
 

@@ -226,7 +226,7 @@ class Connection(Generic[K]):
         try:
             async with aclosing(begun.run.events()) as steps:
                 async for events in steps:
-                    if begun.run.driver.ended and begun.run.driver.response["status"] != "failed":
+                    if begun.run.driver.ended and begun.run.driver.status != "failed":
                         lane.latest = begun.keep()
                     for event in events:
                         await self._send(event_frame(event, lane.stream_id))
