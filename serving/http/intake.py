@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Set as AbstractSet
 from typing import Final
-from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
@@ -80,7 +79,8 @@ def is_foreign_page(connection: HTTPConnection, origins: AbstractSet[str]) -> bo
     origin = connection.headers.get("origin")
     if origin is None or origin in origins or "*" in origins:
         return False
-    return urlsplit(origin).netloc != connection.headers.get("host")
+    _, _, place = origin.partition("://")
+    return place != connection.headers.get("host")
 
 
 @frozen

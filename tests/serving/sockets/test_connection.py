@@ -301,9 +301,10 @@ def test_a_socket_needs_the_key_before_it_is_opened(served) -> None:
 
 def test_a_page_of_another_origin_opens_no_socket(served) -> None:
     with served(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
-        with pytest.raises(InvalidStatus) as refused, client(url, origin="https://theirs.example"):
-            pass
-        assert refused.value.response.status_code == 403
+        for origin in ("https://theirs.example", "null", "http://["):
+            with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
+                pass
+            assert refused.value.response.status_code == 403
         for origin in ("https://ours.example", url):
             with client(url, origin=origin) as socket:
                 assert socket.ask()[-1]["type"] == "response.completed"
