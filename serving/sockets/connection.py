@@ -120,8 +120,7 @@ class Connection(Generic[K]):
                 await self._take(message)
         finally:
             timer.cancel()
-            if ConnectionTrigger.LEAVE in self._machine.state.rows:
-                await self._fire(ConnectionTrigger.LEAVE)
+            await self._try(ConnectionTrigger.LEAVE)
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
@@ -132,8 +131,7 @@ class Connection(Generic[K]):
             ending: How runs end; they are interrupted by themselves, so a connection has no use for it.
         """
         del ending
-        if ConnectionTrigger.SHUT_DOWN in self._machine.state.rows:
-            self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
+        self._spawn(self._try(ConnectionTrigger.SHUT_DOWN))
 
     def _expire(self) -> None:
         if ConnectionTrigger.EXPIRE in self._machine.state.rows:
@@ -154,6 +152,11 @@ class Connection(Generic[K]):
         except FrameError as refused:
             await self._send(error_frame(refused.error, refused.stream_id))
 
+    async def _try(self, trigger: ConnectionTrigger) -> None:
+        """Fire a trigger where it is legal: while an effect is awaited, another one may have ended the connection."""
+        if trigger in self._machine.state.rows:
+            await self._fire(trigger)
+
     async def _fire(self, trigger: ConnectionTrigger, ask: Ask | None = None) -> None:
         for effect in self._machine.fire(trigger):
             match effect:
@@ -165,7 +168,7 @@ class Connection(Generic[K]):
                     for lane in self._lanes.values():
                         lane.leave()
                 case ConnectionEffect.SETTLE if not self._in_flight:
-                    await self._fire(ConnectionTrigger.DRAIN)
+                    await self._try(ConnectionTrigger.DRAIN)
                 case ConnectionEffect.CLOSE:
                     await self._close(NORMAL)
                 case ConnectionEffect.CLOSE_RESTARTING:
@@ -210,7 +213,7 @@ class Connection(Generic[K]):
         finally:
             lane.end()
             if not self._in_flight:
-                await self._fire(ConnectionTrigger.DRAIN)
+                await self._try(ConnectionTrigger.DRAIN)
 
     async def _respond(self, lane: Lane[K], ask: Ask) -> None:
         latest, lane.latest = lane.latest, None  # a continuation that fails evicts what it went on from
