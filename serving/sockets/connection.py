@@ -146,16 +146,16 @@ class Connection(Generic[K]):
         try:
             frame = read_frame(text)
             if isinstance(frame, Ask):
-                await self._fire(ConnectionTrigger.REQUEST, frame)
+                await self._try(ConnectionTrigger.REQUEST, frame)
             elif frame.stream_id in self._lanes:
                 self._lanes[frame.stream_id].cancel()
         except FrameError as refused:
             await self._send(error_frame(refused.error, refused.stream_id))
 
-    async def _try(self, trigger: ConnectionTrigger) -> None:
-        """Fire a trigger where it is legal: while an effect is awaited, another one may have ended the connection."""
+    async def _try(self, trigger: ConnectionTrigger, ask: Ask | None = None) -> None:
+        """Fire a trigger where it is legal: the connection may have ended meanwhile, with a frame still under way."""
         if trigger in self._machine.state.rows:
-            await self._fire(trigger)
+            await self._fire(trigger, ask)
 
     async def _fire(self, trigger: ConnectionTrigger, ask: Ask | None = None) -> None:
         for effect in self._machine.fire(trigger):
