@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
 from attrs import define, field
 
+from interlock.parsers.vocabulary import vocabulary
 from interlock.serving.vllm.shapes import Output
 
 __all__ = ["HarmonyDialogue", "ParsedDialogue", "SilentDialogue"]
@@ -76,10 +76,6 @@ class Harmony(Protocol):
     Message: HarmonyMessage
     Role: Callable[[str], object]
     HarmonyError: type[Exception]
-
-    def load_harmony_encoding(self, name: str) -> Encoding:
-        """Return the vocabulary and its framing."""
-        ...
 
 
 class Segment(Protocol):
@@ -159,10 +155,9 @@ class HarmonyDialogue:
         return [segment.completed_message for segment in segments if segment.completed_message is not None]
 
 
-@cache
 def _encoding() -> Encoding:
-    """Return the vocabulary; to load it takes a fifth of a second, in which a server would do nothing else."""
-    return cast("Harmony", import_module("openai_harmony")).load_harmony_encoding("HarmonyGptOss")
+    """Return the vocabulary, which our parser has loaded."""
+    return cast("Encoding", vocabulary().encoding)
 
 
 @define(eq=False)
