@@ -9,6 +9,7 @@ A request goes through the folders in one direction, from the first to the last 
     tools/       hosted tools, run on MCP servers
     recordings/  what an engine yielded, as a file: read, replayed, cut into other chunks
     engines/     where model output comes from
+    sealing/     what clients carry and only a server can read
     store/       responses that have ended
     requests/    what the body of a request may say
 

@@ -1,0 +1,12 @@
+"""What the server gives to clients so that only a server of its kind can read it again: encrypted reasoning and compactions.
+
+`keys` reads the keys, `envelope` seals bytes and opens them, `items` says what of which item is sealed. What that protects, and
+what it does not, is in docs/state.md.
+"""
+
+from __future__ import annotations
+
+from interlock.serving.sealing.envelope import Binding, Envelope, SealError
+from interlock.serving.sealing.keys import KEYS_VARIABLE, Keys
+
+__all__ = ["KEYS_VARIABLE", "Binding", "Envelope", "Keys", "SealError"]

@@ -1,0 +1,41 @@
+import base64
+
+import pytest
+
+from interlock.serving.sealing.keys import Key, Keys
+
+FIRST, SECOND = bytes(range(32)), bytes(range(1, 33))
+
+
+def written(*secrets):
+    return ",".join(base64.b64encode(secret).decode() for secret in secrets)
+
+
+def test_the_first_key_seals_and_all_open():
+    keys = Keys.from_text(f" {written(FIRST)} ,\n{written(SECOND)}")
+    assert keys == Keys(Key(FIRST), (Key(SECOND),))
+    assert [keys.by_id(Key(secret).id) for secret in (FIRST, SECOND)] == [Key(FIRST), Key(SECOND)]
+    assert keys.by_id(Key(bytes(32)).id) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "key 1 has 0 bytes instead of 32"),
+        (f"{written(FIRST)},", "key 2 has 0 bytes instead of 32"),
+        ("secret!", "key 1 is not base64"),
+        (f"{written(FIRST)},ключ", "key 2 is not base64"),
+        (written(FIRST, FIRST[1:]), "key 2 has 31 bytes instead of 32"),
+        (written(FIRST, SECOND, FIRST), "key 3 repeats key 1"),
+    ],
+)
+def test_a_wrong_key_is_named_by_its_place_alone(text, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Keys.from_text(text)
+
+
+def test_a_random_key_is_another_each_time_and_shows_nothing_of_itself():
+    one, other = Keys.random(), Keys.random()
+    assert len(one.sealing.secret) == 32
+    assert one != other
+    assert repr(one) == "Keys(sealing=Key(), others=())"
