@@ -62,6 +62,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         int,
         typer.Option(min=1, metavar="MIB", help="The memory that responses in the background and their events may take."),
     ] = 256,
+    max_streams: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The responses that may be made at once; one more gets 429."),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
@@ -104,6 +108,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         store=MemoryStore(max_bytes=max_stored * MIB),
         tools=tools,
         max_background_bytes=max_background * MIB,
+        max_streams=max_streams,
     )
     if view:
         from interlock.serving.view.watching import Watch, Watching

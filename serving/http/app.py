@@ -70,6 +70,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     tools: ToolRunner | None = None,
     socket_limits: Limits | None = None,
     max_background_bytes: int = MAX_BYTES,
+    max_streams: int | None = None,
 ) -> Starlette:
     """Create the server as an ASGI application.
 
@@ -87,6 +88,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         socket_limits: What one WebSocket connection may use.
         max_background_bytes: How many bytes of memory the responses in the background may take. Those that have ended give way
             first; where those that are being made leave no room, another is refused.
+        max_streams: How many responses may be made at once, over HTTP, WebSockets and in the background; None for no limit.
 
     Raises:
         ValueError: The key is empty, or cannot be sent in a header.
@@ -94,6 +96,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
     api.records.max_bytes = max_background_bytes
+    api.open_runs.limit = max_streams
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -189,6 +192,7 @@ class Api:
             await connection.serve()
 
     def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
+        self.open_runs.require_room()
         store = self.store if asked.store else None
         return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store)
 
@@ -313,6 +317,7 @@ class SocketHost:
         api = self.api
         asked = await api.asked(body)
         items = await api.conversation(asked, latest)
+        api.open_runs.require_room()
         engine, tools = (api.engine, api.tools) if generate else (Rendering(api.engine), None)
         store = api.store if asked.store else None
         run = begin_response(asked, items, engine, SseWriter(self.dialect), tools=tools, store=store)
@@ -343,6 +348,8 @@ def _answer_error(request: Request, error: Exception) -> Response:
     match error:
         case ApiError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             return error_response(error, {"connection": "close"})  # what is left of the body is not waited for
+        case ApiError(status=HTTPStatus.TOO_MANY_REQUESTS):
+            return error_response(error, {"retry-after": "1"})
         case ApiError():
             return error_response(error)
         case HTTPException(status_code=status):

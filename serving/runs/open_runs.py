@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from attrs import define, field
 
 from interlock.fsm.deltas import Cancel, Fault
+from interlock.serving.errors import ApiError
 
 __all__ = ["GRACE", "OpenRuns"]
 
@@ -30,8 +31,13 @@ class Interruptible(Protocol):
 
 @define(eq=False)
 class OpenRuns:
-    """The runs that are going on in one server."""
+    """The runs that are going on in one server.
 
+    Args:
+        limit: How many there may be at once; None for no limit.
+    """
+
+    limit: int | None = None
     _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
     _ending: Fault | None = field(default=None, init=False)
     _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -49,6 +55,16 @@ class OpenRuns:
             self._runs.discard(run)
             if not self._runs:
                 self._empty.set()
+
+    def require_room(self) -> None:
+        """Refuse another run where there are as many as there may be.
+
+        Raises:
+            ApiError: 429; one of them has to end first.
+        """
+        if self.limit is not None and len(self._runs) >= self.limit:
+            message = f"The server is making {self.limit} responses already, which is as many as it may; try again in a second."
+            raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
         """End all runs, and those that are still to come."""

@@ -12,6 +12,7 @@ from live.wire import bodies, without_chance
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
+from interlock.serving.http.server import ServerThread
 from interlock.serving.store import MemoryStore
 
 ASKED = {"model": MODEL, "input": "Hi there"}
@@ -345,3 +346,18 @@ def test_a_slow_reader_holds_the_engine_back() -> None:
     *_, last = run_application(app.create_app(engine), {**STAGED, "stream": True}, on_send)
     assert last["more_body"] is False
     assert max(ahead) <= 0  # no step is asked for before the one before it was taken
+
+
+def test_as_many_responses_are_made_at_once_as_may_be_and_one_more_is_told_when_to_try_again() -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
+    with ServerThread(app.create_app(engine, max_streams=1)) as url, httpx.Client() as client:
+        with client.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as first:
+            assert gate.reached.wait(30)
+            refused = [post(url, body) for body in (STAGED, {**STAGED, "stream": True}, {**STAGED, "background": True})]
+            gate.open()
+            assert bodies(first.read())[-1]["response"]["status"] == "completed"
+        assert [(error_of(each), each.headers["retry-after"]) for each in refused] == [
+            ((429, None, "rate_limit_exceeded"), "1")
+        ] * 3
+        assert post(url, STAGED).json()["status"] == "completed"
