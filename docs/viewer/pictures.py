@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.keys import Keys
 from interlock.serving.view.watching import Watch, Watching
 
 HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ def take(
 def live(browser: Browser) -> None:
     """Take a picture of a stream that goes on, in the server that makes it."""
     app = create_app(EmbeddedEngine(rate=20))
-    app.add_middleware(Watching, watch=Watch([]))
+    app.add_middleware(Watching, watch=Watch(Keys()))
     with ServerThread(app) as url:
         asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=120))
         asking.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -40,8 +40,20 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ),
     ] = "embedded",
     api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar=KEY_VARIABLE, help="The key that clients have to send.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help=f"The key that clients have to send, one of them if it is given again; without it, that of {KEY_VARIABLE}.",
+        ),
     ] = None,
+    share_between_keys: Annotated[
+        bool,
+        typer.Option(
+            "--share-between-keys",
+            envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
+            help="Let what was stored with one key be there for the others too.",
+        ),
+    ] = False,
     cors_origin: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages of this origin in; may be given again; * for all.")
     ] = None,
@@ -97,12 +109,13 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.store import MemoryStore
     from interlock.serving.tools.configuration import ToolServers
 
-    _check_key(api_key)
+    keys = _keys(api_key)
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
     application = create_app(
         running,
-        api_key=api_key,
+        api_key=keys,
+        share_between_keys=share_between_keys,
         cors_origins=cors_origin or (),
         dialect=DIALECTS[dialect],
         store=MemoryStore(max_bytes=max_stored * MIB),
@@ -111,9 +124,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         max_streams=max_streams,
     )
     if view:
+        from interlock.serving.keys import Keys
         from interlock.serving.view.watching import Watch, Watching
 
-        application.add_middleware(Watching, watch=Watch([api_key] if api_key else [], redact=redact))
+        application.add_middleware(Watching, watch=Watch(Keys.of(keys, shared=share_between_keys), redact=redact))
     try:
         listening = server.listen(host, port)
     except OSError as error:
@@ -161,16 +175,16 @@ def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
     return servers
 
 
-def _check_key(api_key: str | None) -> None:
-    """End the command where the key is one that would let everybody in, or nobody."""
-    from interlock.serving.http.intake import check_key
+def _keys(given: Sequence[str] | None) -> Sequence[str]:
+    """Return the keys of the server; end the command where one is such that it would let everybody in, or nobody."""
+    from interlock.serving.keys import Keys
 
-    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # an empty variable does not come as the option
+    keys = given or [os.environ[KEY_VARIABLE]] if given or KEY_VARIABLE in os.environ else []
     try:
-        if key is not None:
-            check_key(key)
+        Keys.of(keys)
     except ValueError as error:
         fail(f"--api-key or {KEY_VARIABLE}: {error}")
+    return keys
 
 
 def _reach(given: Iterable[str]) -> Reach:

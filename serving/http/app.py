@@ -33,9 +33,10 @@ from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.http.intake import JSON, KeyGate, Shield, check_key, error_response, is_foreign_page, read_body
+from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
+from interlock.serving.keys import Keys
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
@@ -62,7 +63,8 @@ POLICY_VIOLATION: Final = 1008
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
     engine: Engine,
     *,
-    api_key: str | None = None,
+    api_key: str | Sequence[str] | None = None,
+    share_between_keys: bool = False,
     cors_origins: Sequence[str] = (),
     max_body_bytes: int = MAX_BODY_BYTES,
     dialect: Dialect = OPENAI,
@@ -79,7 +81,8 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 
     Args:
         engine: Where the output of models comes from.
-        api_key: What a client has to give as `Authorization: Bearer …`; None lets everybody in.
+        api_key: What a client has to give as `Authorization: Bearer …`, or several such keys; None lets everybody in.
+        share_between_keys: Whether what was stored with one of several keys is there for the others too.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         max_body_bytes: How large the body of a request may be.
         dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
@@ -91,7 +94,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         max_streams: How many responses may be made at once, over HTTP, WebSockets and in the background; None for no limit.
 
     Raises:
-        ValueError: The key is empty, or cannot be sent in a header.
+        ValueError: A key is empty, or cannot be sent in a header.
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
@@ -100,9 +103,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
-    if api_key is not None:
-        check_key(api_key)
-        middleware.append(Middleware(KeyGate, key=api_key, open_paths=OPEN_PATHS))
+    keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys)
+    if keys.tenants:
+        middleware.append(Middleware(KeyGate, keys=keys, open_paths=OPEN_PATHS))
     app = Starlette(
         routes=api.routes(),
         middleware=middleware,

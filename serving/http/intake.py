@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -15,11 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
+from interlock.serving.keys import TENANT, Keys
 from interlock.serving.requests.body import Census
 
-__all__ = ["KeyGate", "Shield", "check_key", "error_response", "is_foreign_page", "read_body"]
-
-LAST_OF_LATIN_1: Final = "\xff"
+__all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
 
 JSON: Final = "application/json"
 
@@ -103,53 +101,33 @@ class Shield:
             await self.app(scope, receive, send)
 
 
-def check_key(key: str) -> None:
-    """Refuse a key that no client could send in a header.
-
-    Args:
-        key: The API key.
-
-    Raises:
-        ValueError: The message says what is wrong with it, and does not repeat it.
-    """
-    if not key:
-        raise ValueError("the key is empty; to let everybody in, give none at all")
-    if key != key.strip():
-        raise ValueError("the key begins or ends with white space, which is no part of a header")
-    if not key.isprintable():
-        raise ValueError("the key has control characters, which a header cannot hold")
-    if max(key) > LAST_OF_LATIN_1:
-        raise ValueError("the key has characters beyond Latin-1, which a header cannot hold")
-
-
 @define(eq=False)
 class KeyGate:
-    """An ASGI middleware that lets nobody in without the key, but for the paths that are open.
+    """An ASGI middleware that lets nobody in without a key, but for the paths that are open; it notes whose the key is.
 
     Args:
         app: What is behind it.
-        key: The API key, which `check_key` has accepted.
+        keys: The API keys.
         open_paths: The paths that need no key.
     """
 
     app: ASGIApp
-    key: str = field(repr=False)
+    keys: Keys
     open_paths: frozenset[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request or a WebSocket on, or refuse it before anything is read; the server's own life passes."""
         app: ASGIApp = self.app
         if scope["type"] in {"http", "websocket"} and scope["path"] not in self.open_paths:
-            app = self._refusal(Headers(scope=scope).get("authorization", "")) or app
+            authorization = Headers(scope=scope).get("authorization", "")
+            tenant = self.keys.tenant(authorization)
+            if tenant is None:
+                app = _refusal(authorization)
+            else:
+                scope[TENANT] = tenant
         await app(scope, receive, send)
 
-    def _refusal(self, authorization: str) -> Response | None:
-        scheme, _, key = authorization.partition(" ")
-        # A header's bytes come as Latin-1, whatever they meant: clients send a key in that or in UTF-8.
-        given = key.strip().encode("latin-1")
-        if scheme.lower() == "bearer" and any(
-            hmac.compare_digest(given, self.key.encode(encoding)) for encoding in ("utf-8", "latin-1")
-        ):
-            return None
-        message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
-        return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
+
+def _refusal(authorization: str) -> Response:
+    message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
+    return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})

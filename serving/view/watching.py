@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from typing import Final, cast
 
 import orjson
@@ -22,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
+from interlock.serving.keys import Keys
 from interlock.serving.view.page import HEADERS, head, served
 from interlock.serving.view.trace import Line, Trace, encoded
 
@@ -51,12 +51,14 @@ class Kept:
         url: Where it was asked for.
         method: How.
         dialect: The name of its dialect.
+        tenant: Who asked for it; None for somebody without a key.
     """
 
     number: int
     url: str
     method: str
     dialect: DialectName
+    tenant: str | None = ""
     began: float = field(factory=time.time, init=False)
     pieces: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False)
     """When each came, in milliseconds since the beginning, and what it was."""
@@ -121,11 +123,11 @@ class Watch:
     """The last streams of a server.
 
     Args:
-        keys: What opens it, one of them; empty for a server without a key, None while that is not known.
+        keys: What opens it, one of them; None while they are not known.
         redact: Whether texts are hidden.
     """
 
-    keys: Sequence[str] | None = field(repr=False)
+    keys: Keys | None = field(repr=False)
     redact: bool = False
     streams: dict[str, Kept] = field(factory=dict[str, Kept], init=False)
     """By their numbers, as a path has them."""
@@ -142,7 +144,7 @@ class Watch:
         headers = Headers(scope=scope)
         url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
         dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
-        return Kept(-1, url, scope["method"], dialect)
+        return Kept(-1, url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
 
     def keep(self, kept: Kept) -> None:
         """Keep a stream whose answer has begun.
@@ -171,17 +173,24 @@ class Watch:
         while len(self.streams) > STREAMS or self._bytes > TOTAL_BYTES:
             self._bytes -= self.streams.pop(next(iter(self.streams))).size
 
-    def lets_in(self, authorization: str) -> bool:
-        """Return whether a header `Authorization` has one of the keys: as a bearer token, or as the password of a browser."""
-        if not self.keys:
-            return self.keys is not None
+    def tenant(self, authorization: str) -> str | None:
+        """Return the tenant of a header `Authorization` with one of the keys: as a bearer token, or as the password of a browser.
+
+        Args:
+            authorization: The header.
+
+        Returns:
+            None if it has none of the keys; its sender is not let in.
+        """
+        if self.keys is None:
+            return None
         scheme, _, given = authorization.partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                given = base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
-            except binascii.Error:
-                return False
-        return any(hmac.compare_digest(given.strip().encode("latin-1", "replace"), key.encode()) for key in self.keys)
+        if scheme.lower() != "basic" or not self.keys.tenants:
+            return self.keys.tenant(authorization)
+        try:
+            return self.keys.tenant_with(base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2])
+        except binascii.Error:
+            return None
 
 
 @frozen(eq=False)
@@ -231,21 +240,23 @@ class Watching:
             kept.over = True
 
     def _shown(self, scope: Scope) -> Response:
-        if not self.watch.lets_in(Headers(scope=scope).get("authorization", "")):
+        tenant = self.watch.tenant(Headers(scope=scope).get("authorization", ""))
+        if tenant is None:
             refused = {**HEADERS, "www-authenticate": 'Basic realm="Interlock: the password is the API key", charset="UTF-8"'}
             return Response("The viewer needs the server's API key.\n", 401, refused, "text/plain")
         if scope["path"] == MOUNT.rstrip("/"):
             return RedirectResponse(MOUNT)
         rest = scope["path"].removeprefix(MOUNT)
         number, _, last = rest.rpartition("/")
-        kept = self.watch.streams.get(number)
+        shown = {name: kept for name, kept in self.watch.streams.items() if kept.tenant == tenant}
+        kept = shown.get(number)
         if last not in {"", "lines"} or (number and kept is None):
             return Response("There is no such stream (any more).\n", 404, HEADERS, "text/plain")
         if last == "":
             return HTMLResponse(served("Streams" if kept is None else f"stream {kept.number}"), headers=HEADERS)
         if kept is not None:
             return StreamingResponse(self._lines(kept), media_type=_NDJSON, headers=HEADERS)
-        listed = [one.listed() for one in reversed(self.watch.streams.values())]
+        listed = [one.listed() for one in reversed(shown.values())]
         lines: list[Line] = [head("list", [], redact=self.watch.redact), ("listed", listed)]
         return Response(encoded(lines), media_type=_NDJSON, headers=HEADERS)
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from attrs import define, field
 
+from interlock.serving.keys import Keys
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
@@ -36,6 +37,9 @@ VIEW: Final = "INTERLOCK_VIEW"
 
 VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 """The environment variable that, as 1, hides what is said in them."""
+
+SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
+"""The environment variable that, as 1, lets what was stored with one API key be there for the others too."""
 
 DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
@@ -100,7 +104,8 @@ class InterlockPlugin:
         try:
             archive = Archive(serving, seams.response_type())
             family = None if serving.use_harmony else configured(args)
-            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), family=family)
+            keys = _keys(args)
+            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), family=family, keys=keys)
             hooks.install()
             if engine_client is not None:
                 announce_admissions(engine_client)
@@ -113,8 +118,7 @@ class InterlockPlugin:
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
         if self._watch is not None:
-            given: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
-            self._watch.keys = [key for key in given if key]
+            self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
         if getattr(serving, "enable_store", False) and processes > 1:
             logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)
@@ -134,6 +138,16 @@ def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
+
+
+def _keys(args: object) -> Keys:
+    """Return the keys of vLLM's command line, else that of its environment variable.
+
+    Raises:
+        ValueError: One of them cannot be sent in a header.
+    """
+    given: list[str | None] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
+    return Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
 
 
 def _tool_timeout() -> float:

@@ -24,6 +24,7 @@ from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.identity import now, random_id
+from interlock.serving.keys import Keys
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.vllm import seams
@@ -85,6 +86,7 @@ class Hooks:
         tool_timeout: Seconds that a tool may take.
         hide_end: Whether vLLM's parsers must not see the token that ends a round.
         family: The family whose models are read with parsers of our own; None where vLLM's are used.
+        keys: The server's API keys, which say whose a response is.
     """
 
     serving: Serving
@@ -92,6 +94,7 @@ class Hooks:
     tool_timeout: float
     hide_end: bool = False
     family: Family | None = None
+    keys: Keys = field(factory=Keys)
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.keys import Keys
 from interlock.serving.view import watching
 from interlock.serving.view.watching import Watch, Watching
 
@@ -20,7 +21,7 @@ ASK = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
 def watched(api_key=None, *, redact=False, rate=0, **options):
     app = create_app(EmbeddedEngine(rate=rate), api_key=api_key, **options)
-    watch = Watch([api_key] if api_key else [], redact=redact)
+    watch = Watch(Keys.of([api_key] if isinstance(api_key, str) else api_key or []), redact=redact)
     app.add_middleware(Watching, watch=watch)
     return app, watch
 
@@ -77,8 +78,8 @@ def test_only_the_key_lets_in() -> None:
     basic = base64.b64encode(b"anyone:secret").decode()
     for header in ("Bearer secret", f"Basic {basic}"):
         assert client.get("/interlock/0/lines", headers={"authorization": header}).status_code == 200
-    assert not Watch(None).lets_in("")
-    assert Watch([]).lets_in("")
+    assert Watch(None).tenant("") is None
+    assert Watch(Keys()).tenant("") == ""
 
 
 def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them() -> None:
@@ -134,3 +135,12 @@ def test_a_stream_is_shown_while_it_goes_on() -> None:
     kinds = [kind for over, kind in seen if not over]
     assert kinds.count("e") > 5
     assert seen[-1] == (True, "end")
+
+
+def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -> None:
+    client = TestClient(watched(["one", "two"])[0])
+    one, two = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
+    client.post("/v1/responses", json=ASK, headers=one)
+    listed = [[each["number"] for each in lines(client.get("/interlock/lines", headers=key))[1][1]] for key in (one, two)]
+    assert listed == [[0], []]
+    assert [client.get("/interlock/0/lines", headers=key).status_code for key in (one, two)] == [200, 404]

@@ -457,7 +457,7 @@ def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, v
 
     async def looking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            await client.post("/v1/responses", json={**BODY, "stream": True})
+            await client.post("/v1/responses", json={**BODY, "stream": True}, headers={"authorization": "Bearer secret"})
             return await client.get("/interlock/0/lines"), await client.get(
                 "/interlock/0/lines", headers={"authorization": "Bearer secret"}
             )
