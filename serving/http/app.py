@@ -32,8 +32,9 @@ from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, invalid
+from interlock.serving.http import decoding
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
-from interlock.serving.http.intake import JSON, KeyGate, Shield, error_response, is_foreign_page, read_body
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys
@@ -52,7 +53,6 @@ __all__ = ["create_app"]
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES: Final = 32 * 2**20
 OUR_FAULT: Final = "The server had an error while processing your request."
 OBJECTS: Final = 16
 """Bytes of memory that a run takes for each byte of its request and response as JSON: as objects, and in its first events."""
@@ -353,6 +353,8 @@ def _answer_error(request: Request, error: Exception) -> Response:
             return error_response(error, {"connection": "close"})  # what is left of the body is not waited for
         case ApiError(status=HTTPStatus.TOO_MANY_REQUESTS):
             return error_response(error, {"retry-after": "1"})
+        case ApiError(code=decoding.UNKNOWN_CODING):
+            return error_response(error, {"accept-encoding": decoding.ACCEPTED})
         case ApiError():
             return error_response(error)
         case HTTPException(status_code=status):

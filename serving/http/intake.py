@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from typing import Final
 
 from attrs import define, frozen
@@ -14,12 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
+from interlock.serving.http.decoding import decoder_for
 from interlock.serving.keys import TENANT, Keys
 from interlock.serving.requests.body import Census
 
-__all__ = ["KeyGate", "Shield", "error_response", "is_foreign_page", "read_body"]
+__all__ = ["MAX_BODY_BYTES", "KeyGate", "Shield", "decompressed", "error_response", "is_foreign_page", "read_body"]
 
 JSON: Final = "application/json"
+
+MAX_BODY_BYTES: Final = 32 * 2**20
 
 DISCARDED: Final = 64 * 2**20
 """Bytes of a body that is too large which are still read, so that its sender gets to read the answer."""
@@ -44,27 +50,62 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
     Raises:
         ApiError: 415 if it is not said to be JSON (nothing said included, for that is what a browser sends for a foreign
-            page without asking), 413 if it is too large, or holds too many values.
+            page without asking) or nobody knows how it is compressed, 413 if it is too large, or holds too many values, 400
+            if it cannot be decompressed.
         ClientDisconnect: The client went away.
     """
     given = request.headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != JSON:
         message = f"Unsupported content type: '{given[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
-    body = bytearray()
-    census = Census()
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > max_bytes + DISCARDED:
-            break
-        census.count(piece)
-        if size <= max_bytes and not census.too_many:
-            body += piece
-    if size > max_bytes:
-        raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
+    body, census = bytearray(), Census()
+    async with aclosing(decompressed(request, max_bytes)) as parts:
+        async for part in parts:
+            if not census.too_many:
+                census.count(part)
+                body += part
     census.require_few()
     return bytes(body)
+
+
+async def decompressed(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    """Yield the body of a request as it was before its client compressed it, in slices, with others in between.
+
+    A body that is refused is read to its end all the same, so that its sender gets to read the answer.
+
+    Args:
+        request: The request.
+        max_bytes: How many bytes the body may have, compressed and decompressed.
+
+    Raises:
+        ApiError: 415 if nobody knows how it is compressed, 413 if it is too large, 400 if it cannot be decompressed.
+        ClientDisconnect: The client went away.
+    """
+    decoder = decoder_for(request.headers.get("content-encoding", ""))
+    refusal: ApiError | None = None
+    received = size = 0
+    async for piece in request.stream():
+        received += len(piece)
+        if received > max_bytes + DISCARDED:
+            break
+        try:
+            for part in () if refusal else (piece,) if decoder is None else decoder.parts(piece):
+                size += len(part)
+                _require_room(max(size, received), max_bytes)
+                yield part
+                await asyncio.sleep(0)
+        except ApiError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+    _require_room(received, max_bytes)
+    if decoder is not None:
+        decoder.end()
+
+
+def _require_room(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
 
 
 def is_foreign_page(connection: HTTPConnection, origins: AbstractSet[str]) -> bool:

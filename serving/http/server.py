@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 import uvicorn
 from starlette.applications import Starlette
 
-from interlock.serving.http.app import MAX_BODY_BYTES
+from interlock.serving.http.intake import MAX_BODY_BYTES
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]

@@ -21,6 +21,7 @@ from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.families import configured
+from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.routes import STATE, App, add_routes
 from interlock.serving.vllm.serving import Hooks
 from interlock.serving.vllm.shapes import Serving
@@ -85,6 +86,7 @@ class InterlockPlugin:
                 if os.environ.get(VIEW) == "1":
                     self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
                     app.add_middleware(Watching, watch=self._watch)
+                app.add_middleware(Decompressing)  # around the viewer, which shows bodies as they read
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
             obstacle = f"{error!r}"
         if obstacle is not None:

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import functools
+import gzip
 import json
+import zlib
 from types import SimpleNamespace
 
 import fake_vllm as fake
 import httpx
 import pytest
+from backports import zstd
 from fake_vllm import Serving, outputs
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
@@ -18,6 +21,7 @@ from interlock.fsm.oracle import check
 from interlock.serving.runs.background import Records
 from interlock.serving.vllm import plugin as plugin_module
 from interlock.serving.vllm import sessions
+from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.plugin import InterlockPlugin
 
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
@@ -468,3 +472,56 @@ def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, v
         told = [json.loads(line) for line in shown.content.splitlines()]
         assert told[-1][:2] == ["end", 0]
         assert told[-1][2]["legal"]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd.compress])
+def test_a_compressed_body_is_read(compress):
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
+            coding = {gzip.compress: "gzip", zlib.compress: "deflate", zstd.compress: "zstd"}[compress]
+            headers = {"content-type": "application/json", "content-encoding": coding}
+            return (await client.post("/v1/responses", content=compress(json.dumps(BODY).encode()), headers=headers)).json()
+
+    assert asyncio.run(asking())["status"] == "completed"
+
+
+def test_a_body_that_cannot_be_decompressed_never_reaches_vllm():
+    async def asking(path="/v1/responses", **headers):
+        async with client_of(Serving()) as client:
+            answer = await client.post(path, content=b"?", headers={"content-type": "application/json", **headers})
+            return answer.status_code, answer.json().get("error", {}).get("code")
+
+    assert asyncio.run(asking(**{"content-encoding": "gzip"})) == (400, "invalid_body")
+    assert asyncio.run(asking("/v1/responses/input_tokens", **{"content-encoding": "br"})) == (
+        415,
+        "unsupported_content_encoding",
+    )
+    assert asyncio.run(asking("/v1/elsewhere", **{"content-encoding": "gzip"})) == (404, None)
+
+
+def test_a_client_that_leaves_while_its_compressed_body_is_read_gets_no_answer():
+    async def asking():
+        async def receive():
+            return {"type": "http.disconnect"}
+
+        headers = [(b"content-encoding", b"gzip")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": headers}
+        await Decompressing(None)(scope, receive, None)
+
+    asyncio.run(asking())
+
+
+def test_what_follows_a_decompressed_body_reaches_the_route():
+    messages = [{"type": "http.request", "body": gzip.compress(b"{}"), "more_body": False}, {"type": "http.disconnect"}]
+    seen = []
+
+    async def receive():
+        return messages.pop(0)
+
+    async def app(scope, receive, _):
+        seen.extend([scope["headers"], await receive(), await receive()])
+
+    scope = {"type": "http", "path": "/v1/responses", "headers": [(b"content-encoding", b"gzip"), (b"content-length", b"9")]}
+    asyncio.run(Decompressing(app)(scope, receive, None))
+    whole = {"type": "http.request", "body": b"{}", "more_body": False}
+    assert seen == [[(b"content-length", b"2")], whole, {"type": "http.disconnect"}]

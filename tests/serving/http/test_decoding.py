@@ -1,0 +1,146 @@
+"""Bodies that a client has compressed are read as if it had not, within the same bounds."""
+
+import asyncio
+import gzip
+import json
+import os
+import sys
+import tracemalloc
+import zlib
+
+import httpx
+import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+
+from interlock.serving.engines.embedded import MODEL
+from interlock.serving.errors import ApiError
+from interlock.serving.http import intake
+from interlock.serving.http.decoding import MOST_MEMBERS, SLICE, decoder_for
+
+BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
+COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
+MIB = 2**20
+
+each_coding = pytest.mark.parametrize("coding", COMPRESS)
+
+
+def post(url, body, coding):
+    headers = {"content-type": "application/json", "content-encoding": coding}
+    return httpx.post(f"{url}/v1/responses", content=body, headers=headers, timeout=60)
+
+
+def refused(answer):
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def read(body, coding, piece=2**16, most=32 * MIB):
+    """Read a body as a server does that gets it in pieces of some size."""
+    pieces = [body[start : start + piece] for start in range(0, len(body), piece)] or [b""]
+    messages = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
+    messages[-1]["more_body"] = False
+
+    async def receive():
+        return messages.pop(0)
+
+    headers = [(b"content-type", b"application/json"), (b"content-encoding", coding.encode())]
+    return asyncio.run(intake.read_body(Request({"type": "http", "headers": headers}, receive), most))
+
+
+@each_coding
+def test_a_compressed_body_is_read(url, coding) -> None:
+    assert post(url, COMPRESS[coding](BODY), coding).json()["status"] == "completed"
+
+
+def test_a_body_may_say_that_it_is_not_compressed(url) -> None:
+    assert post(url, BODY, "Identity").json()["status"] == "completed"
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, zstd", "identity, identity", "x" * 9999])
+def test_an_unknown_coding_and_a_chain_of_codings_are_refused_with_what_is_known(url, coding) -> None:
+    answer = post(url, BODY, coding)
+    assert refused(answer) == (415, "unsupported_content_encoding")
+    assert answer.headers["accept-encoding"] == "gzip, deflate, zstd"
+    assert len(answer.text) < 400
+
+
+@each_coding
+def test_data_that_are_broken_or_cut_short_are_refused(url, coding) -> None:
+    whole = COMPRESS[coding](BODY)
+    for body in (b"", b"{}", whole[:-1], whole[: len(whole) // 2], whole + b"more"):
+        assert refused(post(url, body, coding)) == (400, "invalid_body")
+
+
+@each_coding
+def test_a_bomb_is_too_large_and_takes_no_memory(coding) -> None:
+    bomb = COMPRESS[coding](bytes(64 * MIB))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError) as error:
+            read(bomb, coding, most=MIB)
+        assert tracemalloc.get_traced_memory()[1] < 6 * MIB
+    finally:
+        tracemalloc.stop()
+    assert (error.value.status, error.value.code) == (413, "request_too_large")
+
+
+def test_a_frame_with_a_window_that_takes_much_memory_is_refused() -> None:
+    body = zstd.compress(os.urandom(9 * MIB), options={zstd.CompressionParameter.window_log: 27})
+    with pytest.raises(ApiError, match="too much memory"):
+        read(body, "zstd")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_body_may_have_several_members_but_not_any_number(coding) -> None:
+    compress = COMPRESS[coding]
+    assert read(compress(BODY[:9]) + compress(b"") + compress(BODY[9:]), coding, piece=7) == BODY
+    with pytest.raises(ApiError, match=f"more than {MOST_MEMBERS} members"):
+        read(compress(b"") * (MOST_MEMBERS + 1), coding)
+
+
+@each_coding
+@given(text=st.binary(max_size=300), repeated=st.integers(1, 900), piece=st.integers(1, 5000))
+def test_what_was_compressed_comes_back_however_it_is_cut(coding, text, repeated, piece) -> None:
+    body = text * repeated
+    decoder = decoder_for(coding)
+    compressed = COMPRESS[coding](body)
+    pieces = [compressed[start : start + piece] for start in range(0, len(compressed), piece)]
+    assert b"".join(part for each in pieces for part in decoder.parts(each)) == body
+    decoder.end()
+
+
+@each_coding
+def test_others_have_their_turn_between_two_slices(coding) -> None:
+    messages = [{"type": "http.request", "body": COMPRESS[coding](bytes(16 * MIB)), "more_body": False}]
+    turns, seen = [], []
+
+    async def receive():
+        return messages.pop()
+
+    async def another():
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    async def reading():
+        other = asyncio.create_task(another())
+        request = Request({"type": "http", "headers": [(b"content-encoding", coding.encode())]}, receive)
+        seen.extend([len(turns) async for _ in intake.decompressed(request, 32 * MIB)])
+        other.cancel()
+
+    asyncio.run(reading())
+    assert len(seen) >= 16 * MIB // SLICE
+    assert seen == sorted({*seen})
+
+
+def test_without_its_package_zstd_is_an_unknown_coding(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "backports", None)
+    with pytest.raises(ApiError, match="Unsupported content encoding: 'zstd'"):
+        decoder_for("zstd")
+
+
+def test_a_body_whose_first_piece_is_far_too_large_is_refused() -> None:
+    with pytest.raises(ApiError, match="larger than 10 bytes"):
+        read(bytes(65 * MIB), "identity", piece=65 * MIB, most=10)
