@@ -55,6 +55,29 @@ class Decompressor(Protocol):
         ...
 
 
+class Inflation(Protocol):
+    """What zlib gives to decompress with; its own name for that is private."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether its end was read."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the end."""
+        ...
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """What it was given and has not looked at, because it may not return more at once."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """Return up to so many bytes of what was compressed."""
+        ...
+
+
 @define(eq=False)
 class Inflater:
     """Decompresses gzip or deflate.
@@ -66,7 +89,7 @@ class Inflater:
     wbits: int
     needs_input: bool = field(default=True, init=False)
     """Whether nothing more comes without further bytes."""
-    _inner: zlib._Decompress = field(init=False)
+    _inner: Inflation = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin."""
@@ -204,7 +227,7 @@ def _zstd() -> Coding | None:
         if sys.version_info >= (3, 14):
             from compression import zstd  # noqa: PLC0415
         else:
-            from backports import zstd  # noqa: PLC0415
+            from backports import zstd  # pyright: ignore[reportMissingTypeStubs] - of the namespace alone  # noqa: PLC0415
     except ImportError:
         return None
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG}
