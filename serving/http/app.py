@@ -58,6 +58,12 @@ OBJECTS: Final = 16
 """Bytes of memory that a run takes for each byte of its request and response as JSON: as objects, and in its first events."""
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
+HEADERS: Final[Mapping[int, dict[str, str]]] = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"connection": "close"},  # what is left of the body is not waited for
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"accept": JSON, "accept-encoding": decoding.ACCEPTED},
+    HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
+}
+"""What an error says beside its body, by its status."""
 
 
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
@@ -349,14 +355,8 @@ def _no_such_model(name: str) -> ApiError:
 def _answer_error(request: Request, error: Exception) -> Response:
     """Answer with an error body, whatever went wrong."""
     match error:
-        case ApiError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
-            return error_response(error, {"connection": "close"})  # what is left of the body is not waited for
-        case ApiError(status=HTTPStatus.TOO_MANY_REQUESTS):
-            return error_response(error, {"retry-after": "1"})
-        case ApiError(code=decoding.UNKNOWN_CODING):
-            return error_response(error, {"accept-encoding": decoding.ACCEPTED})
         case ApiError():
-            return error_response(error)
+            return error_response(error, HEADERS.get(error.status))
         case HTTPException(status_code=status):
             what = f"{request.method} {request.url.path}"
             message = f"Invalid URL ({what})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"

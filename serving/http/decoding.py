@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from interlock.serving.errors import ApiError, invalid
 
-__all__ = ["ACCEPTED", "UNKNOWN_CODING", "Decoder", "decoder_for"]
+__all__ = ["ACCEPTED", "Decoder", "decoder_for"]
 
 SLICE: Final = 2**17
 """Bytes that are decompressed at once: a fraction of a millisecond, after which others have their turn."""
@@ -27,7 +27,6 @@ MOST_MEMBERS: Final = 100
 """Members of gzip or frames of zstd that a body may be made of: each costs time, even if it holds nothing."""
 
 ACCEPTED: Final = "gzip, deflate, zstd"
-UNKNOWN_CODING: Final = "unsupported_content_encoding"
 GZIP: Final = 16 + zlib.MAX_WBITS
 DEFLATE: Final = zlib.MAX_WBITS
 
@@ -205,7 +204,7 @@ def decoder_for(content_encoding: str) -> Decoder | None:
     coding = _coding(name)
     if coding is None:
         message = f"Unsupported content encoding: '{content_encoding[:100]}'. A body may have one of: {ACCEPTED}."
-        raise ApiError(415, message, code=UNKNOWN_CODING)
+        raise ApiError(415, message, code="unsupported_content_encoding")
     return Decoder(coding)
 
 
