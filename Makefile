@@ -82,6 +82,10 @@ fuzz-requests: .venv/.dev ## Hostile requests to a server that is watched, for M
 hostile: .venv/.dev ## Send hostile requests to a server, and write what they cost into docs/security.md
 	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
 
+.PHONY: soak
+soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5, every stream judged, memory and tasks watched
+	cd tests && ../$(BIN)/python -m soak $(MINUTES) $${SOAK_SEED:-$$RANDOM}
+
 .PHONY: fuzz-families
 fuzz-families: .venv/.dev ## Random texts through the parsers of the families, SEQUENCES=1000000 for each group of them
 	cd tests && ../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}

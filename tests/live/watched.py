@@ -30,6 +30,12 @@ def memory_of(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), 0)
 
 
+def descriptors_of(pid: int) -> int:
+    """Return how many files and sockets a process has open; 0 where the system does not say."""
+    held = Path(f"/proc/{pid}/fd")
+    return len([*held.iterdir()]) if held.exists() else 0
+
+
 def computed_by(pid: int) -> float:
     """Return the seconds that a process's main thread, in which the event loop is, has computed; infinity if nobody knows."""
     scheduled = Path(f"/proc/{pid}/schedstat")

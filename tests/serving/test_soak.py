@@ -1,0 +1,37 @@
+"""The soak: its arithmetic, and a short run of it against its real server."""
+
+import asyncio
+
+import pytest
+from soak.__main__ import soak, soaked_server
+from soak.clients import VISITS
+from soak.trend import Trend, trend
+
+SECONDS = range(600)
+
+
+def test_a_line_is_found_with_no_doubt_where_there_is_none() -> None:
+    found = trend(SECONDS, [100 + second / 36 for second in SECONDS])
+    assert (found.level, found.slope) == (pytest.approx(100 + 299.5 / 36), pytest.approx(100))
+    assert found.margin == pytest.approx(0, abs=1e-6)
+    assert found.grows
+
+
+def test_what_swings_around_a_level_does_not_grow() -> None:
+    found = trend(SECONDS, [100 + second % 7 for second in SECONDS])
+    assert abs(found.slope) < found.margin
+    assert not found.grows
+
+
+def test_what_grows_too_slowly_to_matter_does_not_grow() -> None:
+    assert not Trend(level=100, slope=2, margin=0.1).grows
+    assert Trend(level=100, slope=3, margin=0.1).grows
+
+
+def test_clients_of_every_kind_come_and_go_and_are_given_what_is_legal() -> None:
+    with soaked_server() as (url, pid):
+        done, readings = asyncio.run(soak(url, pid, seconds=8, seed=7))
+    assert done.keys() <= {visit.__name__ for visit, _ in VISITS}
+    assert len(done) > len(VISITS) / 2
+    assert readings.times
+    assert all(len(values) == len(readings.times) and min(values) > 0 for values in readings.series.values())
