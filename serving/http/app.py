@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import Final, TypeVar
 
 from attrs import field, frozen
@@ -32,8 +31,8 @@ from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, invalid
-from interlock.serving.http import decoding
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
@@ -53,17 +52,10 @@ __all__ = ["create_app"]
 
 T = TypeVar("T")
 
-OUR_FAULT: Final = "The server had an error while processing your request."
 OBJECTS: Final = 16
 """Bytes of memory that a run takes for each byte of its request and response as JSON: as objects, and in its first events."""
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
-HEADERS: Final[Mapping[int, dict[str, str]]] = {
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"connection": "close"},  # what is left of the body is not waited for
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"accept": JSON, "accept-encoding": decoding.ACCEPTED},
-    HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
-}
-"""What an error says beside its body, by its status."""
 
 
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
@@ -115,7 +107,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     app = Starlette(
         routes=api.routes(),
         middleware=middleware,
-        exception_handlers=dict.fromkeys((ApiError, HTTPException, ClientDisconnect, Exception), _answer_error),
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, ClientDisconnect, Exception), answer_error),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -350,18 +342,3 @@ def _first_wanted(request: Request) -> int:
 def _no_such_model(name: str) -> ApiError:
     message = f"The model '{name[:100]}' does not exist or you do not have access to it."
     return ApiError(404, message, param="model", code="model_not_found")
-
-
-def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer with an error body, whatever went wrong."""
-    match error:
-        case ApiError():
-            return error_response(error, HEADERS.get(error.status))
-        case HTTPException(status_code=status):
-            what = f"{request.method} {request.url.path}"
-            message = f"Invalid URL ({what})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
-            return error_response(ApiError(status, message), dict(error.headers or {}))
-        case ClientDisconnect():
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
-        case _:
-            return error_response(ApiError(500, OUR_FAULT, "server_error"))
