@@ -25,6 +25,7 @@ from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
+from interlock.fsm.rebuilding import bodies_of, open_items
 from interlock.fsm.response import Response, usage_object
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class ResponseDriver(Generic[T]):
         ids: Makes ids.
         clock: Returns the time, in whole seconds since the epoch.
         response_id: The response's id, where it is known already.
+        created_at: When the response was created, in seconds since the epoch, where that is known already.
         additions: Returns what the server shows of the response when it has ended, beyond the API's fields.
         lifecycles: What it composes.
     """
@@ -86,6 +88,7 @@ class ResponseDriver(Generic[T]):
         ids: Ids,
         clock: Clock,
         response_id: str | None = None,
+        created_at: int | None = None,
         additions: Callable[[], Mapping[str, object]] = dict[str, object],
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
@@ -103,7 +106,7 @@ class ResponseDriver(Generic[T]):
             id=response_id or ids("resp"),
             state=lifecycles.response.states[lifecycles.response.initial],
             settings=settings,
-            created_at=clock(),
+            created_at=clock() if created_at is None else created_at,
             clock=clock,
             additions=additions,
         )
@@ -132,6 +135,23 @@ class ResponseDriver(Generic[T]):
             for item in self._open.values()
             if "run" in item.state.rows
         ]
+
+    def take_up(self, frames: Iterable[bytes]) -> None:
+        """Go on where another driver has left a stream; to be called once, before anything is fed.
+
+        What was held back and never sent is lost: white space, an item without text, the state of a parser. So a stream that was
+        taken up can be ended, by `Fault` or `Cancel`, and be asked for its response.
+
+        Args:
+            frames: The events of the stream so far, as an `SseWriter` writes them, in either dialect.
+
+        Raises:
+            ValueError: The frames are not the events of a stream that a driver has made.
+        """
+        bodies = bodies_of(frames)
+        self._open = {item.id: item for item in open_items(self._response, bodies, self._lifecycles)}
+        self._active = next((item for item in reversed(self._open.values()) if "close" in item.state.rows), None)
+        self._sequence_number = len(bodies)
 
     def feed(self, told: Iterable[deltas.Delta]) -> list[T]:
         """Feed deltas, and return the events that they make.

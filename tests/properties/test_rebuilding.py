@@ -1,0 +1,144 @@
+"""A stream that was cut anywhere can be taken up and ended by another driver, and nobody can tell that it was another."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.events.dialects import DIALECTS
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import (
+    Annotate,
+    Cancel,
+    Close,
+    EndOutput,
+    Fail,
+    Fault,
+    Finish,
+    Open,
+    Progress,
+    Run,
+    Start,
+    Succeed,
+)
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.oracle import check
+from interlock.serving.recordings.recording import read
+from interlock.serving.recordings.replay import replay_frames
+from interlock.testing.legality import findings
+from interlock.testing.scripts import frames as written
+from interlock.testing.strategies import legal_streams
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl"))
+LOST = Fault("server_error", "The server that made the response was lost.")
+
+
+def body_of(frame):
+    return json.loads(frame[frame.index(b"{") :])
+
+
+def taken_up(frames, dialect="openai"):
+    """Give a driver that takes up some frames."""
+    shown = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
+    driver = ResponseDriver(
+        shown,
+        writer=SseWriter(DIALECTS[dialect]),
+        ids=SequentialIds(),
+        clock=lambda: 1_700_000_009,
+        response_id=shown.get("id"),
+        created_at=shown.get("created_at"),
+    )
+    driver.take_up(frames)
+    return driver
+
+
+def ended(frames, ending, dialect="openai"):
+    """Give a stream that was cut, and then taken up and ended."""
+    return [*frames, *taken_up(frames, dialect).feed([ending])]
+
+
+def wrong(frames, dialect="openai"):
+    """Give what two judges find wrong with a stream, by the rules' numbers."""
+    bodies = [body_of(frame) for frame in frames]
+    return {found.rule for found in findings(bodies, dialect=dialect)} | {found.rule for found in check(bodies, dialect=dialect)}
+
+
+def assert_ended(frames, cut, ending, status, dialect="openai"):
+    """Assert that a stream that is cut and ended is legal; an item has no text only where the cut is before its first."""
+    stream = ended(frames[:cut], ending, dialect)
+    textless = cut > 0 and body_of(frames[cut - 1])["type"].endswith((".added", "part.added"))
+    assert wrong(stream, dialect) <= ({"R18"} if textless else set())
+    assert (stream[:cut], body_of(stream[-1])["response"]["status"]) == (frames[:cut], status)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_every_recording_that_is_cut_at_any_event_is_ended_legally(path, dialect) -> None:
+    *frames, _ = replay_frames(read(path), DIALECTS[dialect])
+    for cut in range(len(frames)):
+        assert_ended(frames, cut, LOST, "failed", dialect)
+    assert ended(frames, LOST, dialect) == frames
+
+
+@given(legal_streams(), st.data())
+def test_every_stream_that_is_cut_anywhere_is_ended_legally(bodies, data) -> None:
+    *frames, _ = (frame + b"\n\n" for frame in written(bodies).split(b"\n\n")[:-1])
+    cut = data.draw(st.integers(0, len(frames) - 1))
+    ending, status = data.draw(st.sampled_from([(LOST, "failed"), (Cancel(), "cancelled")]))
+    assert_ended(frames, cut, ending, status)
+
+
+SERVED = [
+    *(Start(), Open("mcp_list_tools", {"server_label": "docs"}), Succeed("mcpl_1", {"tools": []})),
+    *(Open("mcp_call", {"server_label": "docs", "name": "look"}), "{}", Close(), Run("mcp_1"), Succeed("mcp_1", {"output": "x"})),
+    *(Open("mcp_call", {"server_label": "docs", "name": "look"}), "{}", Close(), Run("mcp_2"), Fail("mcp_2", "no")),
+    *(Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})),
+    *(EndOutput("sho_1", {"type": "exit", "exit_code": 1}), Progress("sho_1", {"stdout": "b", "stderr": ""}), Succeed("sho_1")),
+    *(Open("image_generation_call"), Close(), Run("ig_1"), Progress("ig_1", {"partial_image_b64": "aQ=="})),
+    *(
+        Succeed("ig_1", {"result": "aQ=="}),
+        "It is ",
+        Annotate({"type": "file_citation", "file_id": "f", "filename": "n", "index": 1}),
+    ),
+    *("so.", Finish()),
+]
+
+
+def test_what_tools_and_annotations_said_is_taken_up_too() -> None:
+    driver = ResponseDriver(
+        response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000
+    )
+    frames = driver.feed(SERVED)
+    for cut in range(len(frames)):
+        assert_ended(frames, cut, LOST, "failed")
+    whole, cut = (body_of(stream[-1])["response"]["output"] for stream in (frames, ended(frames[:-3], LOST)))
+    assert cut == [*whole[:-1], {**whole[-1], "status": "incomplete"}]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_what_was_written_before_the_cut_is_in_the_response_after_it(path) -> None:
+    *frames, _ = replay_frames(read(path))
+    driver = taken_up(frames)
+    assert (driver.ended, driver.response) == (True, body_of(frames[-1])["response"])
+
+
+def test_a_driver_that_has_taken_up_a_text_can_go_on_with_it() -> None:
+    *frames, _ = replay_frames(read(RECORDINGS[0].with_name("text.jsonl")))
+    cut = next(place for place, frame in enumerate(frames) if b"output_text.done" in frame)
+    driver = taken_up(frames[:cut])
+    stream = [*frames[:cut], *driver.feed([" And more.", Finish()])]
+    assert (wrong(stream), driver.response["output"][-1]["content"][0]["text"][-10:]) == (set(), " And more.")
+
+
+def test_what_is_no_log_is_refused() -> None:
+    *frames, _ = replay_frames(read(RECORDINGS[0]))
+    with pytest.raises(ValueError, match="the log has no event 1 where it should be"):
+        taken_up([frames[0], frames[2]])
+    with pytest.raises(ValueError, match="of an item that was not added"):
+        taken_up([frames[0], frames[1], frames[3].replace(b'"sequence_number":3', b'"sequence_number":2')])
+    with pytest.raises(ValueError, match="nothing in state absent of response explains"):
+        taken_up([frames[1].replace(b'"sequence_number":1', b'"sequence_number":0')])
