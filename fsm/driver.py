@@ -22,7 +22,7 @@ from interlock.events.json import clean, copied
 from interlock.events.sse import Event, Writer
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item import Item
+from interlock.fsm.item import Item, Late, know_nothing
 from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
@@ -77,6 +77,8 @@ class ResponseDriver(Generic[T]):
         response_id: The response's id, where it is known already.
         created_at: When the response was created, in seconds since the epoch, where that is known already.
         additions: Returns what the server shows of the response when it has ended, beyond the API's fields.
+        late: Returns the fields of an item that are known only when it is done, such as `encrypted_content`, of the item as it is
+            shown then. It is not asked for what is no event, and must not raise.
         lifecycles: What it composes.
     """
 
@@ -90,11 +92,13 @@ class ResponseDriver(Generic[T]):
         response_id: str | None = None,
         created_at: int | None = None,
         additions: Callable[[], Mapping[str, object]] = dict[str, object],
+        late: Late = know_nothing,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
         self._lifecycles = lifecycles
         self._writer = writer
         self._ids = ids
+        self._late = late
         self._sequence_number = 0
         self._events: list[T] = []
         self._open: dict[str, Item] = {}
@@ -234,7 +238,7 @@ class ResponseDriver(Generic[T]):
         self._close_active()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
         known = {**fields, **{name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items()}}
-        item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known)
+        item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known, self._late)
         self._fire(item, "open")
         if item.state.rows:
             self._open[item.id] = item

@@ -73,7 +73,7 @@ def _end_command(item: Item) -> None:
 
 # The bracket of every item.
 added: Final = Emission(spec.ADDED, _bare, Item.join)
-done: Final = Emission(spec.DONE, _bare, Item.show, Item.learn)
+done: Final = Emission(spec.DONE, _bare, Item.finish, Item.learn)
 
 # Parts.
 text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)

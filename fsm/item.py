@@ -5,17 +5,17 @@ It keeps what the events need and nothing that could be derived. Its methods are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, field
 
 from interlock.events.items import COMMAND, ItemSpec, PartSpec, snapshot
 from interlock.events.json import clean
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import Given, Subject, Undo
+from interlock.fsm.lifecycle import NO_FIELDS, Given, Subject, Undo
 
 _LIST_OF: Final = {
     Scope.PART: "content",
@@ -24,6 +24,15 @@ _LIST_OF: Final = {
     Scope.COMMAND_OUTPUT: "output",
 }
 """The list that a part belongs to, by the scope of its events."""
+
+Late: TypeAlias = Callable[[Mapping[str, object]], Given]
+"""Returns the fields of an item that are known only when it is done, of the item as it is shown then."""
+
+
+def know_nothing(_shown: Mapping[str, object]) -> Given:
+    """Return no field."""
+    return NO_FIELDS
+
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
@@ -48,12 +57,14 @@ class Item(Subject["Item"]):
         id: Its id.
         output: The items of the response in the order of their `added`, which the item joins when it is added.
         fields: What is known of it beside text and parts, by the API's names.
+        late: Returns what is known only when it is done.
     """
 
     spec: ItemSpec
     id: str
     output: list[Item] = field(repr=False)
     fields: dict[str, object]
+    late: Late = field(default=know_nothing, repr=False)
     output_index: int = -1
     parts: dict[str, list[object]] = field(init=False)
     part: dict[str, object] = field(factory=dict[str, object])
@@ -146,6 +157,14 @@ class Item(Subject["Item"]):
     def show(self) -> None:
         """Record how the item is shown now."""
         self.shown = snapshot(self.spec, self.id, self.state.name, self.fields, self.text, self.parts)
+
+    def finish(self) -> None:
+        """Record how the item is shown when it is done, with what is known only now."""
+        self.show()
+        late = self.late(self.shown)
+        if late:
+            self.learn(late)
+            self.show()
 
     def open_part(self, part: PartSpec, scope: Scope) -> None:
         """Record that a part begins: it takes the next index of its list (rule R8)."""

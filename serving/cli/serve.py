@@ -16,6 +16,7 @@ from interlock.serving.tools.hosted import CALL_SECONDS, HOSTED_TOOLS, HostedToo
 if TYPE_CHECKING:
     from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
+    from interlock.serving.sealing import SealingKeys
     from interlock.serving.tools.configuration import ToolServers
     from interlock.serving.tools.protocol import ToolRunner
     from interlock.serving.tools.reach import Reach
@@ -106,10 +107,11 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
+    from interlock.serving.sealing import RANDOM_KEY
     from interlock.serving.store import MemoryStore
     from interlock.serving.tools.configuration import ToolServers
 
-    keys = _keys(api_key)
+    keys, sealing_keys = _keys(api_key), _sealing_keys()
     servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
     application = create_app(
@@ -122,6 +124,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         tools=tools,
         max_background_bytes=max_background * MIB,
         max_streams=max_streams,
+        sealing_keys=sealing_keys,
     )
     if view:
         from interlock.serving.keys import Keys
@@ -135,6 +138,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     ready = f"Serving {running.models[0]} at {server.url_of(listening)}/v1"
     if view:
         ready += f", its streams at {server.url_of(listening)}/interlock/"
+    if sealing_keys is None:
+        ready += f"\n{RANDOM_KEY}"
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 
@@ -185,6 +190,15 @@ def _keys(given: Sequence[str] | None) -> Sequence[str]:
     except ValueError as error:
         fail(f"--api-key or {KEY_VARIABLE}: {error}")
     return keys
+
+
+def _sealing_keys() -> SealingKeys | None:
+    from interlock.serving.sealing import SealingKeys
+
+    try:
+        return SealingKeys.from_environment()
+    except ValueError as error:
+        fail(str(error))
 
 
 def _reach(given: Iterable[str]) -> Reach:

@@ -36,13 +36,14 @@ from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
-from interlock.serving.keys import Keys
+from interlock.serving.keys import Keys, tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.background import MAX_BYTES, NOT_STREAMED, Record, Records
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
+from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
 from interlock.serving.store.packing import pack
@@ -71,6 +72,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     socket_limits: Limits | None = None,
     max_background_bytes: int = MAX_BYTES,
     max_streams: int | None = None,
+    sealing_keys: SealingKeys | None = None,
 ) -> Starlette:
     """Create the server as an ASGI application.
 
@@ -90,12 +92,14 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         max_background_bytes: How many bytes of memory the responses in the background may take. Those that have ended give way
             first; where those that are being made leave no room, another is refused.
         max_streams: How many responses may be made at once, over HTTP, WebSockets and in the background; None for no limit.
+        sealing_keys: Seal what clients carry; by default a random one, and what was sealed opens while the server lives.
 
     Raises:
         ValueError: A key is empty, or cannot be sent in a header.
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
-    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins))
+    envelope = Envelope(sealing_keys or SealingKeys.random())
+    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins), envelope)
     api.records.max_bytes = max_background_bytes
     api.open_runs.limit = max_streams
     middleware = [Middleware(Shield)]
@@ -127,6 +131,7 @@ class Api:
     tools: ToolRunner | None
     socket_limits: Limits
     origins: frozenset[str]
+    envelope: Envelope
     open_runs: OpenRuns = field(factory=OpenRuns)
     open_sockets: OpenRuns = field(factory=OpenRuns)
     records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
@@ -164,11 +169,13 @@ class Api:
         raw = read_object(await read_body(request, self.max_body_bytes))
         asked = await self.asked(raw)
         items = await self.conversation(asked)
+        seals = Seals(self.envelope, asked.model, tenant_of(request))
+        shown = await seals.opened(items, asked.input)
         await asyncio.sleep(0)
         dialect = self._dialect(request)
         if not (asked.stream or asked.background):
-            return WholeAnswer(Exchange(self._begin(asked, items, Unwritten()), self.open_runs), dialect)
-        run = self._begin(asked, items, SseWriter(dialect))
+            return WholeAnswer(Exchange(self._begin(asked, items, shown, seals, Unwritten()), self.open_runs), dialect)
+        run = self._begin(asked, items, shown, seals, SseWriter(dialect))
         if not asked.background:
             return StreamedAnswer(Exchange(run, self.open_runs))
         record = self._record(run)
@@ -188,14 +195,17 @@ class Api:
             return
         await socket.accept()
         dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
-        connection = Connection[StoredResponse](socket, SocketHost(self, dialect), self.open_runs, self.socket_limits)
+        host = SocketHost(self, dialect, tenant_of(socket))
+        connection = Connection[StoredResponse](socket, host, self.open_runs, self.socket_limits)
         with self.open_sockets.holding(connection):
             await connection.serve()
 
-    def _begin(self, asked: CreateResponse, items: Sequence[Item], writer: Writer[T]) -> ResponseRun[T]:
+    def _begin(
+        self, asked: CreateResponse, items: Sequence[Item], shown: Sequence[Item], seals: Seals, writer: Writer[T]
+    ) -> ResponseRun[T]:
         self.open_runs.require_room()
         store = self.store if asked.store else None
-        return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store)
+        return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store, shown=shown, seals=seals)
 
     def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
         """Create a response in the background, where nobody has to wait for it."""
@@ -308,20 +318,24 @@ class SocketHost:
     Args:
         api: The server's.
         dialect: What the client speaks.
+        tenant: Whose it is.
     """
 
     api: Api
     dialect: Dialect
+    tenant: str
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
         api = self.api
         asked = await api.asked(body)
         items = await api.conversation(asked, latest)
+        seals = Seals(api.envelope, asked.model, self.tenant)
+        shown = await seals.opened(items, asked.input)
         api.open_runs.require_room()
         engine, tools = (api.engine, api.tools) if generate else (Rendering(api.engine), None)
-        store = api.store if asked.store else None
-        run = begin_response(asked, items, engine, SseWriter(self.dialect), tools=tools, store=store)
+        store, writer = api.store if asked.store else None, SseWriter(self.dialect)
+        run = begin_response(asked, items, engine, writer, tools=tools, store=store, shown=shown, seals=seals)
         return Begun(run, lambda: run.stored)
 
 

@@ -18,6 +18,7 @@ from interlock.events.sse import Event, Keep, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
+from interlock.fsm.item import know_nothing
 from interlock.fsm.turns import TurnTrigger
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
@@ -27,6 +28,7 @@ from interlock.serving.identity import now, random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.run import Run, Work
+from interlock.serving.sealing import Seals
 from interlock.serving.store import ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
@@ -71,6 +73,7 @@ class ResponseRun(Run[T]):
         parser: Reads what the engine's model writes.
         tools: Returns the response its hosted tools.
         store: Holds the response when it has ended; None if that is not wanted.
+        shown: The conversation as the model is shown it: what clients carry sealed is opened.
     """
 
     request: CreateResponse
@@ -79,6 +82,7 @@ class ResponseRun(Run[T]):
     parser: Parser
     tools: ToolRunner
     store: ResponseStore | None
+    shown: Sequence[Item]
     _usage: Usage = field(factory=Usage, init=False)
     """What the engine has said that the turn costs which is going on."""
     _stored_items: tuple[Item, ...] = field(init=False)
@@ -121,7 +125,7 @@ class ResponseRun(Run[T]):
             nonlocal made
             before, reason = self._output(), None
             made = len(before)
-            turn = Turn(self.request, (*self.items, *self._tools.recalled(before)), self._budget, index=self._index)
+            turn = Turn(self.request, (*self.shown, *self._tools.recalled(before)), self._budget, index=self._index)
             async with aclosing(self.engine.generate(turn)) as outputs:
                 async for output in outputs:
                     yield self._tools.heard(self.parser.feed(output.chunk))
@@ -190,7 +194,7 @@ class ResponseRun(Run[T]):
         return isinstance(error, EngineError)
 
 
-def begin_response(
+def begin_response(  # noqa: PLR0913 - what a run is made of
     request: CreateResponse,
     items: Sequence[Item],
     engine: Engine,
@@ -198,6 +202,8 @@ def begin_response(
     *,
     tools: ToolRunner | None = None,
     store: ResponseStore | None = None,
+    shown: Sequence[Item] | None = None,
+    seals: Seals | None = None,
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
@@ -205,19 +211,23 @@ def begin_response(
 
     Args:
         request: What is asked for.
-        items: The conversation that the model goes on from, the request's input included.
+        items: The conversation that the model goes on from, the request's input included, as clients and stores see it.
         engine: Generates the turns.
         writer: The form in which events are given.
         tools: Returns the response its hosted tools, if there are any.
         store: Holds the response when it has ended, if that is wanted.
+        shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
+        seals: Seals what the client is to carry; without them it carries nothing sealed.
         ids: Makes ids.
         clock: Tells the time.
 
     Returns:
         The run, whose `events` are to be iterated.
     """
-    driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock)
-    return ResponseRun(driver, request, items, engine, parser_for(engine.format, request.raw), tools or NoTools(), store)
+    late = know_nothing if seals is None or not request.wants_sealed_reasoning else seals.late_fields
+    driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock, late=late)
+    parser = parser_for(engine.format, request.raw)
+    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, items if shown is None else shown)
 
 
 def _item_id(item: Item) -> str:

@@ -23,7 +23,7 @@ from attrs import frozen
 
 from interlock.events.json import dumps
 from interlock.fsm.errors import InterlockError
-from interlock.serving.sealing.keys import ID_BYTES, Key, Keys
+from interlock.serving.sealing.keys import ID_BYTES, Key, SealingKeys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -75,7 +75,7 @@ class Envelope:
         keys: The server's.
     """
 
-    keys: Keys
+    keys: SealingKeys
 
     def seal(self, binding: Binding, content: bytes) -> str:
         """Return a content sealed.
@@ -90,7 +90,7 @@ class Envelope:
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
-        """Return what was sealed, with others having their turn while a long one is decoded.
+        """Return what was sealed; others have their turn meanwhile, because there may be many contents, and long ones.
 
         Args:
             binding: What it has to be bound to.
@@ -138,6 +138,5 @@ async def _decoded(text: str) -> bytes:
             raise SealError("it is not base64") from None
         if binascii.b2a_base64(said, newline=False) != written:
             raise SealError("it is not base64")
-        if len(text) > SLICE:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
     return bytes(decoded)

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import os
 import secrets
 from typing import Final
 
 from attrs import field, frozen
 
-__all__ = ["KEYS_VARIABLE", "Key", "Keys"]
+__all__ = ["KEYS_VARIABLE", "Key", "SealingKeys"]
 
 KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
 """The environment variable that holds the keys: 32 bytes each in base64, with commas between them, the one that seals first."""
+
+RANDOM_KEY: Final = (
+    f"{KEYS_VARIABLE} is not set: what this process seals (encrypted reasoning, compactions) opens in no other process, and not "
+    "after a restart."
+)
+"""What is said at the start of a server that has made its own key."""
 
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 8
@@ -39,7 +46,7 @@ class Key:
 
 
 @frozen
-class Keys:
+class SealingKeys:
     """The keys of a server.
 
     Args:
@@ -51,7 +58,7 @@ class Keys:
     others: tuple[Key, ...] = ()
 
     @classmethod
-    def from_text(cls, text: str) -> Keys:
+    def from_text(cls, text: str) -> SealingKeys:
         """Parse keys: 32 bytes each in base64, with commas between them.
 
         Args:
@@ -67,7 +74,20 @@ class Keys:
         return cls(keys[0], tuple(keys[1:]))
 
     @classmethod
-    def random(cls) -> Keys:
+    def from_environment(cls) -> SealingKeys | None:
+        """Return the keys that `INTERLOCK_KEYS` holds, or None if it is not set.
+
+        Raises:
+            ValueError: The variable holds no keys; the message names it.
+        """
+        text = os.environ.get(KEYS_VARIABLE)
+        try:
+            return None if text is None else cls.from_text(text)
+        except ValueError as error:
+            raise ValueError(f"{KEYS_VARIABLE}: {error}") from None
+
+    @classmethod
+    def random(cls) -> SealingKeys:
         """Create a key that lasts as long as the process."""
         return cls(Key(secrets.token_bytes(KEY_BYTES)))
 

@@ -94,6 +94,36 @@ def test_the_events_of_an_answer_come_in_order():
     assert [event.sequence_number for event in told.events] == [*range(10)]
 
 
+def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_response():
+    late = {"reasoning": {"encrypted_content": "sealed"}}
+    driver = ResponseDriver(
+        SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=lambda item: late.get(item["type"], {})
+    )
+    events = driver.feed([Open("reasoning"), "Hm", "m.", Open("message"), "Hello", Finish()])
+    assert check([json.loads(json.dumps(event.body)) for event in events]) == []
+    items = [event.body["item"] for event in events if event.name.startswith("response.output_item")]
+    assert [item.get("encrypted_content") for item in items] == [None, "sealed", None, None]
+    assert driver.response["output"] == items[1::2]
+
+
+def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
+    answers = [OverflowError("too large"), {"encrypted_content": "sealed"}]
+
+    def late(_item):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=late)
+    told = driver.feed([Open("reasoning"), "Hmm."])
+    with pytest.raises(OverflowError):
+        driver.feed([Close()])
+    told += driver.feed([Finish()])
+    assert check([json.loads(json.dumps(event.body)) for event in told]) == []
+    assert driver.response["output"][0]["encrypted_content"] == "sealed"
+
+
 def test_a_response_starts_once_and_is_queued_only_before():
     told = Told()
     assert told.tell(Enqueue(), Enqueue()) == ["created", "queued"]

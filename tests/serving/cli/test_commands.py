@@ -1,5 +1,6 @@
 """The command prints what a program can read, says what is wrong with its input, and ends with the right status."""
 
+import base64
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import interlock
 from interlock.serving.cli.commands import EXAMPLES, app
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http import server
 from interlock.serving.http.app import create_app
 from interlock.serving.recordings.recording import read
 from interlock.serving.recordings.replay import replay_frames, replay_response
@@ -120,11 +122,15 @@ WEATHER = {
 }
 
 
+KEYS = base64.b64encode(bytes(32)).decode()
+
+
 @contextmanager
 def served(*options: object) -> Iterator[str]:
     """Run the server as a process of its own, and give the URL that it prints."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+    environment = {"INTERLOCK_KEYS": KEYS, **os.environ}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own command
         try:
             yield process.stderr.readline().split()[-1]
         finally:
@@ -155,6 +161,20 @@ def test_serve_refuses_a_key_that_is_none_or_cannot_be_sent(monkeypatch, source,
     monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_API_KEY": key})
     result = run("serve", "--port", "0", *(["--api-key", key] if source == "--api-key" else []))
     assert (result.exit_code, result.stderr) == (2, f"interlock: --api-key or INTERLOCK_API_KEY: {wrong}\n")
+
+
+def test_serve_refuses_keys_that_it_cannot_seal_with(monkeypatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_KEYS": f"{KEYS},c2Vj"})
+    result = run("serve", "--port", "0")
+    assert (result.exit_code, result.stderr) == (2, "interlock: INTERLOCK_KEYS: key 2 has 3 bytes instead of 32\n")
+
+
+def test_serve_says_what_a_key_of_its_own_means(monkeypatch) -> None:
+    monkeypatch.setattr(server, "serve", lambda _, listening, *, on_ready, **__: [listening.close(), on_ready()])
+    monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
+    first, second = run("serve", "--port", "0").stderr.splitlines()
+    assert first.startswith("Serving interlock-embedded at http://127.0.0.1:")
+    assert second.startswith("INTERLOCK_KEYS is not set: what this process seals")
 
 
 def test_an_application_refuses_such_a_key_too() -> None:

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.sealing import Binding, Envelope, Keys, SealError
+from interlock.serving.sealing import Binding, Envelope, SealError, SealingKeys
 from interlock.serving.sealing.envelope import SHORTEST, SLICE
 from interlock.serving.sealing.keys import Key
 
 OLD, NEW = Key(bytes(32)), Key(bytes(range(32)))
-ENVELOPE = Envelope(Keys(OLD))
+ENVELOPE = Envelope(SealingKeys(OLD))
 REASONING = Binding("reasoning", "m", "alice")
 CHANGED = "it was changed, or belongs to another kind of item, another model or somebody else"
 
@@ -44,7 +44,7 @@ def test_a_content_is_sealed_differently_each_time_and_shows_nothing_but_its_len
 
 
 def test_after_a_rotation_the_new_key_seals_and_the_old_one_opens():
-    before, rotated, over = ENVELOPE, Envelope(Keys(NEW, (OLD,))), Envelope(Keys(NEW))
+    before, rotated, over = ENVELOPE, Envelope(SealingKeys(NEW, (OLD,))), Envelope(SealingKeys(NEW))
     old, new = before.seal(REASONING, b"old"), rotated.seal(REASONING, b"new")
     assert (opened(old, envelope=rotated), opened(new, envelope=rotated), opened(new, envelope=over)) == (b"old", b"new", b"new")
     with pytest.raises(SealError, match=r"^it was sealed with a key that this server does not have$"):

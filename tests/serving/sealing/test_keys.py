@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from interlock.serving.sealing.keys import Key, Keys
+from interlock.serving.sealing.keys import KEYS_VARIABLE, Key, SealingKeys
 
 FIRST, SECOND = bytes(range(32)), bytes(range(1, 33))
 
@@ -12,8 +12,8 @@ def written(*secrets):
 
 
 def test_the_first_key_seals_and_all_open():
-    keys = Keys.from_text(f" {written(FIRST)} ,\n{written(SECOND)}")
-    assert keys == Keys(Key(FIRST), (Key(SECOND),))
+    keys = SealingKeys.from_text(f" {written(FIRST)} ,\n{written(SECOND)}")
+    assert keys == SealingKeys(Key(FIRST), (Key(SECOND),))
     assert [keys.by_id(Key(secret).id) for secret in (FIRST, SECOND)] == [Key(FIRST), Key(SECOND)]
     assert keys.by_id(Key(bytes(32)).id) is None
 
@@ -31,11 +31,21 @@ def test_the_first_key_seals_and_all_open():
 )
 def test_a_wrong_key_is_named_by_its_place_alone(text, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
-        Keys.from_text(text)
+        SealingKeys.from_text(text)
 
 
 def test_a_random_key_is_another_each_time_and_shows_nothing_of_itself():
-    one, other = Keys.random(), Keys.random()
+    one, other = SealingKeys.random(), SealingKeys.random()
     assert len(one.sealing.secret) == 32
     assert one != other
-    assert repr(one) == "Keys(sealing=Key(), others=())"
+    assert repr(one) == "SealingKeys(sealing=Key(), others=())"
+
+
+def test_the_environment_holds_the_keys(monkeypatch):
+    monkeypatch.setenv(KEYS_VARIABLE, written(FIRST))
+    assert SealingKeys.from_environment() == SealingKeys(Key(FIRST))
+    monkeypatch.delenv(KEYS_VARIABLE)
+    assert SealingKeys.from_environment() is None
+    monkeypatch.setenv(KEYS_VARIABLE, "")
+    with pytest.raises(ValueError, match=r"^INTERLOCK_KEYS: key 1 has 0 bytes instead of 32$"):
+        SealingKeys.from_environment()
