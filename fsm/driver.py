@@ -82,7 +82,7 @@ class ResponseDriver(Generic[T]):
         lifecycles: What it composes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
         self,
         settings: Mapping[str, object],
         *,
