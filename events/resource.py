@@ -99,10 +99,12 @@ def _in_order(given: Mapping[str, object], read: object) -> object:
 
 
 def _tool(tool: Mapping[str, object]) -> dict[str, object]:
-    """One tool: a function with all the fields that a response's function has, an MCP server without its secrets."""
+    """One tool with the fields that a response's tool has; an MCP server without its secrets."""
     match tool.get("type"):
         case "function":
             return {"description": None, "parameters": None, "strict": None, **tool}
+        case "namespace":
+            return {"description": "", "tools": [], **tool}
         case "code_interpreter":
             return {"container": {"type": "auto"}, **tool}
         case "mcp":

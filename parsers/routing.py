@@ -6,6 +6,7 @@ the request declares; the rules below it hold for what no request declares. It k
     recipient                                item
     a declared function, `functions.` or not function_call
     a declared custom tool, likewise         custom_tool_call
+    a declared tool that the client runs     its own kind: shell_call, apply_patch_call, …
     `functions.X`                            function_call X
     `python`                                 code_interpreter_call
     `browser.search`, `.open`, `.find`       web_search_call
@@ -22,9 +23,11 @@ from typing import Literal, TypeAlias, cast
 from attrs import evolve, field, frozen
 
 from interlock.events.items import ItemKind
+from interlock.parsers.client_tools import CLIENT_TOOLS
 
-Payload: TypeAlias = Literal["text", "input", "code", "browser"]
-"""How the text of an item is read: as it is, as a custom tool's input or as code (in JSON, perhaps), as a browser's arguments."""
+Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
+"""How the text of an item is read: as it is, as a custom tool's input or as code (in JSON, perhaps), as a browser's arguments,
+as those of another tool that has an item of its own."""
 
 SEPARATOR = "__"
 """Between a namespace and a name in the flat names that chat templates show to a model."""
@@ -45,6 +48,11 @@ class Route:
     fields: Mapping[str, object] = field(factory=dict[str, object])
     payload: Payload = "text"
     function: str = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it is a call that the client answers by its `call_id`."""
+        return self.payload == "client" or self.kind in {"function_call", "custom_tool_call"}
 
 
 REASONING = Route("reasoning")
@@ -173,6 +181,8 @@ def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | 
             return Route("function_call", {"name": name, **fields})
         case "custom" if name:
             return Route("custom_tool_call", {"name": name, **fields}, payload="input")
+        case str(kind) if kind in CLIENT_TOOLS:
+            return Route(CLIENT_TOOLS[kind].kind, {"name": kind}, payload="client")
         case _:
             return None
 

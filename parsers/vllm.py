@@ -228,8 +228,7 @@ class VllmParser:
 
     def _call_writer(self, route: Route, call_id: str) -> Writer:
         """Return a call's writer; only calls that the client answers have a `call_id`."""
-        answered = route.kind in {"function_call", "custom_tool_call"}
-        return writer_for(route, {"call_id": call_id} if call_id and answered else {})
+        return writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
 
     def _take(self) -> list[Delta]:
         out, self._out = self._out, []

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.parsers.browser import read_action
+from interlock.parsers.client_calls import read_call
 from interlock.parsers.custom import InputDecoder
 from interlock.parsers.routing import Payload, Route
 from interlock.parsers.vocabulary import Entry
@@ -144,11 +145,40 @@ class BrowserCall:
         return self.close()[:1]
 
 
-_WRITERS: dict[Payload, type[Streamed | Unwrapped | BrowserCall]] = {
+@define(eq=False)
+class ClientCall:
+    """Writes a call of a tool that a client runs, which needs all of its arguments before it can be opened."""
+
+    route: Route
+    _fields: Mapping[str, object] = field(factory=dict[str, object])
+    _arguments: list[str] = field(factory=list[str])
+
+    def open(self) -> list[Delta]:
+        """Nothing is known yet."""
+        return []
+
+    def write(self, text: str) -> list[Delta]:
+        """Hold the arguments."""
+        self._arguments.append(text)
+        return []
+
+    def close(self) -> list[Delta]:
+        """Return the whole item; a call that makes no sense is one of a function."""
+        read = read_call(self.route.kind, "".join(self._arguments), self._fields)
+        return [*self.leave(), Close()] if read is None else read
+
+    def leave(self) -> list[Delta]:
+        """Return what there is of the call, as one of a function."""
+        name = {"name": self.route.fields["name"]}
+        return [Open("function_call", {**name, **self._fields}), *_pieces("".join(self._arguments))]
+
+
+_WRITERS: dict[Payload, type[Streamed | Unwrapped | BrowserCall | ClientCall]] = {
     "text": Streamed,
     "input": Unwrapped,
     "code": Unwrapped,
     "browser": BrowserCall,
+    "client": ClientCall,
 }
 
 

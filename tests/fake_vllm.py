@@ -55,7 +55,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     request_id: str = "resp_1"
-    input: str
+    input: str | list[dict]
     model: str = "m"
     stream: bool | None = False
     store: bool | None = True

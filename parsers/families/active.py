@@ -19,9 +19,6 @@ from interlock.parsers.writing import Streamed, Withheld, Writer, joined, writer
 
 __all__ = ["ActiveItem", "Settings"]
 
-_ANSWERED = frozenset({"function_call", "custom_tool_call"})
-"""The kinds of calls that have a `call_id`."""
-
 
 @define
 class Settings:
@@ -146,7 +143,7 @@ class ActiveItem:
         """
         self.close()
         route = self._settings.routing.function(name)
-        writer = writer_for(route, {"call_id": call_id} if call_id and route.kind in _ANSWERED else {})
+        writer = writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
         self._open(writer)
         self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
 

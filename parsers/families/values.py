@@ -16,6 +16,7 @@ import orjson
 from attrs import field, frozen
 
 from interlock.events.json import clean
+from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR
 
 __all__ = ["STRING", "Schemas", "Types", "converted", "escaped", "quoted"]
@@ -92,6 +93,9 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
             continue
         shown = tool if "name" in tool else _mapping(tool.get("function"))
         name, parameters = shown.get("name"), _mapping(shown.get("parameters"))
+        own = CLIENT_TOOLS.get(f"{tool.get('type')}")
+        if own is not None:
+            name, parameters = tool["type"], _mapping(tool.get("parameters")) or own.parameters
         for said in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
             yield said, parameters
             yield f"functions.{said}", parameters

@@ -24,9 +24,9 @@ from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.tokens import Pace, control, encoded, encoding
 from interlock.serving.errors import PromptError
 from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.values import elements, is_array, members
+from interlock.serving.requests.values import elements, members, text_of
 
-__all__ = ["count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "text_of", "tool_name", "tool_names"]
+__all__ = ["count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
 CONTEXT: Final = 131_072
 """Tokens of a prompt at most, as gpt-oss has them."""
@@ -174,15 +174,3 @@ def output_text(item: Item) -> str:
     if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))
-
-
-def text_of(content: object) -> str:
-    """Return the text of a string or of parts; other parts are named in square brackets."""
-    if is_array(content):
-        return "\n".join(_text_of_part(members(part)) for part in elements(content))
-    return content if isinstance(content, str) else ""
-
-
-def _text_of_part(part: Mapping[str, object]) -> str:
-    said = part.get("text", part.get("refusal"))
-    return said if isinstance(said, str) else f"[{part.get('type')}]"

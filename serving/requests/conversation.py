@@ -16,7 +16,7 @@ from interlock.serving.requests.items import type_of
 from interlock.serving.requests.refusals import too_long
 from interlock.serving.requests.values import elements, members
 
-__all__ = ["Item", "join", "read_input"]
+__all__ = ["Item", "join", "read_input", "resolved"]
 
 Item: TypeAlias = Mapping[str, object]
 
@@ -65,11 +65,9 @@ def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, I
     calls = {item.get("call_id") for item in previous if item.get("type") not in ANSWERED}
     asked = {item.get("id") for item in previous if item.get("type") == "mcp_approval_request"}
     for index, item in enumerate(given):
-        said = item
-        if item.get("type") == "item_reference":
-            if item["id"] in known:
-                continue
-            said = _stored(str(item["id"]), stored)
+        said = resolved(item, known, stored)
+        if said is None:
+            continue
         _require_call(said, calls)
         _require_question(index, said, asked)
         items.append(said)
@@ -80,7 +78,22 @@ def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, I
     return tuple(items)
 
 
-def _stored(item_id: str, stored: Mapping[str, Item]) -> Item:
+def resolved(item: Item, known: AbstractSet[object], stored: Mapping[str, Item]) -> Item | None:
+    """Return the item that a reference means, or None if it is there already; any other item as it is.
+
+    Args:
+        item: An item of a request's input.
+        known: The ids of the items that are there.
+        stored: Other items that references may mean, by their ids.
+
+    Raises:
+        ApiError: 404; a reference means no item that there is.
+    """
+    if item.get("type") != "item_reference":
+        return item
+    if item["id"] in known:
+        return None
+    item_id = str(item["id"])
     if item_id not in stored:
         message = f"Item with id '{item_id[:100]}' not found. Items are not persisted when `store` is set to false."
         raise ApiError(404, message, param="input")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeGuard
 
-__all__ = ["elements", "is_array", "is_object", "members"]
+__all__ = ["elements", "is_array", "is_object", "members", "text_of"]
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -32,3 +32,15 @@ def members(value: object) -> Mapping[str, object]:
 def elements(value: object) -> list[object]:
     """Return the elements of an array; any other value has none."""
     return value if is_array(value) else []
+
+
+def text_of(content: object) -> str:
+    """Return the text of a string or of parts; other parts are named in square brackets."""
+    if is_array(content):
+        return "\n".join(_text_of_part(members(part)) for part in elements(content))
+    return content if isinstance(content, str) else ""
+
+
+def _text_of_part(part: Mapping[str, object]) -> str:
+    said = part.get("text", part.get("refusal"))
+    return said if isinstance(said, str) else f"[{part.get('type')}]"

@@ -6,12 +6,15 @@ vLLM keeps responses for as long as it runs, if `VLLM_ENABLE_RESPONSES_API_STORE
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from attrs import field, frozen
 
 from interlock.fsm.driver import ResponseDriver
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.plain import plain
+from interlock.serving.vllm.asking import Before
 from interlock.serving.vllm.shapes import Serving
 
 __all__ = ["Archive"]
@@ -26,8 +29,6 @@ THEIRS: Final = (
     "model",
     "parallel_tool_calls",
     "temperature",
-    "tool_choice",
-    "tools",
     "top_p",
     "background",
     "max_output_tokens",
@@ -37,6 +38,9 @@ THEIRS: Final = (
     "truncation",
 )
 """The fields of a response that vLLM's type requires or that vLLM reads of a stored one; its output comes beside them."""
+
+NOT_READ: Final[Mapping[str, object]] = {"tools": [], "tool_choice": "auto"}
+"""Those that it requires and does not read; tools may be of types that it does not know."""
 
 
 @frozen(eq=False)
@@ -77,21 +81,33 @@ class Archive:
         async with self._serving.response_store_lock:
             self._serving.response_store.pop(response_id, None)
 
+    def before(self, response_id: object, referred: Iterable[str]) -> Before:
+        """Return what was said before a request.
+
+        Args:
+            response_id: The response that it goes on from; None for none.
+            referred: The ids of the items that it refers to.
+        """
+        wanted = {*referred}
+        shown = self.shown.get(str(response_id))
+        items = (item for response in self.shown.values() for item in _output(response)) if wanted else ()
+        stored = {str(item["id"]): item for item in items if item["id"] in wanted}
+        return Before(_output(shown) if shown is not None else (), stored)
+
     def _theirs(self, response: Mapping[str, object]) -> object | None:
-        """Return a response in vLLM's form, without the items that its types refuse."""
-        items = cast("Sequence[Mapping[str, object]]", response["output"])
+        """Return a response in vLLM's form, with its calls alone.
+
+        Of a model that writes harmony, vLLM keeps the messages by itself, and looks here for the names of calls that were
+        answered. Of any other model it would render the messages again and forget the calls; `asking` puts all into the input.
+        """
+        calls = [item for item in plain(_output(response)) if item["type"] == "function_call"]
         fields = {name: response[name] for name in THEIRS}
-        kept = [item for item in items if self._accepts(fields, item)]
         try:
-            return self._make(**fields, output=kept)
+            return self._make(**fields, **NOT_READ, output=calls)
         except ValueError:
             logger.exception("%s: vLLM cannot store it, so no other response can go on from it", response["id"])
             return None
 
-    def _accepts(self, fields: Mapping[str, object], item: Mapping[str, object]) -> bool:
-        try:
-            self._make(**fields, output=[item])
-        except ValueError:
-            logger.warning("%s: vLLM cannot store an item of type %s", fields["id"], item["type"])
-            return False
-        return True
+
+def _output(response: Mapping[str, object]) -> Sequence[Item]:
+    return cast("Sequence[Item]", response["output"])

@@ -1,30 +1,31 @@
 """The routes in front of vLLM's: what is asked over HTTP, and how a run is answered.
 
-They take a request as vLLM's own route does, with vLLM's own validation, and send what vLLM refuses as vLLM would. On a server
-whose instance was not hooked (its model generates nothing), vLLM's own routes answer.
+They read a request before vLLM validates it, so that vLLM is asked for what it can render, and send what vLLM refuses as vLLM
+would. On a server whose instance was not hooked (its model generates nothing), vLLM's own routes answer.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
-from attrs import frozen
+from attrs import evolve, frozen
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
+from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.runs.background import NOT_STREAMED, Record
+from interlock.serving.vllm.asking import ASKED
 from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.run import VllmRun
-from interlock.serving.vllm.seams import Endpoint, Router
-from interlock.serving.vllm.serving import ASKED, Asked, Hooks
-from interlock.serving.vllm.shapes import ErrorResponse, Request
+from interlock.serving.vllm.seams import Endpoint, Router, valid_request
+from interlock.serving.vllm.serving import Hooks
+from interlock.serving.vllm.shapes import ErrorResponse
 
 __all__ = ["App", "add_routes"]
 
@@ -88,24 +89,27 @@ class Api:
     def creating(self) -> Endpoint:
         """Return the endpoint that makes a response."""
 
-        async def create(request: Request, raw_request: HttpRequest) -> object:
+        async def create(body: dict[str, Any], raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)
             if hooks is None:
-                return await self.vllm.create_responses(request=request, raw_request=raw_request)
+                return await self.vllm.create_responses(request=valid_request(self.vllm, body), raw_request=raw_request)
             with panics_as_errors():
-                return await self._create(hooks, request, raw_request)
+                try:
+                    return await self._create(hooks, body, raw_request)
+                except ApiError as error:
+                    return error_response(error)
 
-        create.__annotations__ = {"request": self.vllm.ResponsesRequest, "raw_request": HttpRequest}
+        create.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
         return create
 
-    async def _create(self, hooks: Hooks, request: Request, raw_request: HttpRequest) -> object:
+    async def _create(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
         dialect = _dialect(raw_request)
-        streamed = bool(request.stream)
+        theirs, reading = hooks.read(body, dialect)
+        request = valid_request(self.vllm, theirs)
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
         # broken off vLLM shows nothing, and counts nothing.
-        request.stream = True
-        # Read as FastAPI reads it for vLLM: a byte order mark, UTF-16 and `NaN` are all right with both or with none.
-        asked = ASKED.set(Asked(json.loads(await raw_request.body()), dialect, streamed=streamed))
+        streamed, request.stream = bool(request.stream), True
+        asked = ASKED.set(evolve(reading, streamed=streamed))
         try:
             begun = await hooks.serving.create_responses(request, raw_request)
         finally:

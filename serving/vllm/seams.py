@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Final, Protocol, TypeAlias, cast
 
+from pydantic import ValidationError
+
 from interlock.serving.vllm.shapes import Detokenizer, Dumpable, ErrorResponse, Request
 
 KNOWN: Final = ((0, 26), (0, 33))
@@ -110,6 +112,24 @@ def router() -> Router:
         ModuleNotFoundError: vLLM is not installed, or has moved it.
     """
     return cast("Router", import_module(ROUTER))
+
+
+def valid_request(vllm: Router, body: Mapping[str, object]) -> Request:
+    """Return a request as vLLM validates it.
+
+    Args:
+        vllm: vLLM's module of routes.
+        body: Of `POST /v1/responses`.
+
+    Raises:
+        RequestValidationError: FastAPI's; vLLM answers it in its own words.
+    """
+    try:
+        return vllm.ResponsesRequest(**body)
+    except ValidationError as error:
+        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+        refuse: Callable[..., Exception] = import_module("fastapi.exceptions").RequestValidationError
+        raise refuse(found, body=body) from None
 
 
 def response_type() -> Callable[..., object]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from attrs import field, frozen
 
@@ -25,12 +24,14 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.identity import now, random_id
 from interlock.serving.keys import Keys
+from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
+from interlock.serving.vllm.asking import ASKED, Asked, rendered
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader
 from interlock.serving.vllm.pairing import Pairing
@@ -40,26 +41,7 @@ from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
 from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps, Tokenizer
 
-__all__ = ["ASKED", "Asked", "Hooks"]
-
-
-@frozen
-class Asked:
-    """A request that came through our routes.
-
-    Args:
-        body: As it was sent, before vLLM's validation changed anything.
-        dialect: What its client speaks.
-        streamed: Whether its client wants a stream; vLLM is asked for one in any case.
-    """
-
-    body: Mapping[str, object]
-    dialect: Dialect
-    streamed: bool = True
-
-
-ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
-"""What is asked in the task at hand; None for a request that did not come through our routes."""
+__all__ = ["Hooks"]
 
 
 @frozen(eq=False)
@@ -107,6 +89,24 @@ class Hooks:
         }
         for name, ours in replaced.items():
             setattr(self.serving, name, _if_asked(ours, getattr(self.serving, name)))
+
+    def read(self, body: Mapping[str, object], dialect: Dialect) -> tuple[dict[str, object], Asked]:
+        """Read the body of a request, before vLLM does.
+
+        Args:
+            body: Of `POST /v1/responses`.
+            dialect: What its client speaks.
+
+        Returns:
+            The body that vLLM is to validate, and what was asked; the latter is for `ASKED`, while vLLM begins the response.
+
+        Raises:
+            ApiError: 400 or 404; an item of its input cannot be read.
+        """
+        referred = (str(members(item).get("id")) for item in elements(body.get("input")))
+        before = self.archive.before(body.get("previous_response_id"), referred)
+        theirs, read_by = rendered(body, before, harmony=self.serving.use_harmony)
+        return theirs, Asked(body, dialect, read_by)
 
     def shown(self, response_id: str) -> Mapping[str, object] | None:
         """Show a response, as it is now if it is made in the background; None if there is no such response."""
@@ -172,7 +172,7 @@ class Hooks:
 
     def _harmony(self, asked: Asked, context: Context) -> tuple[Reader, Dialogue]:
         dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))
-        return harmony_reader(asked.body), dialogue
+        return harmony_reader(asked.read_by), dialogue
 
     def _parsed(self, asked: Asked, begun: Begun) -> tuple[Reader, Dialogue]:
         """Return the reader of a model that writes no harmony, and the dialogue of the context that vLLM has for it."""
@@ -196,9 +196,9 @@ class Hooks:
         request = begun.request
         available: Sequence[str] = getattr(begun.context, "available_tools", ())
         logprobs = self._logprobs(begun) if request.is_include_output_logprobs() else None
-        settings = Settings.from_request(asked.body)
+        settings = Settings.from_request(asked.read_by)
         settings.routing = hosted_functions(settings.routing, available)
-        forced = asked.body.get("tool_choice") not in (None, "auto", "none")
+        forced = asked.read_by.get("tool_choice") not in (None, "auto", "none")
         pairs = partial(_pairing, begun)
         lags = bool(begun.sampling.stop) and not begun.sampling.include_stop_str_in_output
         source = Source(pairs, partial(_stops, begun), lags)
@@ -206,7 +206,7 @@ class Hooks:
         if ours is not None:
             return ours
         more: dict[str, Any] = {"available": available, "logprobs": logprobs, "hide_end": self.hide_end}
-        return delta_reader(asked.body, request, theirs, following, pairs, **more)
+        return delta_reader(asked.read_by, request, theirs, following, pairs, **more)
 
     def _logprobs(self, begun: Begun) -> Logprobs:
         make: Callable[..., Sequence[Dumpable]] = getattr(self.serving, seams.LOGPROBS)

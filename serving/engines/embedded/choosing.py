@@ -17,8 +17,8 @@ from attrs import frozen
 from interlock.serving.engines.embedded.pattern import Unreadable, example
 from interlock.serving.engines.embedded.schema import arguments_for
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.prompt import is_answered, is_from_user, text_of
-from interlock.serving.requests.values import elements, members
+from interlock.serving.engines.prompt import is_answered, is_from_user
+from interlock.serving.requests.values import elements, members, text_of
 
 __all__ = ["READ", "Call", "chosen_calls", "user_text", "words_after_colon"]
 

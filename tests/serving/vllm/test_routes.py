@@ -90,7 +90,7 @@ def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():
 def test_what_vllm_refuses_is_refused_in_its_words():
     answer = ask(Serving(), input="refuse")
     assert (answer.status_code, answer.json()) == (400, {"error": {"message": "It is refused.", "code": 400}})
-    assert ask(Serving(), input=["no text"]).status_code == 422
+    assert ask(Serving(), max_output_tokens="many").status_code == 422
 
 
 class VLLMValidationError(ValueError):
@@ -525,3 +525,69 @@ def test_what_follows_a_decompressed_body_reaches_the_route():
     asyncio.run(Decompressing(app)(scope, receive, None))
     whole = {"type": "http.request", "body": b"{}", "more_body": False}
     assert seen == [[(b"content-length", b"2")], whole, {"type": "http.disconnect"}]
+
+
+SKY = {
+    "type": "namespace",
+    "name": "sky",
+    "tools": [{"type": "function", "name": "weather", "parameters": {}}, {"type": "custom", "name": "write"}],
+}
+
+
+def called(name, arguments):
+    return f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (called("sky__weather", "{}"), ("function_call", "weather", "sky", "{}")),
+        (called("sky__write", '{"input": "a\\nb"}'), ("custom_tool_call", "write", "sky", "a\nb")),
+    ],
+)
+def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, wanted):
+    serving = Serving(fake.HarmonyContext, outputs(text))
+    tools = [SKY, {"type": "web_search"}]
+    shown = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
+    (item,) = shown["output"]
+    assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == wanted
+    assert [tool["type"] for tool in shown["tools"]] == ["namespace", "web_search"]
+    given = serving.context.request
+    assert [tool.get("name", tool["type"]) for tool in given.tools] == ["sky__weather", "sky__write", "web_search_preview"]
+    assert given.input == [{"type": "message", "role": "user", "content": "Hi"}]
+
+
+def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name():
+    answer = ask(Serving(), input=[{"type": "teleport"}])
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0].type")
+    assert "teleport" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("harmony", [True, False])
+def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
+    call = {"id": "call_1", "function": {"name": "sky__write", "arguments": '{"input": "a"}'}, "index": 0}
+
+    async def asking():
+        text = called("sky__write", '{"input": "a"}')
+        if harmony:
+            serving = Serving(fake.HarmonyContext, outputs(text))
+        else:
+            parser = fake.Parser(SimpleNamespace(reasoning=None, content=None, tool_calls=[call]))
+            output = fake.Output([fake.Completion("x", (120,), finish_reason="stop")], finished=True)
+            serving = Serving.parsed(fake.SimpleContext, [output], parser=parser)
+        async with client_of(serving) as client:
+            made = (await client.post("/v1/responses", json={**BODY, "tools": [SKY]})).json()
+            answered = {"type": "custom_tool_call_output", "call_id": made["output"][0]["call_id"], "output": "ok"}
+            serving.script, serving.parser = ([fake.Output([fake.Completion(finish_reason="stop")], finished=True)],), None
+            await client.post(
+                "/v1/responses",
+                json={**BODY, "input": [answered], "tools": [SKY], "previous_response_id": made["id"], "request_id": "resp_2"},
+            )
+            return made, serving.response_store[made["id"]].output, serving.context.request.input
+
+    made, stored, given = asyncio.run(asking())
+    assert made["output"][0]["type"] == "custom_tool_call"
+    call_id = made["output"][0]["call_id"]
+    function_call = {"type": "function_call", "call_id": call_id, "name": "sky__write", "arguments": '{"input":"a"}'}
+    assert stored == [function_call]
+    assert given == [*([] if harmony else [function_call]), {"type": "function_call_output", "call_id": call_id, "output": "ok"}]

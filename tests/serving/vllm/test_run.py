@@ -16,7 +16,8 @@ from interlock.fsm.oracle import check
 from interlock.serving.runs.run import OUR_FAULT
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.archive import Archive
-from interlock.serving.vllm.serving import ASKED, Asked, Hooks
+from interlock.serving.vllm.asking import ASKED, Asked
+from interlock.serving.vllm.serving import Hooks
 
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
 RUN = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
@@ -39,7 +40,7 @@ def hooks_on(serving, timeout=5.0):
 async def begin(serving, seconds=5.0, **settings):
     body = {"model": "m", "input": "Hi", "stream": True, **settings}
     hooks_on(serving, seconds)
-    ASKED.set(Asked(body, OPENAI))
+    ASKED.set(Asked(body, OPENAI, body))
     return await serving.create_responses(Request(**body), None)
 
 
@@ -385,7 +386,7 @@ def test_a_parser_that_would_write_the_end_token_does_not_see_it(stopped_by, hid
         parser = fake.Parser(delta(content="a"), delta(content="b"))
         serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser)
         Hooks(serving, Archive(serving, fake.Stored), 5.0, hide_end).install()
-        ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI))
+        ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI, {}))
         await read(await serving.create_responses(Request(model="m", input="Hi", stream=True), None))
         return parser.seen
 
@@ -513,10 +514,10 @@ def test_a_log_that_fails_is_no_fault_of_the_stream():
     assert list(serving.response_store) == ["resp_1"]
 
 
-def test_what_vllm_cannot_store_is_left_out_of_its_store():
+def test_vllm_stores_the_calls_and_what_it_cannot_store_is_kept_to_be_shown():
     class Picky(fake.Stored):
         def __init__(self, **fields):
-            if [item for item in fields["output"] if item["type"] == "message"] or fields["model"] == "odd":
+            if fields["model"] == "odd":
                 raise ValueError("no")
             super().__init__(**fields)
 
@@ -524,7 +525,7 @@ def test_what_vllm_cannot_store_is_left_out_of_its_store():
         serving = Serving(fake.HarmonyContext, outputs(CALL.replace("<|call|>", "<|end|><|start|>assistant") + ANSWER))
         hooks = Hooks(serving, Archive(serving, Picky), 1.0)
         hooks.install()
-        ASKED.set(Asked({}, OPENAI))
+        ASKED.set(Asked({}, OPENAI, {}))
         run = await serving.create_responses(Request(input="Hi", model=model), None)
         steps = await read(run)
         return serving, hooks, response(steps)

@@ -1,0 +1,199 @@
+"""What a model that knows functions alone is offered of a request's tools.
+
+A namespace becomes the functions `<namespace>__<name>`, a custom tool a function of one string, and a tool that a client runs by
+itself (a shell, patches, a search of tools) the function that `interlock.parsers.client_tools` has for it. What no function can
+stand for is left out. By the same names `interlock.parsers.routing` reads the calls. It knows nothing of engines: which hosted
+tools there are, whoever serves the request says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.routing import SEPARATOR
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.values import elements, is_object, members
+
+__all__ = ["Offer", "offer"]
+
+Tool: TypeAlias = Mapping[str, object]
+
+NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
+FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
+FINDINGS: Final = frozenset({"tool_search_output", "additional_tools"})
+"""The input items that bring tools."""
+
+
+@frozen
+class Offered:
+    """A tool that is offered.
+
+    Args:
+        tool: As an engine gets it: a function, or a hosted tool.
+        kind: Its type, as the request has it.
+        names: By what a `tool_choice` may name it.
+    """
+
+    tool: Tool
+    kind: str
+    names: frozenset[object] = frozenset()
+
+
+@frozen
+class Offer:
+    """What is offered.
+
+    Args:
+        tools: The functions and hosted tools.
+        choice: The `tool_choice` that means the same among them.
+        declared: The request's tools and those that its input brings, by which the model's calls are read.
+        left_out: The types of those that cannot be offered.
+    """
+
+    tools: tuple[Tool, ...]
+    choice: object
+    declared: tuple[Tool, ...]
+    left_out: tuple[str, ...]
+
+
+def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: Mapping[str, Tool]) -> Offer:
+    """Return what is offered of a request's tools.
+
+    Args:
+        tools: As the request has them.
+        choice: Its `tool_choice`, if it has one.
+        items: Its input, which may bring tools: what a search found.
+        hosted: The hosted tools that may be offered, by the types that requests have for them.
+    """
+    brought = (elements(item.get("tools")) for item in items if item.get("type") in FINDINGS)
+    declared = [_understood(tool) for tool in (*tools, *map(members, chain.from_iterable(brought)))]
+    offered: dict[object, Offered] = {}
+    left_out: list[str] = []
+    for tool in declared:
+        found = list(_offered(tool, hosted))
+        for each in found:
+            offered.setdefault(each.tool.get("name", each.tool["type"]), each)
+        if not found and not _is_needless(tool):
+            left_out.append(str(tool.get("type")))
+    kept, chosen = _choose(list(offered.values()), choice)
+    return Offer(tuple(each.tool for each in kept), chosen, tuple(declared), tuple(left_out))
+
+
+def _understood(tool: Tool) -> Tool:
+    """Return a tool of a type that nobody knows as the function that it looks like, any other as it is."""
+    if tool.get("type") in KNOWN or not isinstance(tool.get("name"), str):
+        return tool
+    parameters = tool.get("parameters", tool.get("input_schema"))
+    return {**tool, "type": "function", "parameters": parameters} if is_object(parameters) else tool
+
+
+def _is_needless(tool: Tool) -> bool:
+    """Return whether nothing is lost without a tool: one that would find those that are offered anyway, or an empty namespace."""
+    return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling")
+
+
+def _offered(tool: Tool, hosted: Mapping[str, Tool]) -> Iterator[Offered]:
+    """Yield what is offered of a tool: nothing, itself or the members of a namespace."""
+    kind = str(tool.get("type"))
+    match kind:
+        case "function":
+            yield Offered({"type": kind, **_fields(tool)}, kind, frozenset({tool.get("name")}))
+        case "custom":
+            yield Offered(_custom(tool), kind, frozenset({tool.get("name")}))
+        case "namespace":
+            yield from _members(tool)
+        case "tool_search" if tool.get("execution") != "client":
+            return
+        case _ if kind in CLIENT_TOOLS:
+            yield Offered(_client_tool(kind, tool), kind, frozenset({kind}))
+        case "mcp":
+            if tool.get("server_label") in hosted:
+                yield Offered(tool, kind, frozenset({tool.get("server_label")}))
+        case _ if kind in hosted:
+            yield Offered({**tool, **hosted[kind]}, kind)
+        case _:
+            return
+
+
+def _members(space: Tool) -> Iterator[Offered]:
+    for tool in map(members, elements(space.get("tools"))):
+        for each in _offered(tool, {}):
+            name = f"{space.get('name')}{SEPARATOR}{each.tool['name']}"
+            named = frozenset({*each.names, name, f"{space.get('name')}.{each.tool['name']}"})
+            yield Offered({**each.tool, "name": name}, each.kind, named)
+
+
+def _fields(tool: Tool) -> Tool:
+    """Return what engines know of a function; one without parameters has none."""
+    told = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
+    return {"parameters": NO_PARAMETERS, **told}
+
+
+def _custom(tool: Tool) -> Tool:
+    """Return a function of one string. A regular expression that it must match is in its schema; any other grammar is told."""
+    form = members(tool.get("format"))
+    grammar = members(form.get("grammar")) or form  # as in chat completions, or as it is here
+    text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}
+    told = [str(tool["description"])] if tool.get("description") else []
+    strict: dict[str, object] = {}
+    definition, syntax = grammar.get("definition"), grammar.get("syntax")
+    if isinstance(definition, str) and syntax == "regex":
+        text["pattern"], strict = f"^(?:{definition})$", {"strict": True}
+    elif isinstance(definition, str):
+        told.append(f"The text must match this {syntax} grammar:\n{definition}")
+    described = {"description": "\n\n".join(told)} if told else {}
+    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
+    return {"type": "function", "name": tool.get("name"), **described, "parameters": parameters, **strict}
+
+
+def _client_tool(kind: str, tool: Tool) -> Tool:
+    own = CLIENT_TOOLS[kind]
+    return {
+        "type": "function",
+        "name": kind,
+        "description": tool.get("description") or own.description,
+        "parameters": members(tool.get("parameters")) or own.parameters,
+    }
+
+
+def _choose(offered: list[Offered], choice: object) -> tuple[list[Offered], object]:
+    """Return what may be called, and the choice among it."""
+    asked = members(choice)
+    if asked.get("type") == "allowed_tools":
+        allowed = [members(each) for each in elements(asked.get("tools"))]
+        kept = [each for each in offered if any(_is_meant(each, entry) for entry in allowed)]
+        return kept, asked.get("mode", "auto")
+    if not asked:
+        return offered, choice
+    meant = next((each.tool for each in offered if _is_meant(each, asked)), None)
+    if meant is None:
+        # A function that is not there is refused by whoever knows the functions; of another tool it is not sure that it can be.
+        return offered, {**asked, "type": "function"} if asked.get("type") in ("function", "custom") else "auto"
+    return offered, {name: meant[name] for name in ("type", "name", "server_label") if name in meant}
+
+
+def _is_meant(offered: Offered, choice: Tool) -> bool:
+    """Return whether a choice means a tool; a namespace or a type alone means all of it."""
+    if choice.get("type") == "namespace":
+        return any(str(name).startswith(f"{choice.get('name')}{SEPARATOR}") for name in offered.names)
+    if choice.get("type") != offered.kind:
+        return False
+    space, name = choice.get("namespace"), choice.get("name", choice.get("server_label"))
+    if isinstance(space, str):
+        return f"{space}{SEPARATOR}{name}" in offered.names
+    return name is None or name in offered.names
+
+
+KNOWN: Final = frozenset(
+    {
+        *("function", "custom", "namespace", "mcp", *CLIENT_TOOLS),
+        *("computer", "computer_use_preview", "file_search", "image_generation", "programmatic_tool_calling", "code_interpreter"),
+        *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
+    }
+)
+"""The types of tools that the API has."""

@@ -1,0 +1,122 @@
+"""From a request as a client sent it to one that every release of vLLM can render, on the path of harmony and on that of parsers.
+
+What vLLM would refuse or lose is put into what it knows: functions, and messages, reasoning, function calls and their outputs.
+The client sees nothing of that: the response echoes what was asked, and calls are read by the tools as they were declared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Final
+
+from attrs import field, frozen
+
+from interlock.events.dialects import Dialect
+from interlock.serving.requests.conversation import Item, resolved
+from interlock.serving.requests.hosted import read_hosted
+from interlock.serving.requests.offer import Offer, offer
+from interlock.serving.requests.plain import OpenSealed, plain, unopened
+from interlock.serving.requests.values import elements, members
+
+__all__ = ["ASKED", "Asked", "Before", "rendered"]
+
+logger = logging.getLogger(__name__)
+
+SEARCH: Final = {"type": "web_search_preview"}
+BUILT_IN: Final = ("code_interpreter", "container", "web_search_preview")
+HOSTED: Final[Mapping[str, Mapping[str, object]]] = {
+    **dict.fromkeys(("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"), SEARCH),
+    **{kind: {"type": kind} for kind in BUILT_IN},
+}
+"""The tools that vLLM runs, by the types that requests have for them; an MCP server whose label is one of them means it too."""
+
+EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+"""The efforts that gpt-oss does not know, each with the nearest that it knows."""
+
+LOGPROBS: Final = "message.output_text.logprobs"
+TIERS: Final = ("auto", "default", "flex", "scale", "priority")
+
+
+@frozen
+class Asked:
+    """A request that came through our routes.
+
+    Args:
+        body: As it was sent, before anything was changed.
+        dialect: What its client speaks.
+        read_by: The body by which the model's calls are read: with the tools that its input brings beside its own, and with the
+            choice among those that are offered.
+        streamed: Whether its client wants a stream; vLLM is asked for one in any case.
+    """
+
+    body: Mapping[str, object] = field(repr=False)
+    dialect: Dialect
+    read_by: Mapping[str, object] = field(repr=False)
+    streamed: bool = True
+
+
+ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
+"""What is asked in the task at hand; None for a request that did not come through our routes."""
+
+
+@frozen
+class Before:
+    """What was said before a request.
+
+    Args:
+        output: The output of the response that it goes on from.
+        stored: The items of responses that are stored, by their ids.
+    """
+
+    output: Sequence[Item] = ()
+    stored: Mapping[str, Item] = field(factory=dict[str, Item])
+
+
+def rendered(
+    body: Mapping[str, object], before: Before, open_sealed: OpenSealed = unopened, *, harmony: bool
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the body of a request as vLLM can render it, and the one by which what the model writes is read.
+
+    Args:
+        body: As it was sent; it stays as it is.
+        before: What was said before.
+        open_sealed: Opens items with encrypted content.
+        harmony: Whether the model writes harmony.
+
+    Raises:
+        ApiError: 400 for an item of a type that nobody knows, or whose shape is wrong; 404 for a reference to an item that there
+            is not.
+    """
+    asked = read_hosted(body)
+    offered = offer(asked.tools, body.get("tool_choice"), asked.items, HOSTED)
+    for kind in offered.left_out:
+        logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
+    theirs = {**body, "include": [LOGPROBS] if LOGPROBS in elements(body.get("include")) else None}
+    if body.get("tools") is not None or offered.tools:
+        theirs["tools"] = list(offered.tools)
+    choice = _choice(offered)
+    if choice is not None:
+        theirs["tool_choice"] = choice
+    if body.get("service_tier") not in TIERS:
+        theirs.pop("service_tier", None)
+    effort = members(body.get("reasoning")).get("effort")
+    if harmony and effort in EFFORTS:
+        theirs["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
+    if not isinstance(body.get("input"), str) or (before.output and not harmony):
+        theirs["input"] = _input(asked.items, before, open_sealed, harmony=harmony)
+    return theirs, {**body, "tools": list(offered.declared), "tool_choice": choice}
+
+
+def _choice(offered: Offer) -> object:
+    """Return a choice that vLLM takes: where nothing is offered, nothing can be chosen."""
+    return "none" if offered.choice == "auto" and not offered.tools else offered.choice
+
+
+def _input(items: Sequence[Item], before: Before, open_sealed: OpenSealed, *, harmony: bool) -> list[Item]:
+    """Return the input; before it, where the model writes no harmony, what it goes on from, of which vLLM forgets the calls."""
+    known = {item["id"] for item in (*before.output, *items) if "id" in item and item["type"] != "item_reference"}
+    given = [said for item in items if (said := resolved(item, known, before.stored)) is not None]
+    said_before = () if harmony else before.output
+    return [*plain(said_before, open_sealed, pictures=not harmony), *plain(given, open_sealed, pictures=not harmony)]

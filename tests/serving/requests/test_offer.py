@@ -1,0 +1,153 @@
+"""What a model that knows functions alone is offered of a request's tools, and what a choice among them becomes."""
+
+import pytest
+
+from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.serving.requests.offer import Offer, offer
+
+HOSTED = {
+    "web_search": {"type": "web_search_preview"},
+    "web_search_preview": {"type": "web_search_preview"},
+    "code_interpreter": {"type": "code_interpreter"},
+}
+NOTHING = {"type": "object", "properties": {}}
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+WEATHER = {"type": "function", "name": "weather", "parameters": CITY}
+FORECAST = {
+    "type": "namespace",
+    "name": "sky",
+    "description": "Above.",
+    "tools": [WEATHER, {"type": "custom", "name": "ask"}],
+}
+
+
+def text(**others):
+    shown = {"type": "string", "description": "The text for the tool, as it is.", **others}
+    return {"type": "object", "properties": {"input": shown}, "required": ["input"], "additionalProperties": False}
+
+
+def offered(*tools, choice=None, items=()):
+    return offer(tools, choice, items, HOSTED)
+
+
+def test_a_function_is_offered_with_what_engines_know_of_it():
+    tool = {**WEATHER, "description": "Says it.", "strict": True, "defer_loading": True, "allowed_callers": ["direct"]}
+    wanted = {"type": "function", "name": "weather", "description": "Says it.", "parameters": CITY, "strict": True}
+    assert offered(tool) == Offer((wanted,), None, (tool,), ())
+    assert offered({"type": "function", "name": "now"}).tools == ({"type": "function", "parameters": NOTHING, "name": "now"},)
+
+
+def test_a_namespace_is_flattened():
+    assert offered(FORECAST).tools == (
+        {"type": "function", "name": "sky__weather", "parameters": CITY},
+        {"type": "function", "name": "sky__ask", "parameters": text()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        ({}, {"description": "Writes.", "parameters": text()}),
+        ({"format": {"type": "text"}}, {"description": "Writes.", "parameters": text()}),
+        (
+            {"format": {"type": "grammar", "syntax": "regex", "definition": "a|b"}},
+            {"description": "Writes.", "parameters": text(pattern="^(?:a|b)$"), "strict": True},
+        ),
+        (
+            {"format": {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}},
+            {"description": "Writes.\n\nThe text must match this lark grammar:\nstart: WORD", "parameters": text()},
+        ),
+        (
+            {"description": None, "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: A"}}},
+            {"description": "The text must match this lark grammar:\nstart: A", "parameters": text()},
+        ),
+    ],
+)
+def test_a_custom_tool_is_a_function_of_one_string_with_its_grammar(form, wanted):
+    tool = {"type": "custom", "name": "write", "description": "Writes.", **form}
+    assert offered(tool).tools == ({"type": "function", "name": "write", **wanted},)
+
+
+@pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
+def test_a_tool_that_the_client_runs_is_the_function_that_stands_for_it(kind):
+    own = CLIENT_TOOLS[kind]
+    wanted = {"type": "function", "name": kind, "description": own.description, "parameters": own.parameters}
+    assert offered({"type": kind}) == Offer((wanted,), None, ({"type": kind},), ())
+
+
+def test_a_search_of_tools_is_offered_where_the_client_searches_and_needless_where_a_server_would():
+    tool = {"type": "tool_search", "execution": "client", "description": "Finds.", "parameters": CITY}
+    assert offered(tool).tools == ({"type": "function", "name": "tool_search", "description": "Finds.", "parameters": CITY},)
+    server = {"type": "tool_search"}
+    assert offered(server, {**WEATHER, "defer_loading": True}) == Offer(
+        (WEATHER,), None, (server, {**WEATHER, "defer_loading": True}), ()
+    )
+
+
+def test_what_a_search_found_is_offered_and_read_by():
+    items = [{"type": "tool_search_output", "tools": [FORECAST]}, {"type": "additional_tools", "tools": [WEATHER, WEATHER]}]
+    found = offered(items=items)
+    assert [tool["name"] for tool in found.tools] == ["sky__weather", "sky__ask", "weather"]
+    assert found.declared == (FORECAST, WEATHER, WEATHER)
+
+
+def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
+    tools = ({"type": "web_search", "search_context_size": "low"}, {"type": "web_search_preview"})
+    assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
+    mine = {"type": "mcp", "server_label": "code_interpreter", "server_url": "http://x"}
+    other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
+    assert offered(mine, other) == Offer((mine,), None, (mine, other), ("mcp",))
+
+
+def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one():
+    known = {"type": "function", "name": "beam", "parameters": CITY}
+    for given in ({"parameters": CITY}, {"input_schema": CITY}):
+        found = offered({"type": "teleport", "name": "beam", **given})
+        assert found.tools == (known,)
+        assert found.declared == ({"type": "function", "name": "beam", **given, "parameters": CITY},)
+    for given in ({"name": "beam"}, {"parameters": CITY}, {"name": "beam", "parameters": "none"}, {}):
+        assert offered({"type": "teleport", **given}).left_out == ("teleport",)
+
+
+def test_what_no_function_can_stand_for_is_left_out():
+    kinds = ("image_generation", "file_search", "computer", "computer_use_preview")
+    assert offered(*({"type": kind} for kind in kinds)).left_out == kinds
+    assert offered({"type": "programmatic_tool_calling"}, {"type": "namespace", "name": "empty"}).left_out == ()
+
+
+ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_search"}, {"type": "shell"})
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        (None, None),
+        ("auto", "auto"),
+        ("required", "required"),
+        ({"type": "function", "name": "weather"}, {"type": "function", "name": "weather"}),
+        ({"type": "function", "name": "sky__weather"}, {"type": "function", "name": "sky__weather"}),
+        ({"type": "function", "name": "sky.weather"}, {"type": "function", "name": "sky__weather"}),
+        ({"type": "function", "namespace": "sky", "name": "weather"}, {"type": "function", "name": "sky__weather"}),
+        ({"type": "custom", "name": "ask"}, {"type": "function", "name": "sky__ask"}),
+        ({"type": "custom", "name": "write"}, {"type": "function", "name": "write"}),
+        ({"type": "shell"}, {"type": "function", "name": "shell"}),
+        ({"type": "web_search"}, {"type": "web_search_preview"}),
+        ({"type": "function", "name": "unheard"}, {"type": "function", "name": "unheard"}),
+        ({"type": "custom", "name": "unheard"}, {"type": "function", "name": "unheard"}),
+        ({"type": "image_generation"}, "auto"),
+    ],
+)
+def test_a_choice_names_what_is_offered(choice, wanted):
+    assert offered(*ALL, choice=choice).choice == wanted
+
+
+def test_allowed_tools_are_all_that_is_offered():
+    allowed = [{"type": "namespace", "name": "sky"}, {"type": "web_search"}, {"type": "custom", "name": "write"}]
+    found = offered(*ALL, choice={"type": "allowed_tools", "mode": "required", "tools": allowed})
+    assert [tool.get("name", tool["type"]) for tool in found.tools] == ["sky__weather", "sky__ask", "write", "web_search_preview"]
+    assert (found.choice, found.declared) == ("required", ALL)
+
+
+def test_an_mcp_server_is_chosen_by_its_label():
+    server = {"type": "mcp", "server_label": "code_interpreter"}
+    assert offered(server, choice=server).choice == server

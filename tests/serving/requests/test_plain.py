@@ -1,0 +1,162 @@
+"""What items become for an engine that renders messages, reasoning, function calls and their outputs."""
+
+import typing
+
+import pytest
+from openai.types.responses import response_input_item_param
+
+from interlock.serving.errors import ApiError
+from interlock.serving.requests.items import ITEMS
+from interlock.serving.requests.plain import RENDERED, plain
+
+USER = {"type": "message", "role": "user", "content": "Hi"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
+IMAGE = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+
+
+def call(name, arguments, call_id="call_1", **others):
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **others}
+
+
+def answer(output, call_id="call_1", **others):
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **others}
+
+
+def item(kind, **fields):
+    return {"type": kind, **({"call_id": "call_1"} if kind.endswith(("_call", "_output", "program")) else {}), **fields}
+
+
+def thought(text, **others):
+    return {"type": "reasoning", **others, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+CASES = [
+    (USER, [USER]),
+    (ANSWER, [ANSWER]),
+    ({**ANSWER, "content": "Yes."}, [{**ANSWER, "content": "Yes."}]),
+    ({**ANSWER, "content": []}, []),
+    (
+        {**ANSWER, "id": "msg_1", "content": [*ANSWER["content"], {"type": "refusal", "refusal": "No."}]},
+        [{"type": "message", "role": "assistant", "content": "Yes.No."}],
+    ),
+    (
+        item("reasoning", id="rs_1", summary=[], content=[{"type": "reasoning_text", "text": "Hm."}], encrypted_content=None),
+        [thought("Hm.", id="rs_1")],
+    ),
+    (item("reasoning", summary=[{"type": "summary_text", "text": "So."}], content=None), [thought("So.")]),
+    (item("reasoning", id="rs_1", summary=[]), []),
+    (
+        item("function_call", name="f", arguments="{}", id="fc_1", status="completed"),
+        [call("f", "{}", id="fc_1", status="completed")],
+    ),
+    (item("function_call", name="f", namespace="ns", arguments=""), [call("ns__f", "{}")]),
+    (item("function_call_output", output="18"), [answer("18")]),
+    (
+        item("function_call_output", output=[{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]),
+        [answer("a\nb")],
+    ),
+    (item("function_call_output", output=[IMAGE]), [answer([IMAGE])]),
+    (item("custom_tool_call", name="c", input='say "hi"'), [call("c", '{"input":"say \\"hi\\""}')]),
+    (item("custom_tool_call", name="c", namespace="ns", input=""), [call("ns__c", '{"input":""}')]),
+    (item("custom_tool_call_output", output="ok"), [answer("ok")]),
+    (
+        item("local_shell_call", action={"type": "exec", "command": ["ls"], "env": {}, "user": None}),
+        [call("local_shell", '{"command":["ls"],"env":{}}')],
+    ),
+    ({"type": "local_shell_call_output", "id": "call_1", "output": "a"}, [answer("a")]),
+    (item("shell_call", action={"commands": ["ls"], "timeout_ms": None}), [call("shell", '{"commands":["ls"]}')]),
+    (item("shell_call_output", output=[{"stdout": "a"}]), [answer('[{"stdout":"a"}]')]),
+    (
+        item("apply_patch_call", operation={"type": "delete_file", "path": "a"}),
+        [call("apply_patch", '{"type":"delete_file","path":"a"}')],
+    ),
+    (item("apply_patch_call_output", status="failed"), [answer("failed")]),
+    (item("apply_patch_call_output", status="failed", output="No file."), [answer("No file.")]),
+    (item("tool_search_call", arguments={"query": "a"}, execution="client"), [call("tool_search", '{"query":"a"}')]),
+    (item("tool_search_output", tools=[{"type": "function", "name": "f"}]), [answer('[{"type":"function","name":"f"}]')]),
+    ({"type": "tool_search_call", "call_id": None, "arguments": {}}, []),
+    ({"type": "tool_search_output", "call_id": None, "tools": []}, []),
+    (item("computer_call", action={"type": "wait"}), [call("computer", '{"type":"wait"}')]),
+    (item("computer_call_output", output={"type": "computer_screenshot", "image_url": "data:,"}), [answer([IMAGE])]),
+    (item("computer_call_output", output={"type": "computer_screenshot", "file_id": "f"}), [answer("[computer_screenshot]")]),
+    (item("program", code="f()"), [call("program", '{"code":"f()"}')]),
+    (item("program_output", result="1"), [answer("1")]),
+    (
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]},
+        [call("python", '{"code":"1"}', "call_ci_1"), answer("1", "call_ci_1")],
+    ),
+    (
+        {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}", "output": "10:24"},
+        [call("rail__next", "{}", "call_mcp_1"), answer("10:24", "call_mcp_1")],
+    ),
+    (
+        {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}", "error": {"code": 1}},
+        [call("rail__next", "{}", "call_mcp_1"), answer('{"code":1}', "call_mcp_1")],
+    ),
+    (
+        {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}"},
+        [call("rail__next", "{}", "call_mcp_1"), answer("", "call_mcp_1")],
+    ),
+    (
+        {"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": [{"text": "b"}]},
+        [call("file_search", '{"queries":["a"]}', "call_fs_1"), answer('[{"text":"b"}]', "call_fs_1")],
+    ),
+    ({"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": None}, []),
+    *(
+        ({"type": kind}, [])
+        for kind in (
+            "web_search_call",
+            "image_generation_call",
+            "mcp_list_tools",
+            "mcp_approval_request",
+            "mcp_approval_response",
+        )
+    ),
+    *(({"type": kind}, []) for kind in ("additional_tools", "configuration_update", "compaction_trigger", "compaction")),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
+def test_an_item_is_rendered_or_passed_over(given, wanted):
+    assert list(plain([given])) == wanted
+
+
+def test_every_type_of_item_is_rendered_but_references_which_are_resolved_before():
+    assert {*RENDERED} == {*ITEMS} - {"item_reference"}
+    sdk = typing.get_args(response_input_item_param.ResponseInputItemParam)
+    types = {each for param in sdk for each in _types(typing.get_type_hints(param)["type"])}
+    assert types - {*RENDERED} == {"item_reference"}
+
+
+def _types(hint):
+    found = typing.get_args(hint)
+    return {each for inner in found for each in _types(inner)} if found and not isinstance(found[0], str) else {*found}
+
+
+def test_without_pictures_they_are_named_in_the_text():
+    given = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
+    assert list(plain(given, pictures=False)) == [answer("a\n[input_image]")]
+
+
+def test_encrypted_content_is_opened_and_what_comes_of_it_is_rendered():
+    asked = []
+
+    def open_sealed(path, sealed):
+        asked.append((path, sealed["encrypted_content"]))
+        return USER if sealed["type"] == "compaction" else thought("Hm.")
+
+    sealed = [USER, {"type": "compaction", "encrypted_content": "x"}, item("reasoning", summary=[], encrypted_content="y")]
+    assert list(plain(sealed, open_sealed)) == [USER, USER, thought("Hm.")]
+    assert asked == [("input[1]", "x"), ("input[2]", "y")]
+
+
+def test_what_nobody_opens_is_rendered_as_far_as_it_can_be_read():
+    summary = [{"type": "summary_text", "text": "So."}]
+    assert list(plain([item("reasoning", summary=summary, encrypted_content="y")])) == [thought("So.")]
+    with pytest.raises(ApiError) as refused:
+        plain([USER, {"type": "compaction", "encrypted_content": "x"}])
+    assert (refused.value.status, refused.value.param, refused.value.code) == (
+        400,
+        "input[1].encrypted_content",
+        "invalid_encrypted_content",
+    )
