@@ -17,7 +17,7 @@ from streams import RECORDINGS, driven, of_item, of_response, recorded, shortene
 from subjects import SUBJECTS
 
 from interlock.events.items import ITEMS
-from interlock.fsm import Delta, background, turns
+from interlock.fsm import Delta, background, stored, turns
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, draw, key_of, to_mermaid, to_svg
@@ -40,10 +40,23 @@ DOCS = ROOT / "docs"
 
 STATUSES: Mapping[str, tuple[str, ...]] = {kind: spec.statuses for kind, spec in ITEMS.items()}
 
-MODULES = {"harmony": framing, "turns": turns, "background": background, "lane": tables, "connection": tables}
+MODULES = {
+    "harmony": framing,
+    "turns": turns,
+    "background": background,
+    "stored": stored,
+    "lane": tables,
+    "connection": tables,
+}
 """The modules that declare the tables which are no lifecycles, by the name of the table."""
 
-WALKED = {"turns": turns.TURNS, "background": background.BACKGROUND, "lane": tables.LANE, "connection": tables.CONNECTION}
+WALKED = {
+    "turns": turns.TURNS,
+    "background": background.BACKGROUND,
+    "stored": stored.STORED,
+    "lane": tables.LANE,
+    "connection": tables.CONNECTION,
+}
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 

@@ -199,6 +199,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "and they can be evicted only after the last: whoever began to read them comes to the end.",
         fired=("start", "grow", "grow", "cancel", "grow", "end", "evict"),
     ),
+    "stored": Subject(
+        "What a store holds may outlive the process that made it, and several processes may share it. This is what can happen to "
+        "one response there, whichever store it is: one owner at a time writes, whoever finds it lost may end it, and the first "
+        "end that is committed stays.",
+        fired=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
+    ),
     "lane": Subject(
         "In WebSocket mode a lane holds the requests of one `stream_id`, and answers them one after another.",
         fired=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),

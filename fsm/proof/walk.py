@@ -24,7 +24,7 @@ from interlock.fsm.proof.effects import Body
 from interlock.fsm.table import Machine, State, Table
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 
-__all__ = ["Walk", "walk_background", "walk_turns"]
+__all__ = ["Walk", "found", "walk_background", "walk_turns"]
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -114,7 +114,7 @@ def walk_turns(table: Table[TurnTrigger, TurnEffect] = TURNS) -> Walk:
                 if _abstract(after) not in seen:
                     seen.add(_abstract(after))
                     waiting.append(after)
-    return _found(table, len(seen), fired, faults)
+    return found(table, len(seen), fired, faults)
 
 
 def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROUND) -> Walk:
@@ -138,7 +138,7 @@ def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROU
             if (dest, after) not in seen:
                 seen.add((dest, after))
                 waiting.append((dest, after))
-    return _found(table, len(seen), fired, faults)
+    return found(table, len(seen), fired, faults)
 
 
 def _unheard(effects: Sequence[BackgroundEffect], *, concluded: bool) -> Iterator[str]:
@@ -151,7 +151,15 @@ def _unheard(effects: Sequence[BackgroundEffect], *, concluded: bool) -> Iterato
         yield "those who wait for the end do not go on with it"
 
 
-def _found(table: Table[T, E], states: int, fired: set[tuple[str, T]], faults: Sequence[str]) -> Walk:
+def found(table: Table[T, E], states: int, fired: set[tuple[str, T]], faults: Sequence[str]) -> Walk:
+    """Return what a walk found.
+
+    Args:
+        table: What was walked.
+        states: Where the walk came.
+        fired: The edges that fired, each as the name of its state and its trigger.
+        faults: What is wrong; each is told once.
+    """
     unfired = [f"{edge.source}/{edge.trigger}" for edge in table.edges if (edge.source, edge.trigger) not in fired]
     return Walk(states, len(table.edges), tuple(unfired), tuple(dict.fromkeys(faults)))
 

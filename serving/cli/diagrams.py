@@ -8,6 +8,7 @@ from typing import Final
 from interlock.fsm.background import BACKGROUND, BackgroundEffect
 from interlock.fsm.diagram import Graph, draw, key_of
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.fsm.stored import STORED, StoredEffect
 from interlock.fsm.turns import TURNS, TurnEffect
 from interlock.parsers.framing import HARMONY, Effect
 from interlock.serving.sockets.tables import CONNECTION, LANE, ConnectionEffect, LaneEffect
@@ -17,6 +18,7 @@ HOSTS: Final[Mapping[str, Graph]] = {
     for graph in (
         draw(TURNS, way=("absent", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
         draw(BACKGROUND, way=("queued", "running", "ended", "evicted"), key=key_of(BackgroundEffect)),
+        draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
         draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
         draw(CONNECTION, key=key_of(ConnectionEffect)),
     )

@@ -45,7 +45,7 @@ from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.sockets.connection import Begun, Connection, Limits
-from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, MemoryStore, ResponseStore, StoredResponse
 from interlock.serving.store.packing import pack
 from interlock.serving.tools.protocol import ToolRunner
 
@@ -235,12 +235,12 @@ class Api:
         previous = asked.previous_response_id
         before = latest
         if previous is not None and latest is None:
-            before = await self.store.get(previous)
+            before = await self.store.get(SHARED, previous)
         if previous is not None and before is None:
             message = f"Previous response with id '{previous[:100]}' not found."
             raise invalid("previous_response_id", message, "previous_response_not_found")
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        stored = await self.store.find(referred)
+        stored = await self.store.find(SHARED, referred)
         return asked.conversation(before.conversation if before is not None else (), stored)
 
     async def retrieve_or_delete(self, request: Request) -> ASGIApp:
@@ -273,7 +273,7 @@ class Api:
         if record is not None:
             await record.cancel()
             self.records.drop(stored.id)
-        await self.store.delete(stored.id)
+        await self.store.delete(SHARED, stored.id)
         return _json({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> Response:
@@ -300,7 +300,7 @@ class Api:
         """Return a response as it is now."""
         response_id = request.path_params["id"]
         record = self.records.get(response_id)
-        stored = await self.store.get(response_id) if record is None or record.over else record.run.stored
+        stored = await self.store.get(SHARED, response_id) if record is None or record.over else record.run.stored
         if stored is None and record is not None:
             stored = StoredResponse(record.response, ())  # the store has let it go, or never held it
         if stored is None:

@@ -29,7 +29,7 @@ from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import Seals
-from interlock.serving.store import ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response"]
@@ -185,7 +185,7 @@ class ResponseRun(Run[T]):
         """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
         cancelled = self.driver.status == "cancelled"
         if self.store is not None and (self.request.background or not cancelled):
-            await self.store.put(self.stored)
+            await self.store.put(SHARED, self.stored)
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)

@@ -1,9 +1,44 @@
 """Stores of responses: what a later request can go on from, refer to, ask for again and delete.
 
-A store knows responses that have ended and the items that led to them. It knows nothing of requests or of HTTP.
+A store knows responses, those that are being made in the background too, the items that led to them, and conversations. It knows
+nothing of requests or of HTTP.
 """
 
+from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull
+from interlock.serving.store.leases import LEASE, RENEW, Lease
 from interlock.serving.store.memory import MemoryStore
-from interlock.serving.store.store import ResponseStore, StoredResponse
+from interlock.serving.store.store import (
+    SHARED,
+    Addition,
+    Conversation,
+    ConversationStore,
+    Info,
+    Log,
+    ResponseStore,
+    StoredResponse,
+    Swept,
+)
+from interlock.serving.store.wakes import Watch
 
-__all__ = ["MemoryStore", "ResponseStore", "StoredResponse"]
+__all__ = [
+    "LEASE",
+    "RENEW",
+    "SHARED",
+    "Addition",
+    "Conflict",
+    "Conversation",
+    "ConversationStore",
+    "Gap",
+    "Info",
+    "Lease",
+    "LeaseLost",
+    "Log",
+    "MemoryStore",
+    "ResponseStore",
+    "StoreDown",
+    "StoreError",
+    "StoreFull",
+    "StoredResponse",
+    "Swept",
+    "Watch",
+]

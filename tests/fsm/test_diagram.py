@@ -28,6 +28,7 @@ from interlock.fsm.diagram import (
 from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
 from interlock.fsm.diagram.layout import _spread, lay_out
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.fsm.stored import STORED
 from interlock.fsm.turns import TURNS
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
@@ -49,7 +50,7 @@ FRAMING = graph_of(
         ("content", "cut", "between", ()),
     ],
 )
-HOSTS = {graph.name: graph for graph in (draw(TURNS), draw(BACKGROUND))}
+HOSTS = {graph.name: graph for graph in (draw(TURNS), draw(BACKGROUND), draw(STORED))}
 GRAPHS = {**{name: draw(lifecycle) for name, lifecycle in LIFECYCLE.items()}, "framing": FRAMING, **HOSTS}
 
 every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)

@@ -3,7 +3,9 @@
 from attrs import evolve
 
 from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.fsm.proof.stored import walk_stored
 from interlock.fsm.proof.walk import walk_background, walk_turns
+from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Edge
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 
@@ -53,3 +55,24 @@ def test_events_that_go_before_their_end_and_readers_that_wait_for_ever_are_foun
     assert walk.faults == ("running/evict: the events go before their end",)
     silent = changed(BACKGROUND, "running", BackgroundTrigger.END, effects=[BackgroundEffect.CONCLUDE, BackgroundEffect.WAKE])
     assert walk_background(silent).faults == ("running/end: those who wait for the end do not go on with it",)
+
+
+def test_every_edge_of_the_life_of_a_stored_response_fires_and_it_has_one_owner_and_one_end():
+    walk = walk_stored()
+    assert (walk.holds, walk.edges, walk.faults) == (True, len(STORED.edges), ())
+
+
+def test_writing_without_a_lease_and_after_the_end_is_found():
+    early = Edge("absent", StoredTrigger.APPEND, "running", [StoredEffect.LOG, StoredEffect.EXTEND, StoredEffect.WAKE])
+    walk = walk_stored(evolve(STORED, edges=[*STORED.edges, early]))
+    assert "absent/append: somebody writes without a lease" in walk.faults
+    late = Edge("ended", StoredTrigger.APPEND, "ended", [StoredEffect.LOG, StoredEffect.WAKE])
+    walk = walk_stored(evolve(STORED, edges=[*STORED.edges, late]))
+    assert "ended/append: events are appended after the end" in walk.faults
+
+
+def test_an_end_that_keeps_the_lease_and_a_change_that_wakes_nobody_are_found():
+    leased = changed(STORED, "running", StoredTrigger.FINISH, effects=[StoredEffect.KEEP])
+    assert "running/finish: the response is kept as it ended, and its lease goes on" in walk_stored(leased).faults
+    silent = changed(STORED, "running", StoredTrigger.CANCEL, effects=[StoredEffect.FLAG])
+    assert walk_stored(silent).faults == ("running/cancel: nobody is woken",)

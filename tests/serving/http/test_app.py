@@ -266,7 +266,7 @@ def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> N
 
 def test_a_store_that_raises_takes_nothing_from_the_stream(caplog) -> None:
     class Broken(MemoryStore):
-        async def put(self, _stored):
+        async def put(self, _tenant, _stored, _addition=None):
             raise OSError("the disk is full")
 
     engine = StagedEngine(steps(ANSWER))

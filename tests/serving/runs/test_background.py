@@ -240,7 +240,7 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     store = MemoryStore()
     with ServerThread(create_app(engine, store=store)) as url:
         response_id = begin(f"{url}/v1/responses", gate).rpartition("/")[2]
-    kept = asyncio.run(store.get(response_id))
+    kept = asyncio.run(store.get("", response_id))
     assert (kept.response["status"], [item["type"] for item in kept.output]) == ("failed", ["reasoning"])
     assert engine.closed.is_set()
 

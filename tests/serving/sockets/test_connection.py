@@ -250,7 +250,7 @@ def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -
 
 def test_a_fault_of_ours_is_one_error_and_the_socket_stays_open(served) -> None:
     class Broken(MemoryStore):
-        async def get(self, response_id):
+        async def get(self, _tenant, response_id):
             raise RuntimeError(response_id)
 
     with served(EmbeddedEngine(), store=Broken()) as url, client(url) as socket:

@@ -15,16 +15,16 @@ def stored(number, *items, text=""):
 
 
 def held(store, *numbers):
-    return [number for number in numbers if asyncio.run(store.get(f"resp_{number}")) is not None]
+    return [number for number in numbers if asyncio.run(store.get("", f"resp_{number}")) is not None]
 
 
 def put(store, *responses):
     for response in responses:
-        asyncio.run(store.put(response))
+        asyncio.run(store.put("", response))
 
 
 def found(store, *ids):
-    return dict(asyncio.run(store.find(ids)))
+    return dict(asyncio.run(store.find("", ids)))
 
 
 def size_of(*responses):
@@ -39,22 +39,22 @@ SHARED = {"id": "msg_in", "type": "message"}
 def test_a_response_is_given_back_with_its_conversation() -> None:
     store = MemoryStore()
     put(store, stored(1, SHARED))
-    given = asyncio.run(store.get("resp_1"))
+    given = asyncio.run(store.get("", "resp_1"))
     assert given == stored(1, SHARED)
     assert [item["id"] for item in given.conversation] == ["msg_in", "msg_out_1"]
 
 
 def test_what_was_never_put_is_not_there() -> None:
     store = MemoryStore()
-    assert asyncio.run(store.get("resp_1")) is None
-    assert not asyncio.run(store.delete("resp_1"))
+    assert asyncio.run(store.get("", "resp_1")) is None
+    assert not asyncio.run(store.delete("", "resp_1"))
     assert found(store, "msg_in") == {}
 
 
 def test_too_many_responses_push_out_the_one_that_was_not_used_longest() -> None:
     store = MemoryStore(max_responses=2)
     put(store, stored(1), stored(2))
-    asyncio.run(store.get("resp_1"))
+    asyncio.run(store.get("", "resp_1"))
     put(store, stored(3))
     assert held(store, 1, 2, 3) == [1, 3]
 
@@ -84,7 +84,7 @@ def test_a_value_that_is_rare_in_json_is_given_back_as_it_was() -> None:
     store = MemoryStore()
     rare = StoredResponse({"id": "resp_1", "output": [], "n": 2**80}, ({"id": "msg_1", "text": "\ud83d"},))
     put(store, rare)
-    given = asyncio.run(store.get("resp_1"))
+    given = asyncio.run(store.get("", "resp_1"))
     assert (given.response["n"], given.items[0]["text"]) == (2**80, "\ufffd")
 
 
@@ -118,7 +118,7 @@ def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
 
         async def fill():
             for number in range(1500):
-                await store.put(make(number))
+                await store.put("", make(number))
 
         asyncio.run(fill())
         gc.collect()
@@ -132,7 +132,7 @@ def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
 def test_a_deleted_response_is_gone_and_makes_room() -> None:
     store = MemoryStore(max_responses=1)
     put(store, stored(1, SHARED))
-    assert asyncio.run(store.delete("resp_1"))
+    assert asyncio.run(store.delete("", "resp_1"))
     assert held(store, 1) == []
     assert found(store, "msg_in", "msg_out_1") == {}
 
@@ -140,7 +140,7 @@ def test_a_deleted_response_is_gone_and_makes_room() -> None:
 def test_an_item_is_found_as_long_as_one_response_has_it() -> None:
     store = MemoryStore()
     put(store, stored(1, SHARED), stored(2, SHARED, SHARED))
-    asyncio.run(store.delete("resp_2"))
+    asyncio.run(store.delete("", "resp_2"))
     assert found(store, "msg_in", "msg_out_1", "msg_out_2") == {"msg_in": SHARED, "msg_out_1": stored(1).output[0]}
-    asyncio.run(store.delete("resp_1"))
+    asyncio.run(store.delete("", "resp_1"))
     assert found(store, "msg_in") == {}
