@@ -232,7 +232,7 @@ class Serving:
     def __init__(self, context_type=HarmonyContext, *script, sessions=MappingProxyType({}), parser=None):
         self.context_type, self.script, self.parser = context_type, script, parser
         self.sessions = sessions
-        self.response_store, self.response_store_lock = {}, asyncio.Lock()
+        self.response_store, self.response_store_lock, self.msg_store = {}, asyncio.Lock(), {}
         self.aborted, self.prompts, self.limits = False, [], []
         self.tasks = set()
         self.sessions_closed = False
@@ -265,13 +265,19 @@ class Serving:
             spaces_between_special_tokens=True,
             all_stop_token_ids={0},
         )
-        arguments = (request, sampling, self._generate(self.context), self.context, request.model, TOKENIZER, None)
+        loop = self._generate_with_builtin_tools(
+            engine_input={"prompt_token_ids": [1, 2, 3]}, sampling_params=sampling, context=self.context
+        )
+        arguments = (request, sampling, loop, self.context, request.model, TOKENIZER, None)
         if request.background:
             self.tasks.add(asyncio.create_task(self._run_background_request_stream(*arguments, 7)))
             return self.responses_background_stream_generator(request.request_id)
         return self.responses_stream_generator(*arguments)
 
-    async def _generate(self, context):
+    def _extract_prompt_len(self, prompt):
+        return len(prompt["prompt_token_ids"])
+
+    async def _generate_with_builtin_tools(self, engine_input, sampling_params, context):
         self.begun.set()
         try:
             for steps in self.script:

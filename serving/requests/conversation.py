@@ -6,17 +6,18 @@ It knows which tool's output answers which call, and what a reference means. The
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from interlock.serving.errors import ApiError, invalid
+from interlock.serving.identity import random_id
 from interlock.serving.requests.items import type_of
 from interlock.serving.requests.refusals import too_long
 from interlock.serving.requests.values import elements, members
 
-__all__ = ["Item", "join", "read_input", "resolved"]
+__all__ = ["Item", "identified", "join", "read_input", "resolved"]
 
 Item: TypeAlias = Mapping[str, object]
 
@@ -24,6 +25,9 @@ STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
 
 MOST_ITEMS: Final = 20_000
 """Items of a conversation, over all its requests: more than any context window holds."""
+
+ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
+"""What the ids of input items begin with; those of calls and their results follow the API as `fc`."""
 
 ANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -42,6 +46,15 @@ def read_input(value: object) -> tuple[Item, ...]:
     if isinstance(value, str):
         return ({"type": "message", "role": "user", "content": value},)
     return tuple({**item, "type": type_of(item)} for item in map(members, elements(value)))
+
+
+def identified(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return items that all have an id: those that lack one get it."""
+    return tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in items)
+
+
+def _item_id(item: Item) -> str:
+    return random_id(ID_PREFIXES.get(str(item["type"]), "fc"))
 
 
 def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:

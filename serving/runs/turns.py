@@ -25,7 +25,7 @@ from interlock.parsers.chunk import Parser
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
-from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import Seals
@@ -38,9 +38,6 @@ T = TypeVar("T")
 
 CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
 """What the client answers, by another request."""
-
-ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
-"""What the ids of input items begin with; those of calls and their results follow the API as `fc`."""
 
 
 @frozen
@@ -101,7 +98,7 @@ class ResponseRun(Run[T]):
 
     def __attrs_post_init__(self) -> None:
         """Set the ids that items lack."""
-        self._stored_items = tuple(item if item.get("id") else {**item, "id": _item_id(item)} for item in self.items)
+        self._stored_items = identified(self.items)
         self._budget = self.request.max_output_tokens
 
     def _prepare(self) -> Work:
@@ -228,10 +225,6 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock, late=late)
     parser = parser_for(engine.format, request.raw)
     return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, items if shown is None else shown)
-
-
-def _item_id(item: Item) -> str:
-    return random_id(ID_PREFIXES.get(str(item["type"]), "fc"))
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:

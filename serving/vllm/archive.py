@@ -11,9 +11,9 @@ from typing import Final, cast
 
 from attrs import field, frozen
 
-from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.plain import plain
+from interlock.serving.store import StoredResponse
 from interlock.serving.vllm.asking import Before
 from interlock.serving.vllm.shapes import Serving
 
@@ -50,26 +50,24 @@ class Archive:
     Args:
         serving: vLLM's, whose store is filled.
         make: Makes what that store holds, of the fields of a response; it may refuse.
-        shown: The responses as they are shown, by id.
+        held: The responses as they are shown, by id, each with the conversation that it answered.
     """
 
     _serving: Serving
     _make: Callable[..., object]
-    shown: dict[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]], init=False)
+    held: dict[str, StoredResponse] = field(factory=dict[str, StoredResponse], init=False)
 
-    async def keep(self, driver: ResponseDriver[bytes]) -> None:
+    async def keep(self, stored: StoredResponse) -> None:
         """Keep a response that has ended.
 
         Args:
-            driver: Its driver.
+            stored: The response.
         """
-        response = driver.response
-        response_id = str(response["id"])
-        self.shown[response_id] = response
-        theirs = self._theirs(response)
+        self.held[stored.id] = stored
+        theirs = self._theirs(stored.response)
         if theirs is not None:
             async with self._serving.response_store_lock:
-                self._serving.response_store[response_id] = theirs
+                self._serving.response_store[stored.id] = theirs
 
     async def drop(self, response_id: str) -> None:
         """Keep a response no longer.
@@ -77,7 +75,8 @@ class Archive:
         Args:
             response_id: Its id.
         """
-        self.shown.pop(response_id, None)
+        self.held.pop(response_id, None)
+        self._serving.msg_store.pop(response_id, None)
         async with self._serving.response_store_lock:
             self._serving.response_store.pop(response_id, None)
 
@@ -89,10 +88,10 @@ class Archive:
             referred: The ids of the items that it refers to.
         """
         wanted = {*referred}
-        shown = self.shown.get(str(response_id))
-        items = (item for response in self.shown.values() for item in _output(response)) if wanted else ()
+        held = self.held.get(str(response_id))
+        items = (item for each in self.held.values() for item in each.output) if wanted else ()
         stored = {str(item["id"]): item for item in items if item["id"] in wanted}
-        return Before(_output(shown) if shown is not None else (), stored)
+        return Before((), stored) if held is None else Before(held.output, stored, held.conversation)
 
     def _theirs(self, response: Mapping[str, object]) -> object | None:
         """Return a response in vLLM's form, with its calls alone.

@@ -48,13 +48,19 @@ class Asked:
         dialect: What its client speaks.
         read_by: The body by which the model's calls are read: with the tools that its input brings beside its own, and with the
             choice among those that are offered.
+        items: The conversation that it asks to go on, its own input last; each item has an id.
         streamed: Whether its client wants a stream; vLLM is asked for one in any case.
+        generate: Whether output is wanted; without it the prompt is rendered and counted.
+        prompts: The lengths in tokens of the prompts that vLLM has rendered for it.
     """
 
     body: Mapping[str, object] = field(repr=False)
     dialect: Dialect
     read_by: Mapping[str, object] = field(repr=False)
+    items: tuple[Item, ...] = field(default=(), repr=False)
     streamed: bool = True
+    generate: bool = True
+    prompts: list[int] = field(factory=list[int], init=False)
 
 
 ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
@@ -68,10 +74,12 @@ class Before:
     Args:
         output: The output of the response that it goes on from.
         stored: The items of responses that are stored, by their ids.
+        items: The conversation until then, that output last.
     """
 
     output: Sequence[Item] = ()
     stored: Mapping[str, Item] = field(factory=dict[str, Item])
+    items: Sequence[Item] = ()
 
 
 def rendered(

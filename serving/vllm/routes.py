@@ -20,8 +20,9 @@ from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.runs.background import NOT_STREAMED, Record
-from interlock.serving.vllm.asking import ASKED
+from interlock.serving.vllm.held import deleted, input_items
 from interlock.serving.vllm.middleware import LongAnswer
+from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.seams import Endpoint, Router, valid_request
 from interlock.serving.vllm.serving import Hooks
@@ -30,6 +31,7 @@ from interlock.serving.vllm.shapes import ErrorResponse
 __all__ = ["App", "add_routes"]
 
 PATH: Final = "/v1/responses"
+NO_RESPONSES: Final = ApiError(404, "The model of this server makes no responses.")
 STATE: Final = "interlock"
 """The name of our hooks in the state of vLLM's application."""
 
@@ -71,6 +73,9 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (PATH, vllm.with_cancellation(vllm.load_aware_call(api.creating())), "POST", valid),
         (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.retrieving()), "GET", []),
         (f"{PATH}/{{response_id}}/cancel", vllm.load_aware_call(api.cancelling()), "POST", []),
+        (f"{PATH}/input_tokens", vllm.with_cancellation(vllm.load_aware_call(api.counting())), "POST", valid),
+        (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.deleting()), "DELETE", []),
+        (f"{PATH}/{{response_id}}/input_items", vllm.load_aware_call(api.listing()), "GET", []),
     ):
         app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies)
     routes = app.router.routes
@@ -109,11 +114,7 @@ class Api:
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
         # broken off vLLM shows nothing, and counts nothing.
         streamed, request.stream = bool(request.stream), True
-        asked = ASKED.set(evolve(reading, streamed=streamed))
-        try:
-            begun = await hooks.serving.create_responses(request, raw_request)
-        finally:
-            ASKED.reset(asked)
+        begun = await hooks.begin(evolve(reading, streamed=streamed), request, raw_request)
         record = hooks.records.get(request.request_id) if request.background else None
         if isinstance(begun, self.vllm.ErrorResponse):
             return _refused(begun)
@@ -131,6 +132,49 @@ class Api:
             exchange = Exchange(run, hooks.open_runs)
             return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
+
+    def counting(self) -> Endpoint:
+        """Return the endpoint that counts the tokens of the prompt that a request would have."""
+
+        async def count(body: dict[str, Any], raw_request: HttpRequest) -> object:
+            hooks = _hooks(raw_request)
+            if hooks is None:
+                return error_response(NO_RESPONSES)
+            with panics_as_errors():
+                try:
+                    return await self._count(hooks, body, raw_request)
+                except ApiError as error:
+                    return error_response(error)
+
+        count.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
+        return count
+
+    async def _count(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> Response:
+        theirs, reading = hooks.read({**body, "stream": True, "background": False, "store": False}, OPENAI)
+        asked = evolve(reading, generate=False)
+        begun = await hooks.begin(asked, valid_request(self.vllm, theirs), raw_request)
+        if isinstance(begun, self.vllm.ErrorResponse):
+            return _refused(begun)
+        await cast("RenderedRun[bytes]", begun).abandon()
+        return _json({"object": "response.input_tokens", "input_tokens": asked.prompts[-1]})
+
+    def deleting(self) -> Endpoint:
+        """Return the endpoint that deletes a response."""
+
+        async def delete(response_id: str, raw_request: HttpRequest) -> object:
+            return await deleted(_hooks(raw_request), response_id)
+
+        delete.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
+        return delete
+
+    def listing(self) -> Endpoint:
+        """Return the endpoint that lists what a response answered."""
+
+        async def list_input(response_id: str, raw_request: HttpRequest) -> object:
+            return await input_items(_hooks(raw_request), response_id, raw_request)
+
+        list_input.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
+        return list_input
 
     def retrieving(self) -> Endpoint:
         """Return the endpoint that shows a response, or streams one that is made in the background."""

@@ -41,6 +41,8 @@ TOOL_SESSIONS: Final = "_initialize_tool_sessions"
 LOGPROBS: Final = "_create_response_logprobs"
 MAKE_PARSER: Final = "_make_response_parser"
 TEMPLATE_VALUES: Final = "_effective_chat_template_kwargs"
+GENERATE: Final = "_generate_with_builtin_tools"
+PROMPT_LENGTH: Final = "_extract_prompt_len"
 RAISE_IF_ERROR: Final = "_raise_if_error"
 TIMED: Final = "request_metrics_cover_all_generation_turns"
 """Says, since 0.32, whether the timings that a context has are those of the whole response."""
@@ -53,6 +55,8 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
         STREAM: GENERATOR,
         BACKGROUND: ("request",),
         BACKGROUND_READER: ("response_id", "starting_after"),
+        GENERATE: ("engine_input", "sampling_params", "context"),
+        PROMPT_LENGTH: ("prompt",),
         TOOL_SESSIONS: ("request", "context", "exit_stack"),
         LOGPROBS: ("token_ids", "logprobs", "tokenizer", "top_logprobs"),
         MAKE_PARSER: ("request", "tokenizer", "chat_template_kwargs"),

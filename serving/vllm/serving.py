@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from attrs import field, frozen
+from starlette.requests import Request as HttpRequest
 
 from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
@@ -24,9 +25,11 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.identity import now, random_id
 from interlock.serving.keys import Keys
+from interlock.serving.requests.conversation import Item, identified, read_input
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
+from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
@@ -36,6 +39,7 @@ from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Re
 from interlock.serving.vllm.families import Source, family_reader
 from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
+from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
@@ -83,6 +87,7 @@ class Hooks:
     def install(self) -> None:
         """Replace vLLM's functions, on this instance alone."""
         replaced: Mapping[str, Callable[..., object]] = {
+            seams.GENERATE: partial(self._generating, getattr(self.serving, seams.GENERATE)),
             seams.STREAM: self._begin_stream,
             seams.BACKGROUND: self._begin_in_background,
             seams.BACKGROUND_READER: self._read_background,
@@ -106,21 +111,46 @@ class Hooks:
         referred = (str(members(item).get("id")) for item in elements(body.get("input")))
         before = self.archive.before(body.get("previous_response_id"), referred)
         theirs, read_by = rendered(body, before, harmony=self.serving.use_harmony)
-        return theirs, Asked(body, dialect, read_by)
+        return theirs, Asked(body, dialect, read_by, identified((*before.items, *read_input(body.get("input")))))
 
     def shown(self, response_id: str) -> Mapping[str, object] | None:
         """Show a response, as it is now if it is made in the background; None if there is no such response."""
-        record = self.records.get(response_id)
-        return self.archive.shown.get(response_id) if record is None else record.response
+        record, held = self.records.get(response_id), self.archive.held.get(response_id)
+        return record.response if record is not None else None if held is None else held.response
+
+    def items(self, response_id: str) -> Sequence[Item] | None:
+        """Return the conversation that a response answered; None if there is no such response, or it is still being made."""
+        held = self.archive.held.get(response_id)
+        return None if held is None else held.items
+
+    async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest) -> object:
+        """Have vLLM validate and render a request, and return what comes of it: a run of ours, or vLLM's refusal.
+
+        Args:
+            asked: The request, as it was sent.
+            request: The same in vLLM's form.
+            raw_request: What it came in.
+        """
+        token = ASKED.set(asked)
+        try:
+            return await self.serving.create_responses(request, raw_request)
+        finally:
+            ASKED.reset(token)
 
     async def forget(self, response_id: str) -> None:
         """Forget a response of which nobody was told."""
         self.records.drop(response_id)
         await self.archive.drop(response_id)
 
-    def _begin_stream(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes]:  # noqa: ANN401 - vLLM's own call
+    def _generating(self, theirs: Callable[..., object], asked: Asked, *arguments: Any, **others: Any) -> object:  # noqa: ANN401 - vLLM's own call
+        """Note how long a prompt is, and return vLLM's loop, which begins when somebody iterates it."""
+        asked.prompts.append(getattr(self.serving, seams.PROMPT_LENGTH)(others["engine_input"]))
+        return theirs(*arguments, **others)
+
+    def _begin_stream(self, asked: Asked, *arguments: Any, **others: Any) -> VllmRun[bytes] | RenderedRun[bytes]:  # noqa: ANN401 - likewise
         """Return the run of a request, which begins when somebody iterates it."""
-        return self._run(asked, Begun(*arguments, **others), [Start()])
+        begun = Begun(*arguments, **others)
+        return self._run(asked, begun, [Start()]) if asked.generate else self._rendered(asked, begun)
 
     def _begin_in_background(self, asked: Asked, *arguments: Any, **others: Any) -> Awaitable[None]:  # noqa: ANN401 - likewise
         """Record the run at once, because its readers may come before its task begins."""
@@ -137,23 +167,11 @@ class Hooks:
         request, context = begun.request, begun.context
         reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
         rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
-        driver = ResponseDriver(
-            response_settings(asked.body) | _resolved(begun),
-            writer=SseWriter(asked.dialect),
-            ids=random_id,
-            clock=now,
-            response_id=request.request_id,
-            additions=Additions(self.serving, request, context, rounds),
-        )
+        driver = _driver(asked, begun, additions=Additions(self.serving, request, context, rounds))
 
         async def enter(stack: AsyncExitStack) -> None:
             await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
             rounds.watch(getattr(context, "_tool_sessions", {}))
-
-        async def settle(ended: ResponseDriver[bytes]) -> None:
-            if request.store:
-                await self.archive.keep(ended)
-            self._log(ended.response, streamed=asked.streamed)
 
         def check() -> None:
             first = None if rounds.output is None else rounds.output.outputs[0]
@@ -161,7 +179,22 @@ class Hooks:
                 getattr(self.serving, seams.RAISE_IF_ERROR)(first.finish_reason, request.request_id)
 
         admission = Admission(begun.steps, check, announced=begun.sampling.structured_outputs is None)
-        return VllmRun(driver, begun.steps, admission, rounds, reader, ToolSessions(enter, self.tool_timeout), settle, opening)
+        settle, sessions = self._settling(asked, request), ToolSessions(enter, self.tool_timeout)
+        return VllmRun(driver, begun.steps, admission, rounds, reader, sessions, settle, opening)
+
+    def _rendered(self, asked: Asked, begun: Begun) -> RenderedRun[bytes]:
+        """Return the run of a request that wants no output."""
+        return RenderedRun(_driver(asked, begun), begun.steps, asked.prompts[-1], self._settling(asked, begun.request))
+
+    def _settling(self, asked: Asked, request: Request) -> Callable[[ResponseDriver[bytes]], Awaitable[None]]:
+        """Return what keeps a response that has ended, and logs it."""
+
+        async def settle(ended: ResponseDriver[bytes]) -> None:
+            if request.store:
+                await self.archive.keep(StoredResponse(ended.response, asked.items))
+            self._log(ended.response, streamed=asked.streamed)
+
+        return settle
 
     def _log(self, response: Mapping[str, object], *, streamed: bool) -> None:
         """Log what was generated, if vLLM was started with `--enable-log-outputs`."""
@@ -234,6 +267,13 @@ def _if_asked(ours: Callable[..., object], theirs: Callable[..., object]) -> Cal
         return theirs(*arguments, **others) if asked is None else ours(asked, *arguments, **others)
 
     return either
+
+
+def _driver(asked: Asked, begun: Begun, **more: Any) -> ResponseDriver[bytes]:  # noqa: ANN401 - the driver's own arguments
+    """Return what makes the events of a response."""
+    settings = response_settings(asked.body) | _resolved(begun)
+    more |= {"ids": random_id, "clock": now, "response_id": begun.request.request_id}
+    return ResponseDriver(settings, writer=SseWriter(asked.dialect), **more)
 
 
 def _resolved(begun: Begun) -> dict[str, object]:

@@ -175,6 +175,8 @@ class Serving(Protocol):
     request_logger: RequestLogger | None
     enable_log_outputs: bool
     response_store: MutableMapping[str, object]
+    msg_store: MutableMapping[str, object]
+    """The messages that each stored response went on from, in the form of the model's path."""
     response_store_lock: asyncio.Lock
 
     async def create_responses(self, request: Request, raw_request: object) -> object:

@@ -9,10 +9,10 @@ import zlib
 from types import SimpleNamespace
 
 import fake_vllm as fake
-import httpx
 import pytest
 from backports import zstd
 from fake_vllm import Serving, outputs
+from live.plugged import ANSWER, BODY, client_of
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
@@ -24,27 +24,7 @@ from interlock.serving.vllm import sessions
 from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.plugin import InterlockPlugin
 
-ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
-BODY = {"model": "m", "input": "Hi"}
-
 pytestmark = pytest.mark.usefixtures("vllm")
-
-
-@pytest.fixture
-def vllm(monkeypatch):
-    return fake.install(monkeypatch)
-
-
-@contextlib.asynccontextmanager
-async def client_of(serving, engine=None):
-    """A client of vLLM's application with the plugin on it."""
-    plugin, app = InterlockPlugin(), fake.application()
-    plugin.attach_router(app)
-    app.state.openai_serving_responses = serving
-    await plugin.init_state(engine, app.state, None)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
-        client.app = app
-        yield client
 
 
 def ask(serving, path="/v1/responses", method="POST", headers=None, **body):

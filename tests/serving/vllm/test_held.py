@@ -1,0 +1,96 @@
+"""What the plugin adds to vLLM's routes: deleting a response, listing what it answered, counting a prompt."""
+
+import asyncio
+
+import fake_vllm as fake
+import pytest
+from fake_vllm import Serving, outputs
+from live.plugged import ANSWER, BODY, client_of
+
+pytestmark = pytest.mark.usefixtures("vllm")
+
+PATH = "/v1/responses"
+
+
+def asking(steps, *rounds, engine=None):
+    """Ask a server with the plugin; `steps` is called with the client and vLLM's instance."""
+
+    async def run():
+        serving = Serving(fake.HarmonyContext, *(outputs(text) for text in rounds))
+        async with client_of(serving, engine) as client:
+            return await steps(client, serving)
+
+    return asyncio.run(run())
+
+
+def test_a_deleted_response_is_gone_from_vllms_stores_too():
+    async def steps(client, serving):
+        serving.msg_store["resp_1"] = ["what vLLM goes on from"]
+        await client.post(PATH, json=BODY)
+        deleted = await client.delete(f"{PATH}/resp_1")
+        again = await client.delete(f"{PATH}/resp_1")
+        return deleted.json(), again.status_code, again.json()["error"]["message"], serving.response_store, serving.msg_store
+
+    assert asking(steps, ANSWER) == (
+        {"id": "resp_1", "object": "response", "deleted": True},
+        404,
+        "Response with id 'resp_1' not found.",
+        {},
+        {},
+    )
+
+
+def test_a_response_in_the_background_is_cancelled_before_it_is_deleted():
+    async def steps(client, serving):
+        gate = asyncio.Event()
+        serving.script = [[*outputs(ANSWER)[:2], gate]]
+        await client.post(PATH, json={**BODY, "background": True})
+        deleted = await client.delete(f"{PATH}/resp_1")
+        return deleted.json()["deleted"], serving.aborted, (await client.get(f"{PATH}/resp_1")).json()
+
+    assert asking(steps) == (True, True, {"from": "vllm"})
+
+
+def test_what_a_response_answered_is_listed_with_what_came_before():
+    async def steps(client, _):
+        await client.post(PATH, json=BODY)
+        await client.post(PATH, json={**BODY, "input": "And now?", "request_id": "resp_2", "previous_response_id": "resp_1"})
+        listed = await client.get(f"{PATH}/resp_2/input_items", params={"order": "asc"})
+        wrong = await client.get(f"{PATH}/resp_2/input_items", params={"limit": "0"})
+        unheard = await client.get(f"{PATH}/resp_3/input_items")
+        return listed.json(), (wrong.status_code, wrong.json()["error"]["param"]), unheard.status_code
+
+    listed, *refused = asking(steps, ANSWER)
+    texts = [(item["role"], item["content"][0]["text"]) for item in listed["data"]]
+    assert texts == [("user", "Hi"), ("assistant", "Hello there."), ("user", "And now?")]
+    assert listed["first_id"] == listed["data"][0]["id"]
+    assert refused == [(400, "limit"), 404]
+
+
+def test_the_tokens_of_a_prompt_are_counted_and_nothing_is_generated_or_kept():
+    async def steps(client, serving):
+        answer = await client.post(f"{PATH}/input_tokens", json=BODY)
+        return answer.json(), serving.begun.is_set(), serving.response_store
+
+    assert asking(steps) == ({"object": "response.input_tokens", "input_tokens": 3}, False, {})
+
+
+def test_a_prompt_that_vllm_refuses_is_not_counted():
+    async def steps(client, _):
+        answer = await client.post(f"{PATH}/input_tokens", json={**BODY, "input": "refuse"})
+        return answer.status_code, answer.json()
+
+    assert asking(steps) == (400, {"error": {"message": "It is refused.", "code": 400}})
+
+
+def test_a_server_whose_model_makes_no_responses_has_none_to_count_or_delete():
+    async def run():
+        async with client_of(None) as client:
+            asked = [
+                await client.post(f"{PATH}/input_tokens", json=BODY),
+                await client.delete(f"{PATH}/resp_1"),
+                await client.get(f"{PATH}/resp_1/input_items"),
+            ]
+            return [answer.status_code for answer in asked]
+
+    assert asyncio.run(run()) == [404, 404, 404]
