@@ -28,9 +28,9 @@ from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter, Writer
 from interlock.parsers import parser_for
-from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.rendering import Rendering
-from interlock.serving.errors import ApiError, invalid
+from interlock.serving.errors import ApiError, PromptError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
@@ -142,6 +142,7 @@ class Api:
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
+            Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             Route("/v1/responses/{id}", self.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
@@ -180,6 +181,16 @@ class Api:
             return StreamedAnswer(Exchange(run, self.open_runs))
         record = self._record(run)
         return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
+
+    async def count_input(self, request: Request) -> Response:
+        """Count the tokens of the prompt that a request would have."""
+        asked = await self.asked(read_object(await read_body(request, self.max_body_bytes)))
+        items = await self.conversation(asked)
+        try:
+            count = await self.engine.count(Turn(asked, items))
+        except PromptError as error:
+            raise invalid("input", str(error), error.code) from None
+        return _json({"object": "response.input_tokens", "input_tokens": count})
 
     async def asked(self, raw: Mapping[str, object]) -> CreateResponse:
         """Validate a body; that may take some tens of milliseconds, as may what is around it, and others run in between."""

@@ -361,3 +361,22 @@ def test_as_many_responses_are_made_at_once_as_may_be_and_one_more_is_told_when_
             ((429, None, "rate_limit_exceeded"), "1")
         ] * 3
         assert post(url, STAGED).json()["status"] == "completed"
+
+
+def test_the_tokens_of_a_prompt_are_counted_as_a_response_is_charged_for_them(url) -> None:
+    first = post(url, ASKED).json()
+    going_on = {**ASKED, "input": "And now?", "instructions": "Be brief.", "previous_response_id": first["id"]}
+    counted = [httpx.post(f"{url}/v1/responses/input_tokens", json=body).json() for body in (ASKED, going_on)]
+    assert counted == [
+        {"object": "response.input_tokens", "input_tokens": charged}
+        for charged in (first["usage"]["input_tokens"], post(url, going_on).json()["usage"]["input_tokens"])
+    ]
+
+
+def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
+    def counted(**body):
+        return error_of(httpx.post(f"{url}/v1/responses/input_tokens", json={**ASKED, **body}))
+
+    assert counted(input="word " * 200_000) == (400, "input", "invalid_prompt")
+    assert counted(model="nobody") == (404, "model", "model_not_found")
+    assert counted(input=7) == (400, "input", "invalid_type")
