@@ -86,11 +86,6 @@ class CreateResponse:
         """Whether the text of messages shall carry its log probabilities."""
         return "message.output_text.logprobs" in self.include
 
-    @property
-    def wants_sealed_reasoning(self) -> bool:
-        """Whether reasoning shall carry its encrypted content, for the client to send back."""
-        return "reasoning.encrypted_content" in self.include
-
 
 def parse_request(body: bytes) -> CreateResponse:
     """Read and judge the body of a request.

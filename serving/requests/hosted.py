@@ -21,6 +21,7 @@ from interlock.serving.requests.items import (
     ApprovalResponse,
     CallOutput,
     Carried,
+    Compaction,
     CustomToolCall,
     Reference,
     type_of,
@@ -37,8 +38,14 @@ class Left(Shape):
     """What the host judges."""
 
 
+class Sealed(Shape):
+    """Reasoning, of which the host judges all but what is sealed."""
+
+    encrypted_content: LongText | None = None
+
+
 ITEM_TAGS: Final[Mapping[str, str]] = MappingProxyType(
-    {**ITEMS, **dict.fromkeys(("message", "reasoning", "function_call", "function_call_output"), "<left>")}
+    {**ITEMS, **dict.fromkeys(("message", "function_call", "function_call_output"), "<left>"), "reasoning": "<sealed>"}
 )
 ITEM: TypeAlias = Annotated[
     Annotated[Left, Tag("<left>")]
@@ -47,6 +54,8 @@ ITEM: TypeAlias = Annotated[
     | Annotated[Reference, Tag("<reference>")]
     | Annotated[ApprovalRequest, Tag("<approval_request>")]
     | Annotated[ApprovalResponse, Tag("<approval_response>")]
+    | Annotated[Sealed, Tag("<sealed>")]
+    | Annotated[Compaction, Tag("<compaction>")]
     | Annotated[Carried, Tag("<carried>")],
     by_type(ITEM_TAGS, type_of),
 ]

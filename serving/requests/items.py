@@ -182,6 +182,12 @@ class ApprovalResponse(Item):
     approve: bool
 
 
+class Compaction(Item):
+    """What stands for a conversation that was compacted."""
+
+    encrypted_content: LongText
+
+
 class Carried(Item):
     """An item that is carried as it came."""
 
@@ -199,7 +205,6 @@ CARRIED: Final = frozenset(
         "apply_patch_call",
         "apply_patch_call_output",
         "code_interpreter_call",
-        "compaction",
         "compaction_trigger",
         "computer_call",
         "computer_call_output",
@@ -232,6 +237,7 @@ ITEMS: Final[Mapping[str, str]] = MappingProxyType(
         "item_reference": "<reference>",
         "mcp_approval_request": "<approval_request>",
         "mcp_approval_response": "<approval_response>",
+        "compaction": "<compaction>",
         **dict.fromkeys(sorted(CARRIED), "<carried>"),
     }
 )
@@ -260,6 +266,7 @@ InputItem: TypeAlias = Annotated[
     | Annotated[Reference, Tag("<reference>")]
     | Annotated[ApprovalRequest, Tag("<approval_request>")]
     | Annotated[ApprovalResponse, Tag("<approval_response>")]
+    | Annotated[Compaction, Tag("<compaction>")]
     | Annotated[Carried, Tag("<carried>")],
     by_type(ITEMS, type_of),
 ]

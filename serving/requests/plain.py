@@ -13,30 +13,21 @@ from typing import Final, TypeAlias
 
 from interlock.events.json import dumps
 from interlock.parsers.routing import SEPARATOR
-from interlock.serving.errors import invalid
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, is_array, members, text_of
 
 __all__ = ["OpenSealed", "plain", "unopened"]
 
-OpenSealed: TypeAlias = Callable[[str, Item], Item]
-"""Opens an item with `encrypted_content`: takes its path (`input[3]`) and itself, returns what is rendered in its place, and
-raises `ApiError` if it cannot be opened."""
+OpenSealed: TypeAlias = Callable[[Item], Item]
+"""Takes an item with `encrypted_content`, and returns what is rendered in its place (`interlock.serving.sealing`)."""
 
 
-def unopened(path: str, item: Item) -> Item:
-    """Return a sealed item as far as it can be read by anybody.
+def unopened(item: Item) -> Item:
+    """Return a sealed item as far as it can be read by anybody: of a compaction, that is nothing.
 
     Args:
-        path: Where it is in the request.
         item: Reasoning or a compaction.
-
-    Raises:
-        ApiError: 400; it is a compaction, of which nothing can be read.
     """
-    if item["type"] == "compaction":
-        message = f"The encrypted content of '{path}' could not be opened: this server did not write it."
-        raise invalid(f"{path}.encrypted_content", message, "invalid_encrypted_content")
     return {name: value for name, value in item.items() if name != "encrypted_content"}
 
 
@@ -47,11 +38,8 @@ def plain(items: Iterable[Item], open_sealed: OpenSealed = unopened, *, pictures
         items: Items of known types, each with its type; references are resolved.
         open_sealed: Opens those with encrypted content.
         pictures: Whether the output of a tool may have parts that are no text; else these are named in square brackets.
-
-    Raises:
-        ApiError: 400 if encrypted content cannot be opened.
     """
-    opened = (open_sealed(f"input[{index}]", item) if item.get("encrypted_content") else item for index, item in enumerate(items))
+    opened = (open_sealed(item) if item.get("encrypted_content") else item for item in items)
     return tuple(_flat(each, pictures=pictures) for item in opened for each in RENDERED[str(item["type"])](item))
 
 

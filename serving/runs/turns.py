@@ -28,7 +28,7 @@ from interlock.serving.identity import now, random_id
 from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.run import Run, Work
-from interlock.serving.sealing import Seals
+from interlock.serving.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
@@ -221,7 +221,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     Returns:
         The run, whose `events` are to be iterated.
     """
-    late = know_nothing if seals is None or not request.wants_sealed_reasoning else seals.late_fields
+    late = know_nothing if seals is None or REASONING_WANTED not in request.include else seals.late_fields
     driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock, late=late)
     parser = parser_for(engine.format, request.raw)
     return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, items if shown is None else shown)

@@ -6,21 +6,29 @@ Sealing leaves an item as it is and gives its `encrypted_content`; opening gives
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
 
 import orjson
 from attrs import frozen
 
 from interlock.events.json import dumps
-from interlock.serving.errors import ApiError, invalid
+from interlock.serving.errors import invalid
 from interlock.serving.faults import is_fault
+from interlock.serving.requests.compaction import summary_message, window
 from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.plain import unopened
 from interlock.serving.sealing.envelope import Binding, Envelope, SealError
 
-__all__ = ["Seals"]
+__all__ = ["REASONING_WANTED", "Seals"]
 
 logger = logging.getLogger(__name__)
+
+REASONING_WANTED: Final = "reasoning.encrypted_content"
+"""What a request includes to be given reasoning that it can send back."""
+
+Carried: TypeAlias = tuple[str, str]
+"""The type of an item and what it carries sealed."""
 
 SEALED: Final = ("summary", "content")
 """The fields of reasoning that are sealed."""
@@ -58,6 +66,10 @@ class Seals:
             logger.exception("%s: the reasoning goes without its encrypted content", item["id"])
             return {}
 
+    def seal_summary(self, text: str) -> str:
+        """Return a summary sealed, for the item of a compaction."""
+        return self.seal("compaction", {"summary": text})
+
     def seal(self, kind: str, content: Mapping[str, object]) -> str:
         """Return a content sealed.
 
@@ -68,9 +80,7 @@ class Seals:
         return self.envelope.seal(self._binding(kind), dumps(content))
 
     async def opened(self, items: Sequence[Item], given: Sequence[Item]) -> tuple[Item, ...]:
-        """Return a conversation as the model is to be shown it: what it carries sealed is opened.
-
-        Reasoning of stored responses is there as text and is not opened again; the store is our own.
+        """Return a conversation as the model is to be shown it: what is left by compactions, and what is carried sealed opened.
 
         Args:
             items: The conversation, those of the input the same objects as in `given`.
@@ -79,27 +89,59 @@ class Seals:
         Raises:
             ApiError: 400; something was not sealed here, was changed, or is bound to something else.
         """
-        places = {id(item): f"input[{index}]" for index, item in enumerate(given)}
-        return tuple([await self._shown(item, places.get(id(item))) for item in items])
+        left = window(items)
+        open_sealed = await self.opener(left, given)
+        return tuple([open_sealed(item) if item.get("encrypted_content") else item for item in left])
 
-    async def _shown(self, item: Item, param: str | None) -> Item:
-        sealed = item.get("encrypted_content")
-        if item.get("type") != "reasoning" or not sealed or param is None:
-            return item
-        rest = {name: value for name, value in item.items() if name != "encrypted_content"}
-        return {**rest, **await self._opened("reasoning", str(sealed), param)}
+    async def opener(self, items: Iterable[Item], given: Sequence[Item]) -> Callable[[Item], Item]:
+        """Open what some items carry sealed, and return what gives each of them as the model is to be shown it.
 
-    async def _opened(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
+        Reasoning of stored responses is there as text and is not opened; the store is our own.
+
+        Args:
+            items: Those that are to be shown; what carries nothing sealed is passed over.
+            given: The request's own input, likewise; a refusal names the place in it.
+
+        Raises:
+            ApiError: 400; something was not sealed here, was changed, or is bound to something else.
+        """
+        places: dict[Carried | None, str] = {}
+        for index, item in enumerate(given):
+            places.setdefault(_carried(item), f"input[{index}].encrypted_content")
+        shown: dict[Carried | None, Callable[[Item], Item]] = {}
+        for carried in filter(None, map(_carried, items)):
+            kind, sealed = carried
+            if kind == "compaction" or carried in places:
+                shown[carried] = SHOWN[kind](await self._open(kind, sealed, places.get(carried, "previous_response_id")))
+        return lambda item: shown.get(_carried(item), unopened)(item)
+
+    async def _open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
         try:
             content = await self.envelope.open(self._binding(kind), sealed)
         except SealError as error:
-            raise _refused(param, error) from None
+            message = f"The encrypted content of '{param.removesuffix('.encrypted_content')}' could not be verified: {error}."
+            raise invalid(param, message, "invalid_encrypted_content") from None
         return cast("Mapping[str, object]", orjson.loads(content))
 
     def _binding(self, kind: str) -> Binding:
         return Binding(kind, self.model, self.tenant)
 
 
-def _refused(param: str, why: SealError) -> ApiError:
-    message = f"The encrypted content of '{param}' could not be verified: {why}."
-    return invalid(f"{param}.encrypted_content", message, "invalid_encrypted_content")
+def _carried(item: Item) -> Carried | None:
+    """Return what an item carries; None for nothing."""
+    kind, sealed = item.get("type"), item.get("encrypted_content")
+    return (kind, sealed) if isinstance(kind, str) and kind in SHOWN and isinstance(sealed, str) and sealed else None
+
+
+def _reasoning(content: Mapping[str, object]) -> Callable[[Item], Item]:
+    """Return what shows reasoning with what was sealed, whatever stands beside it."""
+    return lambda item: {**unopened(item), **content}
+
+
+def _compaction(content: Mapping[str, object]) -> Callable[[Item], Item]:
+    """Return what shows a summary in the place of a compaction."""
+    return lambda _: summary_message(str(content["summary"]))
+
+
+SHOWN: Final = {"reasoning": _reasoning, "compaction": _compaction}
+"""What shows an item that carries something sealed, of what was sealed, by its type."""

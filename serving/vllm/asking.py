@@ -14,11 +14,13 @@ from typing import Final
 from attrs import field, frozen
 
 from interlock.events.dialects import Dialect
+from interlock.serving.requests.compaction import window
 from interlock.serving.requests.conversation import Item, resolved
 from interlock.serving.requests.hosted import read_hosted
 from interlock.serving.requests.offer import Offer, offer
 from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
+from interlock.serving.sealing import Seals
 
 __all__ = ["ASKED", "Asked", "Before", "rendered"]
 
@@ -48,6 +50,7 @@ class Asked:
         dialect: What its client speaks.
         read_by: The body by which the model's calls are read: with the tools that its input brings beside its own, and with the
             choice among those that are offered.
+        seals: Seal what its client is to carry.
         items: The conversation that it asks to go on, its own input last; each item has an id.
         streamed: Whether its client wants a stream; vLLM is asked for one in any case.
         generate: Whether output is wanted; without it the prompt is rendered and counted.
@@ -57,6 +60,7 @@ class Asked:
     body: Mapping[str, object] = field(repr=False)
     dialect: Dialect
     read_by: Mapping[str, object] = field(repr=False)
+    seals: Seals
     items: tuple[Item, ...] = field(default=(), repr=False)
     streamed: bool = True
     generate: bool = True
@@ -127,4 +131,4 @@ def _input(items: Sequence[Item], before: Before, open_sealed: OpenSealed, *, ha
     known = {item["id"] for item in (*before.output, *items) if "id" in item and item["type"] != "item_reference"}
     given = [said for item in items if (said := resolved(item, known, before.stored)) is not None]
     said_before = () if harmony else before.output
-    return [*plain(said_before, open_sealed, pictures=not harmony), *plain(given, open_sealed, pictures=not harmony)]
+    return [*plain(window([*said_before, *given]), open_sealed, pictures=not harmony)]

@@ -11,11 +11,12 @@ import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import define, field
 
 from interlock.serving.keys import Keys
+from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
@@ -107,7 +108,10 @@ class InterlockPlugin:
             archive = Archive(serving, seams.response_type())
             family = None if serving.use_harmony else configured(args)
             keys = _keys(args)
-            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), family=family, keys=keys)
+            sealing_keys = SealingKeys.from_environment()
+            envelope = Envelope(sealing_keys or SealingKeys.random())
+            more: dict[str, Any] = {"family": family, "keys": keys, "envelope": envelope}
+            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), **more)
             hooks.install()
             if engine_client is not None:
                 announce_admissions(engine_client)
@@ -119,6 +123,8 @@ class InterlockPlugin:
         readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
+        if sealing_keys is None:
+            logger.warning(RANDOM_KEY)
         if self._watch is not None:
             self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1

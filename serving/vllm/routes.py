@@ -109,7 +109,7 @@ class Api:
 
     async def _create(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
         dialect = _dialect(raw_request)
-        theirs, reading = hooks.read(body, dialect)
+        theirs, reading = await hooks.read(body, dialect, _tenant(hooks, raw_request))
         request = valid_request(self.vllm, theirs)
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
         # broken off vLLM shows nothing, and counts nothing.
@@ -150,7 +150,8 @@ class Api:
         return count
 
     async def _count(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> Response:
-        theirs, reading = hooks.read({**body, "stream": True, "background": False, "store": False}, OPENAI)
+        prompt = {**body, "stream": True, "background": False, "store": False}
+        theirs, reading = await hooks.read(prompt, OPENAI, _tenant(hooks, raw_request))
         asked = evolve(reading, generate=False)
         begun = await hooks.begin(asked, valid_request(self.vllm, theirs), raw_request)
         if isinstance(begun, self.vllm.ErrorResponse):
@@ -221,6 +222,10 @@ async def _admitted(hooks: Hooks, record: Record[VllmRun[bytes]]) -> None:
         await record.wait()
         await hooks.forget(str(record.response["id"]))
         raise
+
+
+def _tenant(hooks: Hooks, request: HttpRequest) -> str:
+    return hooks.tenant(request.headers.get("authorization", ""))
 
 
 def _hooks(request: HttpRequest) -> Hooks | None:

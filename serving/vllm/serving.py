@@ -29,6 +29,7 @@ from interlock.serving.requests.conversation import Item, identified, read_input
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
+from interlock.serving.sealing import REASONING_WANTED, Envelope, SealingKeys, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
@@ -73,6 +74,7 @@ class Hooks:
         hide_end: Whether vLLM's parsers must not see the token that ends a round.
         family: The family whose models are read with parsers of our own; None where vLLM's are used.
         keys: The server's API keys, which say whose a response is.
+        envelope: Seals what clients are to carry.
     """
 
     serving: Serving
@@ -81,6 +83,7 @@ class Hooks:
     hide_end: bool = False
     family: Family | None = None
     keys: Keys = field(factory=Keys)
+    envelope: Envelope = field(factory=lambda: Envelope(SealingKeys.random()))
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
@@ -95,23 +98,35 @@ class Hooks:
         for name, ours in replaced.items():
             setattr(self.serving, name, _if_asked(ours, getattr(self.serving, name)))
 
-    def read(self, body: Mapping[str, object], dialect: Dialect) -> tuple[dict[str, object], Asked]:
+    def tenant(self, authorization: str) -> str:
+        """Return whose a request is that vLLM has let in.
+
+        Args:
+            authorization: Its header `Authorization`.
+        """
+        return self.keys.tenant(authorization) or ""
+
+    async def read(self, body: Mapping[str, object], dialect: Dialect, tenant: str = "") -> tuple[dict[str, object], Asked]:
         """Read the body of a request, before vLLM does.
 
         Args:
             body: Of `POST /v1/responses`.
             dialect: What its client speaks.
+            tenant: Whose request it is.
 
         Returns:
             The body that vLLM is to validate, and what was asked; the latter is for `ASKED`, while vLLM begins the response.
 
         Raises:
-            ApiError: 400 or 404; an item of its input cannot be read.
+            ApiError: 400 or 404; an item of its input cannot be read or opened.
         """
+        seals = Seals(self.envelope, str(body.get("model") or ""), tenant)
         referred = (str(members(item).get("id")) for item in elements(body.get("input")))
         before = self.archive.before(body.get("previous_response_id"), referred)
-        theirs, read_by = rendered(body, before, harmony=self.serving.use_harmony)
-        return theirs, Asked(body, dialect, read_by, identified((*before.items, *read_input(body.get("input")))))
+        given = [*map(members, elements(body.get("input")))]
+        open_sealed = await seals.opener([*before.output, *before.stored.values(), *given], given)
+        theirs, read_by = rendered(body, before, open_sealed, harmony=self.serving.use_harmony)
+        return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *read_input(body.get("input")))))
 
     def shown(self, response_id: str) -> Mapping[str, object] | None:
         """Show a response, as it is now if it is made in the background; None if there is no such response."""
@@ -273,6 +288,8 @@ def _driver(asked: Asked, begun: Begun, **more: Any) -> ResponseDriver[bytes]:  
     """Return what makes the events of a response."""
     settings = response_settings(asked.body) | _resolved(begun)
     more |= {"ids": random_id, "clock": now, "response_id": begun.request.request_id}
+    if REASONING_WANTED in elements(asked.body.get("include")):
+        more["late"] = asked.seals.late_fields
     return ResponseDriver(settings, writer=SseWriter(asked.dialect), **more)
 
 

@@ -14,11 +14,13 @@ from interlock.events.dialects import OPENAI
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.oracle import check
 from interlock.serving.runs.run import OUR_FAULT
+from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.asking import ASKED, Asked
 from interlock.serving.vllm.serving import Hooks
 
+SEALS = Seals(Envelope(SealingKeys.random()), "m")
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
 RUN = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query": "rome"}<|call|>'
@@ -40,7 +42,7 @@ def hooks_on(serving, timeout=5.0):
 async def begin(serving, seconds=5.0, **settings):
     body = {"model": "m", "input": "Hi", "stream": True, **settings}
     hooks_on(serving, seconds)
-    ASKED.set(Asked(body, OPENAI, body))
+    ASKED.set(Asked(body, OPENAI, body, SEALS))
     return await serving.create_responses(Request(**body), None)
 
 
@@ -386,7 +388,7 @@ def test_a_parser_that_would_write_the_end_token_does_not_see_it(stopped_by, hid
         parser = fake.Parser(delta(content="a"), delta(content="b"))
         serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser)
         Hooks(serving, Archive(serving, fake.Stored), 5.0, hide_end).install()
-        ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI, {}))
+        ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI, {}, SEALS))
         await read(await serving.create_responses(Request(model="m", input="Hi", stream=True), None))
         return parser.seen
 
@@ -525,7 +527,7 @@ def test_vllm_stores_the_calls_and_what_it_cannot_store_is_kept_to_be_shown():
         serving = Serving(fake.HarmonyContext, outputs(CALL.replace("<|call|>", "<|end|><|start|>assistant") + ANSWER))
         hooks = Hooks(serving, Archive(serving, Picky), 1.0)
         hooks.install()
-        ASKED.set(Asked({}, OPENAI, {}))
+        ASKED.set(Asked({}, OPENAI, {}, SEALS))
         run = await serving.create_responses(Request(input="Hi", model=model), None)
         steps = await read(run)
         return serving, hooks, response(steps)

@@ -1,0 +1,143 @@
+"""Inside vLLM too, a client is given what only a server can read, and vLLM is given what it was."""
+
+import asyncio
+import json
+import logging
+from types import SimpleNamespace
+
+import fake_vllm as fake
+import httpx
+import pytest
+from fake_vllm import Serving, outputs
+
+from interlock.fsm.oracle import check
+from interlock.serving.vllm.plugin import InterlockPlugin
+
+TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
+ASKED = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}
+USER = {"type": "message", "role": "user", "content": "Go on"}
+THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+
+
+def ask(serving, *requests, headers=({},), args=None):
+    """Ask a server several times; each request is made of the answer before."""
+
+    async def asking():
+        plugin, app = InterlockPlugin(), fake.application()
+        plugin.attach_router(app)
+        app.state.openai_serving_responses = serving
+        await plugin.init_state(None, app.state, args)
+        answer = None
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
+            for place, request in enumerate(requests):
+                body = request(answer) if callable(request) else request
+                answer = await client.post("/v1/responses", json=body, headers=headers[place % len(headers)])
+        return answer
+
+    return asyncio.run(asking())
+
+
+def carried(answer, **others):
+    (reasoning, _) = answer.json()["output"]
+    item = {"type": "reasoning", "summary": [], "encrypted_content": reasoning["encrypted_content"]}
+    return {**ASKED, "input": [item, USER], **others}
+
+
+@pytest.mark.usefixtures("vllm")
+@pytest.mark.parametrize("harmony", [True, False])
+def test_reasoning_goes_round_without_loss(harmony) -> None:
+    serving = Serving(fake.HarmonyContext, outputs(TURN))
+    asked = []
+
+    def again(answer):
+        serving.use_harmony = harmony
+        asked.append(carried(answer))
+        return asked[-1]
+
+    ask(serving, ASKED, again)
+    assert serving.context.request.input == [THOUGHT, USER]
+    assert asked[0]["input"][0]["encrypted_content"]
+
+
+@pytest.mark.usefixtures("vllm")
+def test_reasoning_is_sealed_where_it_is_done_in_a_legal_stream() -> None:
+    answer = ask(Serving(fake.HarmonyContext, outputs(TURN)), {**ASKED, "stream": True})
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert check(events) == []
+    seen = [(event["type"], event["item"].get("encrypted_content")) for event in events if "item" in event]
+    (added, nothing), (done, sealed), *_ = seen
+    assert (added, nothing, done) == ("response.output_item.added", None, "response.output_item.done")
+    assert events[-1]["response"]["output"][0]["encrypted_content"] == sealed
+
+
+@pytest.mark.usefixtures("vllm")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda body: body["input"][0].update(encrypted_content="AAAA"),
+            "it was not made by a server of this kind, or is not whole",
+        ),
+        (
+            lambda body: body.update(model="n"),
+            "it was changed, or belongs to another kind of item, another model or somebody else",
+        ),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_before_vllm_is_asked(change, why) -> None:
+    serving = Serving(fake.HarmonyContext, outputs(TURN))
+
+    def changed(answer):
+        serving.begun.clear()
+        body = carried(answer)
+        body["input"].insert(0, USER)
+        change_at = {**body, "input": body["input"][1:]}
+        change(change_at)
+        return {**change_at, "input": [USER, *change_at["input"]]}
+
+    refused = ask(serving, ASKED, changed)
+    assert refused.status_code == 400
+    assert refused.json()["error"] == {
+        "message": f"The encrypted content of 'input[1]' could not be verified: {why}.",
+        "type": "invalid_request_error",
+        "param": "input[1].encrypted_content",
+        "code": "invalid_encrypted_content",
+    }
+    assert not serving.begun.is_set()
+
+
+@pytest.mark.usefixtures("vllm")
+def test_the_reasoning_of_one_key_is_none_of_anothers() -> None:
+    args = SimpleNamespace(api_key=["one", "two"])
+    headers = [{"authorization": "Bearer one"}, {"authorization": "Bearer two"}]
+    serving = Serving(fake.HarmonyContext, outputs(TURN))
+    assert ask(serving, ASKED, carried, headers=headers[:1], args=args).status_code == 200
+    assert ask(serving, ASKED, carried, headers=headers, args=args).json()["error"]["code"] == "invalid_encrypted_content"
+
+
+@pytest.mark.usefixtures("vllm")
+@pytest.mark.parametrize("kind", ["reasoning", "compaction"])
+def test_what_is_no_text_is_refused_by_its_type(kind) -> None:
+    refused = ask(Serving(), {**ASKED, "input": [{"type": kind, "summary": [], "encrypted_content": 1}]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].encrypted_content")
+
+
+def start(monkeypatch, caplog, keys):
+    fake.install(monkeypatch)
+    monkeypatch.setenv("INTERLOCK_KEYS", keys) if keys is not None else monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
+    state = SimpleNamespace(openai_serving_responses=Serving())
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(InterlockPlugin().init_state(None, state, None))
+    return hasattr(state, "interlock"), caplog.messages
+
+
+def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, caplog) -> None:
+    hooked, messages = start(monkeypatch, caplog, "secret!")
+    assert (hooked, len(messages)) == (False, 1)
+    assert messages[0].endswith("own /v1/responses in place: ValueError('INTERLOCK_KEYS: key 1 is not base64').")
+
+
+def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog) -> None:
+    hooked, messages = start(monkeypatch, caplog, None)
+    assert (hooked, len(messages)) == (True, 1)
+    assert messages[0].startswith("INTERLOCK_KEYS is not set: what this process seals")
