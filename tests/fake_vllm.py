@@ -68,6 +68,7 @@ class Request(BaseModel):
     top_logprobs: int | None = 0
     enable_response_messages: bool = False
     tools: list = []
+    previous_response_id: str | None = None
     structured_outputs: dict | None = None
 
     def is_include_output_logprobs(self):

@@ -7,12 +7,16 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     seams      what must be there of an installed vLLM, and the import of it
     plugin     the plugin itself: the routes in front of vLLM's, and the hooks on the instance that serves responses
     routes     what is asked over HTTP
+    held       the routes of responses that are held, which vLLM does not have
+    sockets    WebSocket mode
+    begun      what vLLM has made of a request when it begins to generate
     reading    from an engine's output to deltas
     pairing    which text belongs to which token
     rounds     the hooks in vLLM's loop over rounds of generation: they report when a tool starts and ends
     admission  whether the engine takes a request, before anything is answered
     run        one response while it is being made
-    middleware what vLLM's own middleware expects of an answer that takes long
+    rendered   one response that is rendered and not generated
+    middleware what vLLM's own middleware expects of an answer that takes long, and how compressed bodies come in
     sessions   the sessions with tool servers that one response has
     archive    where finished responses are kept, in vLLM's store and as they are shown
 

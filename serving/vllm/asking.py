@@ -85,6 +85,18 @@ class Before:
     stored: Mapping[str, Item] = field(factory=dict[str, Item])
     items: Sequence[Item] = ()
 
+    def said(self, given: Sequence[Item]) -> list[Item]:
+        """Return items with those that references mean in their place, but for those that are there already.
+
+        Args:
+            given: Of the request's input.
+
+        Raises:
+            ApiError: 404; a reference means no item that there is.
+        """
+        known = {item["id"] for item in (*self.output, *given) if "id" in item and item["type"] != "item_reference"}
+        return [said for item in given if (said := resolved(item, known, self.stored)) is not None]
+
 
 def rendered(
     body: Mapping[str, object], before: Before, open_sealed: OpenSealed = unopened, *, harmony: bool
@@ -128,7 +140,6 @@ def _choice(offered: Offer) -> object:
 
 def _input(items: Sequence[Item], before: Before, open_sealed: OpenSealed, *, harmony: bool) -> list[Item]:
     """Return the input; before it, where the model writes no harmony, what it goes on from, of which vLLM forgets the calls."""
-    known = {item["id"] for item in (*before.output, *items) if "id" in item and item["type"] != "item_reference"}
-    given = [said for item in items if (said := resolved(item, known, before.stored)) is not None]
+    given = before.said(items)
     said_before = () if harmony else before.output
     return [*plain(window([*said_before, *given]), open_sealed, pictures=not harmony)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol
 
 from attrs import define, field
 
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.serving.keys import Keys
 from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.view.watching import Watch, Watching
@@ -33,6 +34,11 @@ logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a ha
 
 TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
 """The environment variable that says how many seconds a tool may take."""
+
+DIALECT: Final = "INTERLOCK_DIALECT"
+"""The environment variable that names the dialect of requests that ask for none: `openai` or `open_responses`."""
+
+DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
 
 VIEW: Final = "INTERLOCK_VIEW"
 """The environment variable that, as 1, shows the last streams at `/interlock/`."""
@@ -109,8 +115,13 @@ class InterlockPlugin:
             family = None if serving.use_harmony else configured(args)
             keys = _keys(args)
             sealing_keys = SealingKeys.from_environment()
-            envelope = Envelope(sealing_keys or SealingKeys.random())
-            more: dict[str, Any] = {"family": family, "keys": keys, "envelope": envelope}
+            more: dict[str, Any] = {
+                "family": family,
+                "keys": keys,
+                "envelope": Envelope(sealing_keys or SealingKeys.random()),
+                "dialect": _dialect(),
+                "origins": frozenset(getattr(args, "allowed_origins", None) or ()),
+            }
             hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), **more)
             hooks.install()
             if engine_client is not None:
@@ -142,7 +153,7 @@ def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:
 
     def shutdown(*arguments: object, **options: object) -> object:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(hooks.open_runs.end)
+            loop.call_soon_threadsafe(hooks.end)
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
@@ -156,6 +167,14 @@ def _keys(args: object) -> Keys:
     """
     given: list[str | None] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
     return Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
+
+
+def _dialect() -> Dialect:
+    """Return the dialect of requests that ask for none."""
+    given = os.environ.get(DIALECT, OPENAI.name)
+    if given not in DIALECTS:
+        logger.warning("%s names no dialect: %r; %s is spoken.", DIALECT, given, OPENAI.name)
+    return DIALECTS.get(given, OPENAI)
 
 
 def _tool_timeout() -> float:

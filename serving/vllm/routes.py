@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from attrs import evolve, frozen
+from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
 
-from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.dialects import OPENAI
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
@@ -23,10 +26,11 @@ from interlock.serving.runs.background import NOT_STREAMED, Record
 from interlock.serving.vllm.held import deleted, input_items
 from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.rendered import RenderedRun
-from interlock.serving.vllm.run import VllmRun
+from interlock.serving.vllm.run import VllmRun, admitted
 from interlock.serving.vllm.seams import Endpoint, Router, valid_request
 from interlock.serving.vllm.serving import Hooks
 from interlock.serving.vllm.shapes import ErrorResponse
+from interlock.serving.vllm.sockets import serve_socket
 
 __all__ = ["App", "add_routes"]
 
@@ -78,6 +82,7 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (f"{PATH}/{{response_id}}/input_items", vllm.load_aware_call(api.listing()), "GET", []),
     ):
         app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies)
+    app.router.routes.append(WebSocketRoute(PATH, api.connect))
     routes = app.router.routes
     routes[:] = [*routes[before:], *routes[:before]]
 
@@ -108,7 +113,7 @@ class Api:
         return create
 
     async def _create(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
-        dialect = _dialect(raw_request)
+        dialect = hooks.spoken(raw_request)
         theirs, reading = await hooks.read(body, dialect, _tenant(hooks, raw_request))
         request = valid_request(self.vllm, theirs)
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
@@ -124,14 +129,18 @@ class Api:
             return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(queued))
         if isinstance(begun, VllmRun):
             run = cast("VllmRun[bytes]", begun)
-            try:
-                await run.admitted()
-            except BaseException:
-                await run.abandon()
-                raise  # vLLM answers in its own words
+            await admitted(run)
             exchange = Exchange(run, hooks.open_runs)
             return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
+
+    async def connect(self, socket: WebSocket) -> None:
+        """Serve a client in WebSocket mode; a server whose model makes no responses refuses."""
+        hooks = _hooks(socket)
+        if hooks is None:
+            await socket.close()
+        else:
+            await serve_socket(self.vllm, hooks, hooks.spoken(socket), socket)
 
     def counting(self) -> Endpoint:
         """Return the endpoint that counts the tokens of the prompt that a request would have."""
@@ -191,7 +200,7 @@ class Api:
                 if stream and shown is not None:
                     return error_response(NOT_STREAMED)
                 if shown is not None:
-                    return _json(_dialect(raw_request).spoken(shown))
+                    return _json(hooks.spoken(raw_request).spoken(shown))
             return await self.vllm.retrieve_responses(
                 response_id=response_id, raw_request=raw_request, starting_after=starting_after, stream=stream
             )
@@ -205,10 +214,10 @@ class Api:
         async def cancel(response_id: str, raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)
             record = None if hooks is None else hooks.records.get(response_id)
-            if record is None or record.over:
+            if hooks is None or record is None or record.over:
                 return await self.vllm.cancel_responses(response_id=response_id, raw_request=raw_request)
             await record.cancel()
-            return _json(_dialect(raw_request).spoken(record.response))
+            return _json(hooks.spoken(raw_request).spoken(record.response))
 
         cancel.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
         return cancel
@@ -228,13 +237,9 @@ def _tenant(hooks: Hooks, request: HttpRequest) -> str:
     return hooks.tenant(request.headers.get("authorization", ""))
 
 
-def _hooks(request: HttpRequest) -> Hooks | None:
+def _hooks(request: HTTPConnection) -> Hooks | None:
     hooks = getattr(request.app.state, STATE, None)
     return hooks if isinstance(hooks, Hooks) else None
-
-
-def _dialect(request: HttpRequest) -> Dialect:
-    return OPEN_RESPONSES if "openresponses-version" in request.headers else OPENAI
 
 
 def _json(value: object) -> Response:

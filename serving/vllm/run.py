@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from attrs import define, evolve, field
 
@@ -23,7 +23,7 @@ from interlock.serving.vllm.rounds import Rounds
 from interlock.serving.vllm.sessions import ToolSessions
 from interlock.serving.vllm.shapes import Steps
 
-__all__ = ["VllmRun"]
+__all__ = ["CLIENTS", "VllmRun", "admitted", "is_any_of"]
 
 T = TypeVar("T")
 
@@ -125,11 +125,11 @@ class VllmRun(Run[T]):
         return self._reader.end("abort")
 
     def _is_for_clients(self, error: BaseException) -> bool:
-        return _is_any_of(error, SPOKEN)
+        return is_any_of(error, SPOKEN)
 
     def _fault(self, error: BaseException) -> Fault:
         fault = super()._fault(error)
-        return evolve(fault, code="invalid_prompt") if _is_any_of(error, CLIENTS) else fault
+        return evolve(fault, code="invalid_prompt") if is_any_of(error, CLIENTS) else fault
 
     async def _settle(self) -> None:
         await self._settled(self.driver)
@@ -145,6 +145,39 @@ class VllmRun(Run[T]):
             await self._tools.close()
 
 
-def _is_any_of(error: BaseException, names: frozenset[str]) -> bool:
-    """Return whether the class of an error has one of these names, since vLLM.s own classes may not be importable."""
+def is_any_of(error: BaseException, names: frozenset[str]) -> bool:
+    """Return whether the class of an error has one of these names, since vLLM's own classes may not be importable.
+
+    Args:
+        error: What was raised.
+        names: Of classes.
+    """
     return any(kind.__name__ in names for kind in type(error).__mro__)
+
+
+class Admitted(Protocol):
+    """A run that can be given up before anybody iterates it."""
+
+    async def admitted(self) -> None:
+        """Wait until the engine has taken the request."""
+        ...
+
+    async def abandon(self) -> None:
+        """Close the run."""
+        ...
+
+
+async def admitted(run: Admitted) -> None:
+    """Wait until the engine has taken the request of a run, and give the run up if that fails.
+
+    Args:
+        run: Nobody iterates it yet.
+
+    Raises:
+        BaseException: Why it is not taken; vLLM has words for it.
+    """
+    try:
+        await run.admitted()
+    except BaseException:
+        await run.abandon()
+        raise

@@ -7,60 +7,42 @@ the instance. A request that did not come through our routes finds vLLM's own fu
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, cast
 
 from attrs import field, frozen
+from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
-from interlock.events.dialects import Dialect
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.events.resource import response_settings
-from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
-from interlock.serving.identity import now, random_id
 from interlock.serving.keys import Keys
 from interlock.serving.requests.conversation import Item, identified, read_input
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
-from interlock.serving.sealing import REASONING_WANTED, Envelope, SealingKeys, Seals
+from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.asking import ASKED, Asked, rendered
+from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader
-from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
 from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
-from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Sampling, Serving, Steps, Tokenizer
+from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Serving
 
 __all__ = ["Hooks"]
-
-
-@frozen(eq=False)
-class Begun:
-    """What vLLM has made of a request when it calls one of the replaced functions; the arguments are theirs, in their order."""
-
-    request: Request
-    sampling: Sampling
-    steps: Steps
-    context: Context
-    model: str
-    tokenizer: Tokenizer
-    metadata: object = None
-    created_time: int | None = None
 
 
 @frozen(eq=False)
@@ -75,6 +57,8 @@ class Hooks:
         family: The family whose models are read with parsers of our own; None where vLLM's are used.
         keys: The server's API keys, which say whose a response is.
         envelope: Seals what clients are to carry.
+        dialect: The dialect of requests that ask for none.
+        origins: The origins whose pages may open WebSockets; `*` for all.
     """
 
     serving: Serving
@@ -84,7 +68,10 @@ class Hooks:
     family: Family | None = None
     keys: Keys = field(factory=Keys)
     envelope: Envelope = field(factory=lambda: Envelope(SealingKeys.random()))
+    dialect: Dialect = OPENAI
+    origins: frozenset[str] = frozenset()
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
+    open_sockets: OpenRuns = field(factory=OpenRuns, init=False)
     records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
 
     def install(self) -> None:
@@ -106,13 +93,24 @@ class Hooks:
         """
         return self.keys.tenant(authorization) or ""
 
-    async def read(self, body: Mapping[str, object], dialect: Dialect, tenant: str = "") -> tuple[dict[str, object], Asked]:
+    def spoken(self, connection: HTTPConnection) -> Dialect:
+        """Return the dialect that a client speaks.
+
+        Args:
+            connection: What it asks.
+        """
+        return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
+
+    async def read(
+        self, body: Mapping[str, object], dialect: Dialect, tenant: str = "", previous: StoredResponse | None = None
+    ) -> tuple[dict[str, object], Asked]:
         """Read the body of a request, before vLLM does.
 
         Args:
             body: Of `POST /v1/responses`.
             dialect: What its client speaks.
             tenant: Whose request it is.
+            previous: The response that it goes on from, if vLLM shall be given what was said until then as its input.
 
         Returns:
             The body that vLLM is to validate, and what was asked; the latter is for `ASKED`, while vLLM begins the response.
@@ -122,11 +120,15 @@ class Hooks:
         """
         seals = Seals(self.envelope, str(body.get("model") or ""), tenant)
         referred = (str(members(item).get("id")) for item in elements(body.get("input")))
-        before = self.archive.before(body.get("previous_response_id"), referred)
+        said, whole = read_input(body.get("input")), dict(body)
+        if previous is not None:
+            said = (*previous.conversation, *said)
+            whole |= {"input": list(said), "previous_response_id": None}
+        before = self.archive.before(whole.get("previous_response_id"), referred)
         given = [*map(members, elements(body.get("input")))]
-        open_sealed = await seals.opener([*before.output, *before.stored.values(), *given], given)
-        theirs, read_by = rendered(body, before, open_sealed, harmony=self.serving.use_harmony)
-        return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *read_input(body.get("input")))))
+        open_sealed = await seals.opener([*before.output, *before.stored.values(), *said], given)
+        theirs, read_by = rendered(whole, before, open_sealed, harmony=self.serving.use_harmony)
+        return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *before.said(said))))
 
     def shown(self, response_id: str) -> Mapping[str, object] | None:
         """Show a response, as it is now if it is made in the background; None if there is no such response."""
@@ -151,6 +153,11 @@ class Hooks:
             return await self.serving.create_responses(request, raw_request)
         finally:
             ASKED.reset(token)
+
+    def end(self) -> None:
+        """End all responses and connections, and those that are still to come: the server shuts down."""
+        self.open_runs.end()
+        self.open_sockets.end()
 
     async def forget(self, response_id: str) -> None:
         """Forget a response of which nobody was told."""
@@ -182,7 +189,7 @@ class Hooks:
         request, context = begun.request, begun.context
         reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
         rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
-        driver = _driver(asked, begun, additions=Additions(self.serving, request, context, rounds))
+        driver = driver_of(asked, begun, additions=Additions(self.serving, request, context, rounds))
 
         async def enter(stack: AsyncExitStack) -> None:
             await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
@@ -199,7 +206,7 @@ class Hooks:
 
     def _rendered(self, asked: Asked, begun: Begun) -> RenderedRun[bytes]:
         """Return the run of a request that wants no output."""
-        return RenderedRun(_driver(asked, begun), begun.steps, asked.prompts[-1], self._settling(asked, begun.request))
+        return RenderedRun(driver_of(asked, begun), begun.steps, asked.prompts[-1], self._settling(asked, begun.request))
 
     def _settling(self, asked: Asked, request: Request) -> Callable[[ResponseDriver[bytes]], Awaitable[None]]:
         """Return what keeps a response that has ended, and logs it."""
@@ -247,9 +254,9 @@ class Hooks:
         settings = Settings.from_request(asked.read_by)
         settings.routing = hosted_functions(settings.routing, available)
         forced = asked.read_by.get("tool_choice") not in (None, "auto", "none")
-        pairs = partial(_pairing, begun)
+        pairs = partial(pairing, begun)
         lags = bool(begun.sampling.stop) and not begun.sampling.include_stop_str_in_output
-        source = Source(pairs, partial(_stops, begun), lags)
+        source = Source(pairs, partial(stops, begun), lags)
         ours = family_reader(self.family, settings, begun.tokenizer, theirs, source, logprobs, forced=forced)
         if ours is not None:
             return ours
@@ -282,55 +289,6 @@ def _if_asked(ours: Callable[..., object], theirs: Callable[..., object]) -> Cal
         return theirs(*arguments, **others) if asked is None else ours(asked, *arguments, **others)
 
     return either
-
-
-def _driver(asked: Asked, begun: Begun, **more: Any) -> ResponseDriver[bytes]:  # noqa: ANN401 - the driver's own arguments
-    """Return what makes the events of a response."""
-    settings = response_settings(asked.body) | _resolved(begun)
-    more |= {"ids": random_id, "clock": now, "response_id": begun.request.request_id}
-    if REASONING_WANTED in elements(asked.body.get("include")):
-        more["late"] = asked.seals.late_fields
-    return ResponseDriver(settings, writer=SseWriter(asked.dialect), **more)
-
-
-def _resolved(begun: Begun) -> dict[str, object]:
-    """Return the settings that vLLM resolved, as they are used."""
-    sampling = begun.sampling
-    return {
-        "model": begun.model,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        "max_output_tokens": sampling.max_tokens,
-        "store": bool(begun.request.store),
-    }
-
-
-def _pairing(begun: Begun, prompt: Sequence[int]) -> Pairing:
-    """Return what pairs the tokens of a round with the text that vLLM makes of them."""
-    sampling, tokenizer = begun.sampling, begun.tokenizer
-    asked = SimpleNamespace(
-        stop=None,
-        min_tokens=0,
-        include_stop_str_in_output=True,
-        skip_special_tokens=sampling.skip_special_tokens,
-        spaces_between_special_tokens=sampling.spaces_between_special_tokens,
-    )
-    request_id = begun.request.request_id
-    request = SimpleNamespace(request_id=request_id, sampling_params=asked, prompt_token_ids=list(prompt), prompt_embeds=None)
-    detokenizer = seams.detokenizer()(tokenizer, request)
-
-    def decode(token: int) -> str:
-        detokenizer.token_ids.append(token)
-        return detokenizer.decode_next(token)
-
-    return Pairing(decode, _stops(begun))
-
-
-def _stops(begun: Begun) -> AbstractSet[int]:
-    """Return the special tokens that end a round."""
-    return begun.sampling.all_stop_token_ids & {*begun.tokenizer.all_special_ids}
 
 
 def _no_parser() -> None:
