@@ -68,9 +68,14 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
     Returns:
         Every field that `ResponseResource` requires but `id`, `object`, `created_at`, `completed_at`, `status`,
-        `output`, `usage`, `error` and `incomplete_details`. The numbers and booleans are never null.
+        `output`, `usage`, `error` and `incomplete_details`. The numbers and booleans are never null. With them `conversation`,
+        if the request belongs to one.
     """
-    return {name: _echo(name, request.get(name)) for name in DEFAULTS}
+    settings = {name: _echo(name, request.get(name)) for name in DEFAULTS}
+    conversation = request.get("conversation")
+    if conversation is not None:
+        settings["conversation"] = {"id": conversation["id"] if _is_mapping(conversation) else conversation}
+    return settings
 
 
 def _echo(name: str, given: object) -> object:

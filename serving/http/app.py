@@ -7,7 +7,6 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -26,24 +25,23 @@ from starlette.websockets import WebSocket
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.resource import response_settings
-from interlock.events.sse import SseWriter, Writer
+from interlock.events.sse import SseWriter
 from interlock.parsers import parser_for
-from interlock.serving.engines.engine import Engine, Turn
-from interlock.serving.engines.rendering import Rendering
-from interlock.serving.errors import ApiError, PromptError, invalid
+from interlock.serving.engines.engine import Engine
+from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.conversations import Conversations
 from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.listing import page_of
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys, tenant_of
 from interlock.serving.requests.body import read_object
-from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.background import MAX_BYTES, NOT_STREAMED, Record, Records
+from interlock.serving.runs.making import Maker, no_such_model
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
-from interlock.serving.runs.turns import ResponseRun, Unwritten, begin_response
-from interlock.serving.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.runs.turns import ResponseRun, Unwritten
+from interlock.serving.sealing import Envelope, SealingKeys
 from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.store import SHARED, MemoryStore, ResponseStore, StoredResponse
 from interlock.serving.store.packing import pack
@@ -99,9 +97,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    api = Api(engine, max_body_bytes, dialect, store or MemoryStore(), tools, limits, frozenset(cors_origins), envelope)
+    maker = Maker(engine, store or MemoryStore(), tools, envelope, OpenRuns(max_streams))
+    api = Api(maker, max_body_bytes, dialect, limits, frozenset(cors_origins))
     api.records.max_bytes = max_background_bytes
-    api.open_runs.limit = max_streams
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -115,24 +113,27 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.open_runs = api.open_runs
+    app.state.open_runs = maker.open_runs
     app.state.open_sockets = api.open_sockets
     return app
 
 
 @frozen(eq=False)
 class Api:
-    """The answers to each route; see `create_app` for the arguments."""
+    """The answers to each route; see `create_app` for most of the arguments.
 
-    engine: Engine
+    Args:
+        maker: Makes the responses.
+        open_sockets: The WebSocket connections.
+        records: The responses in the background.
+        started_at: When the server was started.
+    """
+
+    maker: Maker
     max_body_bytes: int
     dialect: Dialect
-    store: ResponseStore
-    tools: ToolRunner | None
     socket_limits: Limits
     origins: frozenset[str]
-    envelope: Envelope
-    open_runs: OpenRuns = field(factory=OpenRuns)
     open_sockets: OpenRuns = field(factory=OpenRuns)
     records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
     started_at: int = field(factory=now)
@@ -146,6 +147,7 @@ class Api:
             Route("/v1/responses/{id}", self.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
+            *Conversations(self.maker.store, self.max_body_bytes).routes(),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
@@ -157,47 +159,30 @@ class Api:
 
         What the first request would make for all later ones is made before anybody waits for it.
         """
-        parser_for(self.engine.format, {})
+        parser_for(self.maker.engine.format, {})
         response_settings({**response_settings({}), "tools": [{"type": "function", "name": "f"}]})
         try:
             yield
         finally:
-            self.open_runs.end()
+            self.maker.open_runs.end()
             await self.records.wait(GRACE)
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
-        raw = read_object(await read_body(request, self.max_body_bytes))
-        asked = await self.asked(raw)
-        items = await self.conversation(asked)
-        seals = Seals(self.envelope, asked.model, tenant_of(request))
-        shown = await seals.opened(items, asked.input)
-        await asyncio.sleep(0)
-        dialect = self._dialect(request)
+        asked = await self.maker.asked(read_object(await read_body(request, self.max_body_bytes)))
+        tenant, dialect, open_runs = tenant_of(request), self._dialect(request), self.maker.open_runs
         if not (asked.stream or asked.background):
-            return WholeAnswer(Exchange(self._begin(asked, items, shown, seals, Unwritten()), self.open_runs), dialect)
-        run = self._begin(asked, items, shown, seals, SseWriter(dialect))
+            return WholeAnswer(Exchange(await self.maker.run(asked, tenant, Unwritten()), open_runs), dialect)
+        run = await self.maker.run(asked, tenant, SseWriter(dialect))
         if not asked.background:
-            return StreamedAnswer(Exchange(run, self.open_runs))
+            return StreamedAnswer(Exchange(run, open_runs))
         record = self._record(run)
         return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
 
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
-        asked = await self.asked(read_object(await read_body(request, self.max_body_bytes)))
-        items = await self.conversation(asked)
-        try:
-            count = await self.engine.count(Turn(asked, items))
-        except PromptError as error:
-            raise invalid("input", str(error), error.code) from None
-        return _json({"object": "response.input_tokens", "input_tokens": count})
-
-    async def asked(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others run in between."""
-        await asyncio.sleep(0)
-        asked = read_request(raw)
-        await asyncio.sleep(0)
-        return asked
+        asked = await self.maker.asked(read_object(await read_body(request, self.max_body_bytes)))
+        return _json({"object": "response.input_tokens", "input_tokens": await self.maker.count(asked, tenant_of(request))})
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
@@ -206,17 +191,10 @@ class Api:
             return
         await socket.accept()
         dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
-        host = SocketHost(self, dialect, tenant_of(socket))
-        connection = Connection[StoredResponse](socket, host, self.open_runs, self.socket_limits)
+        host = SocketHost(self.maker, dialect, tenant_of(socket))
+        connection = Connection[StoredResponse](socket, host, self.maker.open_runs, self.socket_limits)
         with self.open_sockets.holding(connection):
             await connection.serve()
-
-    def _begin(
-        self, asked: CreateResponse, items: Sequence[Item], shown: Sequence[Item], seals: Seals, writer: Writer[T]
-    ) -> ResponseRun[T]:
-        self.open_runs.require_room()
-        store = self.store if asked.store else None
-        return begin_response(asked, items, self.engine, writer, tools=self.tools, store=store, shown=shown, seals=seals)
 
     def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
         """Create a response in the background, where nobody has to wait for it."""
@@ -224,35 +202,12 @@ class Api:
         reserved = OBJECTS * len(pack([stored.response, stored.items]))
         self.records.admit(reserved)
         record = Record(run, reserved)
-        record.begin(self.open_runs)
+        record.begin(self.maker.open_runs)
         self.records.add(run.stored.id, record)
         return record
 
     def _dialect(self, request: Request) -> Dialect:
         return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
-
-    async def conversation(self, asked: CreateResponse, latest: StoredResponse | None = None) -> tuple[Item, ...]:
-        """Return the items that the model continues: those of the previous response, and the input of the request.
-
-        Args:
-            asked: The request.
-            latest: The previous response, if it is at hand although it may not be stored.
-
-        Raises:
-            ApiError: 404 for an unknown model; 400 for an unknown previous response, or for input that does not fit to it.
-        """
-        if asked.model not in self.engine.models:
-            raise _no_such_model(asked.model)
-        previous = asked.previous_response_id
-        before = latest
-        if previous is not None and latest is None:
-            before = await self.store.get(SHARED, previous)
-        if previous is not None and before is None:
-            message = f"Previous response with id '{previous[:100]}' not found."
-            raise invalid("previous_response_id", message, "previous_response_not_found")
-        referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        stored = await self.store.find(SHARED, referred)
-        return asked.conversation(before.conversation if before is not None else (), stored)
 
     async def retrieve_or_delete(self, request: Request) -> ASGIApp:
         """Answer by the method: two routes of one path would each name only its own methods in `Allow`."""
@@ -284,7 +239,7 @@ class Api:
         if record is not None:
             await record.cancel()
             self.records.drop(stored.id)
-        await self.store.delete(SHARED, stored.id)
+        await self.maker.store.delete(SHARED, stored.id)
         return _json({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> Response:
@@ -294,13 +249,13 @@ class Api:
 
     async def list_models(self, _request: Request) -> Response:
         """List the models."""
-        return _json({"object": "list", "data": [self._model(name) for name in self.engine.models]})
+        return _json({"object": "list", "data": [self._model(name) for name in self.maker.engine.models]})
 
     async def retrieve_model(self, request: Request) -> Response:
         """Describe a model."""
         name = request.path_params["id"]
-        if name not in self.engine.models:
-            raise _no_such_model(name)
+        if name not in self.maker.engine.models:
+            raise no_such_model(name)
         return _json(self._model(name))
 
     async def health(self, _request: Request) -> Response:
@@ -311,7 +266,7 @@ class Api:
         """Return a response as it is now."""
         response_id = request.path_params["id"]
         record = self.records.get(response_id)
-        stored = await self.store.get(SHARED, response_id) if record is None or record.over else record.run.stored
+        stored = await self.maker.store.get(SHARED, response_id) if record is None or record.over else record.run.stored
         if stored is None and record is not None:
             stored = StoredResponse(record.response, ())  # the store has let it go, or never held it
         if stored is None:
@@ -327,26 +282,19 @@ class SocketHost:
     """Makes the responses of one WebSocket connection.
 
     Args:
-        api: The server's.
+        maker: The server's.
         dialect: What the client speaks.
         tenant: Whose it is.
     """
 
-    api: Api
+    maker: Maker
     dialect: Dialect
     tenant: str
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
-        api = self.api
-        asked = await api.asked(body)
-        items = await api.conversation(asked, latest)
-        seals = Seals(api.envelope, asked.model, self.tenant)
-        shown = await seals.opened(items, asked.input)
-        api.open_runs.require_room()
-        engine, tools = (api.engine, api.tools) if generate else (Rendering(api.engine), None)
-        store, writer = api.store if asked.store else None, SseWriter(self.dialect)
-        run = begin_response(asked, items, engine, writer, tools=tools, store=store, shown=shown, seals=seals)
+        asked = await self.maker.asked(body)
+        run = await self.maker.run(asked, self.tenant, SseWriter(self.dialect), latest=latest, generate=generate)
         return Begun(run, lambda: run.stored)
 
 
@@ -362,8 +310,3 @@ def _first_wanted(request: Request) -> int:
     if not (after.isascii() and after.isdigit()):
         raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
     return int(after[:9]) + 1
-
-
-def _no_such_model(name: str) -> ApiError:
-    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
-    return ApiError(404, message, param="model", code="model_not_found")

@@ -1,4 +1,4 @@
-"""The input items of a stored response, page by page, as `GET /v1/responses/{id}/input_items` lists them."""
+"""Items as the API lists them, page by page: those that a stored response answered, and those of a conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from interlock.serving.errors import invalid
 from interlock.serving.requests.conversation import Item
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "shown_item"]
 
 LIMIT: Final = 20
 MOST: Final = 100
@@ -31,7 +31,7 @@ def page_of(items: Sequence[Item], query: Mapping[str, str]) -> dict[str, object
     limit = query.get("limit", str(LIMIT))
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST):
         raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MOST}.")
-    ordered = [_whole(item) for item in (items if order == "asc" else reversed(items))]
+    ordered = [shown_item(item) for item in (items if order == "asc" else reversed(items))]
     rest = ordered[_start(ordered, query.get("after")) :]
     page = rest[: int(limit)]
     return {
@@ -52,11 +52,17 @@ def _start(items: Sequence[Item], after: str | None) -> int:
     raise invalid("after", "There is no item with the id that 'after' gives.")
 
 
-def _whole(item: Item) -> Item:
-    """Return a message whose content may be a string with parts, as the API lists it."""
-    content = item.get("content")
-    if item["type"] != "message" or not isinstance(content, str):
+def shown_item(item: Item) -> Item:
+    """Return an item as the API lists it: a message is whole, and has parts where its content may be a string.
+
+    Args:
+        item: It, with its id.
+    """
+    if item["type"] != "message":
         return item
+    content = item.get("content")
+    if not isinstance(content, str):
+        return {"status": "completed", **item}
     part: Item = {"type": "input_text", "text": content}
     if item["role"] == "assistant":
         part = {"type": "output_text", "text": content, "annotations": ()}

@@ -26,9 +26,6 @@ STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
 MOST_ITEMS: Final = 20_000
 """Items of a conversation, over all its requests: more than any context window holds."""
 
-ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
-"""What the ids of input items begin with; those of calls and their results follow the API as `fc`."""
-
 ANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "function_call_output": "function call output",
@@ -39,6 +36,10 @@ ANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The items that answer a call by its `call_id` and make no sense without it, as OpenAI's API names them."""
+
+
+ID_PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"message": "msg", "reasoning": "rs"})
+"""What the ids of items begin with; those of calls and their results follow the API as `fc`."""
 
 
 def read_input(value: object) -> tuple[Item, ...]:

@@ -17,7 +17,7 @@ from interlock.events.resource import without_secrets
 from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
-from interlock.serving.requests.parameters import Parameters
+from interlock.serving.requests.parameters import Conversation, Parameters
 from interlock.serving.requests.refusals import QUOTED, refusal, too_long
 from interlock.serving.requests.schema import flaw
 from interlock.serving.requests.tools import CALLED, MOST_TOOLS
@@ -40,6 +40,7 @@ class CreateResponse:
         store: Whether the response may be asked for again, and gone on from.
         background: Whether the response runs on without a connection.
         previous_response_id: The response that this one goes on from.
+        conversation_id: The conversation that this one goes on from and is added to; never given beside the former.
         max_output_tokens: How many tokens the response may have, reasoning included; None for no limit.
         max_tool_calls: How many calls of hosted tools it may have; None for no limit.
         parallel_tool_calls: Whether one turn may call several tools.
@@ -59,6 +60,7 @@ class CreateResponse:
     store: bool
     background: bool
     previous_response_id: str | None
+    conversation_id: str | None
     max_output_tokens: int | None
     max_tool_calls: int | None
     parallel_tool_calls: bool
@@ -133,6 +135,7 @@ def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResp
         store=given.store is not False,
         background=given.background is True,
         previous_response_id=given.previous_response_id,
+        conversation_id=given.conversation.id if isinstance(given.conversation, Conversation) else given.conversation,
         max_output_tokens=given.max_output_tokens,
         max_tool_calls=given.max_tool_calls,
         parallel_tool_calls=given.parallel_tool_calls is not False,
@@ -157,9 +160,18 @@ def _require_few_tools(tools: object) -> None:
 
 
 def _require_input(request: CreateResponse) -> None:
-    if not request.input and request.previous_response_id is None:
-        message = "One of 'input' and 'previous_response_id' must be given, and 'input' must not be empty without the other."
+    if not request.input and request.previous_response_id is None and request.conversation_id is None:
+        message = (
+            "One of 'input', 'previous_response_id' and 'conversation' must be given, "
+            "and 'input' must not be empty without one of the others."
+        )
         raise invalid("input", message, "missing_required_parameter")
+
+
+def _require_one_past(request: CreateResponse) -> None:
+    if request.previous_response_id is not None and request.conversation_id is not None:
+        message = "Only one of 'previous_response_id' and 'conversation' can be given."
+        raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
 
 
 def _require_distinct_names(request: CreateResponse) -> None:
@@ -210,6 +222,8 @@ def _require_chosen_tool(request: CreateResponse) -> None:
 def _require_store(request: CreateResponse) -> None:
     if request.background and not request.store:
         raise invalid("background", "A response in the background needs 'store' to be true.")
+    if request.conversation_id is not None and not request.store:
+        raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
 
 
 def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
@@ -228,5 +242,12 @@ def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, 
             yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
 
 
-RULES: Final = (_require_input, _require_distinct_names, _require_schemas, _require_chosen_tool, _require_store)
+RULES: Final = (
+    _require_input,
+    _require_one_past,
+    _require_distinct_names,
+    _require_schemas,
+    _require_chosen_tool,
+    _require_store,
+)
 """What no single parameter can say."""

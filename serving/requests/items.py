@@ -14,7 +14,7 @@ from pydantic import Field, Tag
 
 from interlock.serving.requests.shapes import Identifier, LongText, Object, Objects, Shape, Some, by_type, text_or
 
-__all__ = ["Input", "type_of"]
+__all__ = ["Input", "InputItem", "type_of"]
 
 LONGEST_IMAGE: Final = 20_971_520
 """Characters of an image's URL, which may hold the image, as the Open Responses specification limits them."""

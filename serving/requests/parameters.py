@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from pydantic_core import PydanticCustomError
 
 from interlock.serving.requests.items import Input
-from interlock.serving.requests.shapes import Identifier, LongText, Name, Object, Shape, Some, Texts, by_type
+from interlock.serving.requests.shapes import Identifier, LongText, Name, Object, Shape, Some, Texts, by_type, text_or
 from interlock.serving.requests.tools import ToolChoice, Tools
 from interlock.serving.requests.values import is_object
 
-__all__ = ["NOT_SERVED", "Parameters"]
+__all__ = ["NOT_SERVED", "Metadata", "Parameters"]
 
 NOT_SERVED: Final = "unsupported_parameter"
 """The kind of error of a parameter that would change the prompt, and that is not served here."""
@@ -79,6 +79,17 @@ FORMATS: Final = {"text": "<plain>", "json_object": "<plain>", "json_schema": "<
 Format: TypeAlias = Annotated[Annotated[PlainFormat, Tag("<plain>")] | Annotated[SchemaFormat, Tag("<schema>")], by_type(FORMATS)]
 
 
+class Conversation(Shape):
+    """The conversation that a response belongs to, as an object."""
+
+    id: Some
+
+
+ConversationOrId: TypeAlias = Annotated[
+    Annotated[Some, Tag("<text>")] | Annotated[Conversation, Tag("<object>")], text_or("<object>")
+]
+
+
 class Text(Shape):
     """The form of the answer."""
 
@@ -99,7 +110,7 @@ class Parameters(Shape):
     input: Input | None = None
     background: bool | None = None
     client_metadata: Object | None = None
-    conversation: NotServed = None
+    conversation: ConversationOrId | None = None
     frequency_penalty: Penalty | None = None
     include: Texts | None = None
     instructions: Annotated[str, StringConstraints(max_length=LONGEST_INSTRUCTIONS)] | None = None

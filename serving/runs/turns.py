@@ -6,6 +6,7 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Final, TypeVar, cast
@@ -27,14 +28,17 @@ from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
 from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse
+from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
 """What the client answers, by another request."""
@@ -71,6 +75,7 @@ class ResponseRun(Run[T]):
         tools: Returns the response its hosted tools.
         store: Holds the response when it has ended; None if that is not wanted.
         shown: The conversation as the model is shown it: what clients carry sealed is opened.
+        membership: Its part in a conversation that the client has created; None if it belongs to none.
     """
 
     request: CreateResponse
@@ -80,6 +85,7 @@ class ResponseRun(Run[T]):
     tools: ToolRunner
     store: ResponseStore | None
     shown: Sequence[Item]
+    membership: Membership | None
     _usage: Usage = field(factory=Usage, init=False)
     """What the engine has said that the turn costs which is going on."""
     _stored_items: tuple[Item, ...] = field(init=False)
@@ -90,7 +96,7 @@ class ResponseRun(Run[T]):
     """Turns that the model has ended."""
     _tools: Tools = field(init=False)
     _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    """What is closed with the run: the tools."""
+    """What is closed with the run: the tools, and its part in a conversation."""
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
     """The calls of the turn that wait for their tools."""
     _rejected: Sequence[Item] = field(default=(), init=False)
@@ -103,6 +109,8 @@ class ResponseRun(Run[T]):
 
     def _prepare(self) -> Work:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            if self.membership is not None:
+                await self._held.enter_async_context(self.membership.kept(self.interrupt))
             yield [Enqueue(), Start()] if self.request.background else [Start()]
             self._tools = await self._held.enter_async_context(self.tools.begin(self.request, self.items))
             async with aclosing(self._tools.prepare(self._output)) as prepared:
@@ -182,7 +190,16 @@ class ResponseRun(Run[T]):
         """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
         cancelled = self.driver.status == "cancelled"
         if self.store is not None and (self.request.background or not cancelled):
-            await self.store.put(SHARED, self.stored)
+            await self._put(self.store)
+
+    async def _put(self, store: ResponseStore) -> None:
+        """Store the response, with what it adds to its conversation if that is still there."""
+        addition = None if self.membership is None else self.membership.addition(self.stored)
+        try:
+            await store.put(SHARED, self.stored, addition)
+        except Conflict:
+            logger.warning("%s: its conversation was changed or deleted, and is not added to", self.stored.id)
+            await store.put(SHARED, self.stored)
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)
@@ -201,6 +218,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     store: ResponseStore | None = None,
     shown: Sequence[Item] | None = None,
     seals: Seals | None = None,
+    membership: Membership | None = None,
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
@@ -215,6 +233,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         store: Holds the response when it has ended, if that is wanted.
         shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
         seals: Seals what the client is to carry; without them it carries nothing sealed.
+        membership: Its part in a conversation that the client has created.
         ids: Makes ids.
         clock: Tells the time.
 
@@ -222,9 +241,13 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         The run, whose `events` are to be iterated.
     """
     late = know_nothing if seals is None or REASONING_WANTED not in request.include else seals.late_fields
-    driver = ResponseDriver(response_settings(request.raw), writer=writer, ids=ids, clock=clock, late=late)
+    response_id = None if membership is None else membership.response_id
+    driver = ResponseDriver(
+        response_settings(request.raw), writer=writer, ids=ids, clock=clock, response_id=response_id, late=late
+    )
     parser = parser_for(engine.format, request.raw)
-    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, items if shown is None else shown)
+    rendered = items if shown is None else shown
+    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership)
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:

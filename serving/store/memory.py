@@ -201,10 +201,17 @@ class MemoryStore(MemoryConversations):
             require_following(held.trimmed + len(held.frames), change)
         if _E.JOIN in effects:
             self._require_version(held.tenant, change.addition)
+        before, is_new = held.state, (held.tenant, held.id) not in self._held
         held.state = machine.state.name
         self._enter(held)
-        for effect in effects:
-            self._carry_out(held, effect, change)
+        try:
+            for effect in effects:
+                self._carry_out(held, effect, change)
+        except BaseException:
+            held.state = before
+            if is_new:  # what was not written as a whole is not there
+                self._remove(held)
+            raise
         self._make_room()
         return True
 

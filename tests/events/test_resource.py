@@ -210,3 +210,9 @@ assert "openai" not in sys.modules
 )
 def test_a_setting_is_echoed_as_it_is_read(given, read):
     assert {name: echo(**given)[name] for name in read} == read
+
+
+@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1", "object": "conversation"}])
+def test_a_conversation_is_echoed_only_where_it_is_given_and_by_its_id(given):
+    assert response_settings({"model": "m", "conversation": given}) == {**EMPTY, "conversation": {"id": "conv_1"}}
+    assert response_settings({"model": "m", "conversation": None}) == EMPTY

@@ -13,6 +13,7 @@ from live.wire import bodies, without_chance
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.runs import making
 from interlock.serving.store import MemoryStore
 
 ASKED = {"model": MODEL, "input": "Hi there"}
@@ -248,7 +249,7 @@ def test_no_page_may_use_the_server_unless_its_origin_is_allowed(served, url) ->
 
 
 def test_a_bug_of_ours_before_the_stream_has_an_error_body(served, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(app, "begin_response", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(making, "begin_response", lambda *_, **__: 1 / 0)
     with served(StagedEngine()) as url:
         assert error_of(post(url, STAGED)) == (500, None, None)
     assert "ZeroDivisionError" in caplog.text

@@ -65,6 +65,12 @@ def test_what_is_given_is_picked():
     assert (request.reasoning_effort, request.wants_logprobs) == ("low", True)
 
 
+@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1"}])
+def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(given):
+    request = read_request({"model": "m", "conversation": given})
+    assert (request.conversation_id, request.input, read().conversation_id) == ("conv_1", (), None)
+
+
 def test_null_is_as_good_as_nothing():
     request = read(stream=None, tools=None, text=None, reasoning=None, metadata=None, conversation=None, prompt=None)
     assert (request.stream, request.tools, request.text_format) == (False, (), {"type": "text"})
@@ -275,7 +281,14 @@ def test_an_error_has_the_body_of_openai():
         ({"service_tier": "best"}, "service_tier", "invalid_value"),
         ({"include": "all"}, "include", "invalid_type"),
         ({"reasoning": {"effort": "heroic"}}, "reasoning.effort", "invalid_value"),
-        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
+        ({"conversation": ""}, "conversation", "empty_string"),
+        ({"conversation": {}}, "conversation.id", "missing_required_parameter"),
+        ({"conversation": 1}, "conversation", "invalid_type"),
+        (
+            {"conversation": "conv_1", "previous_response_id": "resp_1"},
+            "previous_response_id",
+            "mutually_exclusive_parameters",
+        ),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
         ({"tools": {}}, "tools", "invalid_type"),
         ({"tools": [{}]}, "tools[0].type", "missing_required_parameter"),
@@ -296,6 +309,7 @@ def test_an_error_has_the_body_of_openai():
             "duplicate_tool_name",
         ),
         ({"background": True, "store": False}, "background", "invalid_value"),
+        ({"conversation": "conv_1", "store": False}, "conversation", "invalid_value"),
         ({"tool_choice": "perhaps"}, "tool_choice", "invalid_value"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
         ({"tool_choice": 7}, "tool_choice", "invalid_type"),

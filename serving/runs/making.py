@@ -1,0 +1,185 @@
+"""How a request becomes a run: it is judged, what it goes on from is found, and what the model is shown is made ready.
+
+It is the same for every way in which a request comes in, and knows none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from interlock.events.sse import Writer
+from interlock.serving.engines.engine import Engine, Turn
+from interlock.serving.engines.rendering import Rendering
+from interlock.serving.errors import ApiError, PromptError, invalid
+from interlock.serving.identity import random_id
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.create import CreateResponse, read_request
+from interlock.serving.runs.membership import Membership
+from interlock.serving.runs.open_runs import OpenRuns
+from interlock.serving.runs.turns import ResponseRun, begin_response
+from interlock.serving.sealing import Envelope, Seals
+from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
+from interlock.serving.tools.protocol import ToolRunner
+
+__all__ = ["Maker", "locked", "no_such_conversation", "no_such_model"]
+
+T = TypeVar("T")
+
+
+@frozen(eq=False)
+class Maker:
+    """Makes the runs of one server.
+
+    Args:
+        engine: Where the output of models comes from.
+        store: Where responses are held.
+        tools: Returns responses their hosted tools; None if there are none.
+        envelope: Seals what clients carry.
+        open_runs: The responses that are being made.
+    """
+
+    engine: Engine
+    store: ResponseStore
+    tools: ToolRunner | None
+    envelope: Envelope
+    open_runs: OpenRuns = field(factory=OpenRuns)
+
+    async def asked(self, raw: Mapping[str, object]) -> CreateResponse:
+        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others run in between.
+
+        Args:
+            raw: The body.
+
+        Raises:
+            ApiError: 400; it names the parameter that is wrong. 404 for an unknown model.
+        """
+        await asyncio.sleep(0)
+        asked = read_request(raw)
+        await asyncio.sleep(0)
+        if asked.model not in self.engine.models:
+            raise no_such_model(asked.model)
+        return asked
+
+    async def run(
+        self,
+        asked: CreateResponse,
+        tenant: str,
+        writer: Writer[T],
+        *,
+        latest: StoredResponse | None = None,
+        generate: bool = True,
+    ) -> ResponseRun[T]:
+        """Return the run of a request.
+
+        Args:
+            asked: The request.
+            tenant: Whose it is.
+            writer: The form in which events are given.
+            latest: The previous response, if it is at hand although it may not be stored.
+            generate: Whether the model is asked; without it, the prompt is rendered and nothing else.
+
+        Raises:
+            ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
+                names and is not there; 409 if another response is being made in its conversation; 429 if too many are.
+        """
+        membership = await self._membership(asked, tenant)
+        try:
+            before = await self._before(asked, latest) if membership is None else membership.items
+            items = await self._conversation(asked, before)
+            seals = Seals(self.envelope, asked.model, tenant)
+            shown = await seals.opened(items, asked.input)
+            await asyncio.sleep(0)
+            self.open_runs.require_room()
+            engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
+            store = self.store if asked.store else None
+            return begin_response(
+                asked, items, engine, writer, tools=tools, store=store, shown=shown, seals=seals, membership=membership
+            )
+        except BaseException:
+            if membership is not None:
+                await membership.release()
+            raise
+
+    async def count(self, asked: CreateResponse, tenant: str) -> int:
+        """Return how many tokens the prompt of a request has.
+
+        Args:
+            asked: The request.
+            tenant: Whose it is.
+
+        Raises:
+            ApiError: 400 if there is no such previous response, or the input does not fit to it or cannot be rendered; 404 for
+                what else the request names and is not there.
+        """
+        name = asked.conversation_id
+        before = await self._before(asked, None) if name is None else await self.store.conversation_items(tenant, name)
+        if before is None:
+            raise no_such_conversation(str(name))
+        items = await self._conversation(asked, before)
+        shown = await Seals(self.envelope, asked.model, tenant).opened(items, asked.input)
+        try:
+            return await self.engine.count(Turn(asked, shown))
+        except PromptError as error:
+            raise invalid("input", str(error), error.code) from None
+
+    async def _membership(self, asked: CreateResponse, tenant: str) -> Membership | None:
+        """Return the part of a response in the conversation that its request names."""
+        name = asked.conversation_id
+        if name is None:
+            return None
+        try:
+            membership = await Membership.begin(self.store, tenant, name, random_id("resp"))
+        except Conflict:
+            raise locked(name) from None
+        if membership is None:
+            raise no_such_conversation(name)
+        return membership
+
+    async def _before(self, asked: CreateResponse, latest: StoredResponse | None) -> Sequence[Item]:
+        """Return the conversation until the previous response."""
+        previous = asked.previous_response_id
+        if previous is None:
+            return ()
+        before = latest or await self.store.get(SHARED, previous)
+        if before is None:
+            message = f"Previous response with id '{previous[:100]}' not found."
+            raise invalid("previous_response_id", message, "previous_response_not_found")
+        return before.conversation
+
+    async def _conversation(self, asked: CreateResponse, before: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the items that the model continues: what came before, and the input of the request."""
+        referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
+        return asked.conversation(before, await self.store.find(SHARED, referred))
+
+
+def locked(conversation_id: str) -> ApiError:
+    """Return the error for a conversation that another response is adding to.
+
+    Args:
+        conversation_id: Its id.
+    """
+    message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
+    return ApiError(409, message, param="conversation", code="conversation_locked")
+
+
+def no_such_conversation(conversation_id: str) -> ApiError:
+    """Return the error for a conversation that there is not.
+
+    Args:
+        conversation_id: Its id.
+    """
+    return ApiError(404, f"Conversation with id '{conversation_id[:100]}' not found.", param="conversation")
+
+
+def no_such_model(name: str) -> ApiError:
+    """Return the error for a model that is not served.
+
+    Args:
+        name: Its name.
+    """
+    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
+    return ApiError(404, message, param="model", code="model_not_found")

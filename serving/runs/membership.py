@@ -1,0 +1,116 @@
+"""The part that a response has in a conversation: nobody else adds to it meanwhile, and it is added to when the response ends.
+
+Who comes second is told so before anything is generated. It knows the store, and neither HTTP nor how a response is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Self
+
+from attrs import field, frozen
+
+from interlock.fsm.deltas import Fault
+from interlock.serving.requests.conversation import Item
+from interlock.serving.store.errors import Conflict, StoreDown
+from interlock.serving.store.leases import RENEW
+from interlock.serving.store.store import Addition, ConversationStore, StoredResponse
+
+__all__ = ["Membership"]
+
+logger = logging.getLogger(__name__)
+
+ANSWERED: Final = frozenset({"completed", "incomplete"})
+"""The statuses of responses that are added."""
+
+LOST: Final = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
+
+
+@frozen(eq=False)
+class Membership:
+    """The part of one response in a conversation.
+
+    Args:
+        store: Holds the conversation.
+        tenant: To whom it belongs.
+        conversation_id: Its id.
+        response_id: The response's id.
+        version: The version of the conversation that the response goes on from.
+        items: The items of the conversation.
+    """
+
+    store: ConversationStore
+    tenant: str
+    conversation_id: str
+    response_id: str
+    version: int
+    items: tuple[Item, ...] = field(repr=False)
+
+    @classmethod
+    async def begin(cls, store: ConversationStore, tenant: str, conversation_id: str, response_id: str) -> Self | None:
+        """Return the part of a response in a conversation, which is held from now on; None if there is no such conversation.
+
+        Args:
+            store: Holds the conversation.
+            tenant: To whom it belongs.
+            conversation_id: Its id.
+            response_id: The response's id.
+
+        Raises:
+            Conflict: Another response is being made in the conversation.
+        """
+        version = await store.hold(tenant, conversation_id, response_id)
+        items = None if version is None else await store.conversation_items(tenant, conversation_id)
+        if version is None or items is None:
+            return None
+        return cls(store, tenant, conversation_id, response_id, version, items)
+
+    @asynccontextmanager
+    async def kept(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
+        """Hold the conversation until the end of the context.
+
+        Args:
+            interrupt: Ends the response; called if the conversation is held no longer.
+        """
+        keeping = asyncio.create_task(self._keep(interrupt))
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+            await self.release()
+
+    async def release(self) -> None:
+        """Let others add to the conversation again."""
+        with suppress(StoreDown):  # then the hold ends by itself
+            await self.store.release(self.tenant, self.conversation_id, self.response_id)
+
+    def addition(self, stored: StoredResponse) -> Addition | None:
+        """Return what the response adds to the conversation: its request's input, and its output.
+
+        Args:
+            stored: The response when it has ended; what it answered begins with the conversation.
+
+        Returns:
+            None if there is no answer, because it failed or was cancelled: whoever asks again would add the question twice.
+        """
+        if stored.response["status"] not in ANSWERED:
+            return None
+        return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
+
+    async def _keep(self, interrupt: Callable[[Fault], None]) -> None:
+        while True:
+            await asyncio.sleep(RENEW)
+            try:
+                version = await self.store.hold(self.tenant, self.conversation_id, self.response_id)
+            except StoreDown as error:
+                logger.warning("%s: its conversation could not be held on to: %s", self.response_id, error)
+                continue  # the commit of the addition has the last word
+            except Conflict:
+                version = None
+            if version != self.version:
+                interrupt(LOST)
+                return

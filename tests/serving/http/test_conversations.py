@@ -1,0 +1,256 @@
+"""Conversations, over HTTP and with the SDK: what clients do with them, and what responses add to them by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import openai
+import pytest
+from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
+from openai import OpenAI
+
+from interlock.fsm.deltas import Fault
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.runs import membership
+from interlock.serving.runs.membership import Membership
+from interlock.serving.store import Addition, Conversation, MemoryStore, StoreDown, StoredResponse
+
+USER = {"type": "message", "role": "user", "content": "My name is Ada."}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+
+
+@pytest.fixture
+def client():
+    with ServerThread(create_app(StagedEngine(steps(ANSWER)))) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        yield client
+
+
+def texts(client, conversation):
+    """What is said in a conversation, oldest first."""
+    listed = client.conversations.items.list(conversation.id, order="asc")
+    return [(item.role, item.content[0].text) for item in listed if item.type == "message"]
+
+
+def refusal(call, *arguments, **fields):
+    with pytest.raises(openai.APIStatusError) as refused:
+        call(*arguments, **fields)
+    return refused.value.status_code, refused.value.param, refused.value.code
+
+
+def test_a_conversation_is_made_shown_changed_and_deleted(client) -> None:
+    made = client.conversations.create(metadata={"topic": "names"}, items=[USER])
+    assert made.id.startswith("conv_")
+    assert (made.object, made.metadata) == ("conversation", {"topic": "names"})
+    assert client.conversations.retrieve(made.id) == made
+    changed = client.conversations.update(made.id, metadata={"topic": "trains"})
+    assert changed == made.model_copy(update={"metadata": {"topic": "trains"}})
+    assert client.conversations.delete(made.id).to_dict() == {
+        "id": made.id,
+        "object": "conversation.deleted",
+        "deleted": True,
+    }
+    assert refusal(client.conversations.retrieve, made.id) == (404, "conversation", None)
+
+
+def test_items_are_added_listed_shown_and_removed(client) -> None:
+    conversation = client.conversations.create(items=[USER])
+    added = client.conversations.items.create(conversation.id, items=[CALL, RESULT])
+    assert [item.type for item in added.data] == ["function_call", "function_call_output"]
+    assert (added.first_id, added.last_id, added.has_more) == (added.data[0].id, added.data[1].id, False)
+    listed = client.conversations.items.list(conversation.id, limit=2)
+    assert [item.id for item in listed.data] == [added.data[1].id, added.data[0].id]
+    assert [item.type for item in listed] == ["function_call_output", "function_call", "message"]
+    first = client.conversations.items.list(conversation.id, order="asc").data[0]
+    assert client.conversations.items.retrieve(first.id, conversation_id=conversation.id) == first
+    assert (first.status, first.content[0].to_dict()) == ("completed", {"type": "input_text", "text": "My name is Ada."})
+    assert client.conversations.items.delete(first.id, conversation_id=conversation.id) == conversation
+    assert texts(client, conversation) == []
+
+
+def test_a_response_goes_on_from_its_conversation_and_is_added_to_it() -> None:
+    engine = StagedEngine(steps(ANSWER))
+    with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        conversation = client.conversations.create(items=[USER])
+        first = client.responses.create(model="staged", input="Who am I?", conversation=conversation.id)
+        assert first.conversation.id == conversation.id
+        with client.responses.create(model="staged", input="Sure?", conversation={"id": conversation.id}, stream=True) as stream:
+            assert [*stream][-1].response.conversation.id == conversation.id
+        said = [("user", "My name is Ada."), ("user", "Who am I?"), ("assistant", first.output_text), ("user", "Sure?")]
+        assert texts(client, conversation) == [*said, ("assistant", first.output_text)]
+        assert [item["type"] for item in engine.turns[1].items] == ["message"] * 4
+        inputs = client.responses.input_items.list(first.id, order="asc").data
+        assert [item.content[0].text for item in inputs] == ["My name is Ada.", "Who am I?"]
+
+
+def test_a_response_in_the_background_is_added_too(client) -> None:
+    conversation = client.conversations.create()
+    begun = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
+    with client.responses.retrieve(begun.id, stream=True) as stream:
+        ended = [*stream][-1].response
+    assert texts(client, conversation) == [("user", "Hi"), ("assistant", ended.output_text)]
+
+
+def test_what_fails_is_not_added() -> None:
+    engine = StagedEngine([step(REASONING), RuntimeError("broken")])
+    with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as broken:
+        conversation = broken.conversations.create(items=[USER])
+        assert broken.responses.create(model="staged", input="Hi", conversation=conversation.id).status == "failed"
+        assert texts(broken, conversation) == [("user", "My name is Ada.")]
+
+
+def test_one_response_at_a_time_is_made_in_a_conversation() -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
+    with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        conversation = client.conversations.create()
+        asked = {"model": "staged", "input": "Hi", "conversation": conversation.id}
+        with httpx.stream("POST", f"{url}/v1/responses", json={**asked, "stream": True}, timeout=60) as first:
+            assert gate.reached.wait(60)
+            locked = (409, "conversation", "conversation_locked")
+            assert refusal(client.responses.create, **asked) == locked
+            assert refusal(client.conversations.items.create, conversation.id, items=[USER]) == locked
+            gate.open()
+            first.read()
+        assert client.responses.create(**asked).status == "completed"
+        assert len(texts(client, conversation)) == 4
+
+
+def test_a_request_that_is_refused_leaves_its_conversation_free(client) -> None:
+    conversation = client.conversations.create()
+    asked = {"model": "staged", "conversation": conversation.id}
+    assert refusal(client.responses.create, **asked, input=[RESULT]) == (400, "input", None)
+    assert client.responses.create(**asked, input="Hi").status == "completed"
+
+
+def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)])
+    with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        conversation = client.conversations.create()
+        begun = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
+        assert gate.reached.wait(60)
+        client.conversations.delete(conversation.id)
+        gate.open()
+        with client.responses.retrieve(begun.id, stream=True) as stream:
+            assert [*stream][-1].response.status == "completed"
+        assert client.responses.retrieve(begun.id).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "/v1/conversations/conv_0", None, (404, "conversation", None)),
+        ("POST", "/v1/conversations/conv_0", {"metadata": {}}, (404, "conversation", None)),
+        ("DELETE", "/v1/conversations/conv_0", None, (404, "conversation", None)),
+        ("GET", "/v1/conversations/conv_0/items", None, (404, "conversation", None)),
+        ("POST", "/v1/conversations/conv_0/items", {"items": [USER]}, (404, "conversation", None)),
+        ("GET", "/v1/conversations/{id}/items/msg_0", None, (404, "item_id", None)),
+        ("DELETE", "/v1/conversations/{id}/items/msg_0", None, (404, "item_id", None)),
+        ("POST", "/v1/conversations", {"items": [RESULT]}, (400, "input", None)),
+        ("POST", "/v1/conversations/{id}/items", {"items": [USER] * 21}, (400, "items", "array_above_max_length")),
+        ("PUT", "/v1/conversations/{id}", None, (405, None, None)),
+        ("POST", "/v1/responses", {"model": "staged", "input": "Hi", "conversation": "conv_0"}, (404, "conversation", None)),
+    ],
+)
+def test_what_is_not_there_or_wrong_is_refused_by_its_name(client, method, path, body, expected) -> None:
+    conversation = client.conversations.create()
+    url = str(client.base_url).removesuffix("/v1/")
+    answer = httpx.request(method, url + path.replace("{id}", conversation.id), json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == expected
+
+
+def test_head_answers_like_get(client) -> None:
+    answer = httpx.head(f"{client.base_url}conversations/{client.conversations.create().id}")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+class Shaky(MemoryStore):
+    """A store that cannot be reached for a while."""
+
+    down = 0
+
+    async def hold(self, tenant, conversation_id, owner):
+        if self.down:
+            self.down -= 1
+            raise StoreDown("it is gone")
+        return await super().hold(tenant, conversation_id, owner)
+
+    async def release(self, tenant, conversation_id, owner):
+        if self.down:
+            raise StoreDown("it is gone")
+        await super().release(tenant, conversation_id, owner)
+
+
+async def held(store, during):
+    """Hold a conversation while something happens; what interrupts its response is returned."""
+    await store.create_conversation("", Conversation("conv_1", 1, {}))
+    part = await Membership.begin(store, "", "conv_1", "resp_1")
+    interrupted = asyncio.get_running_loop().create_future()
+    async with part.kept(interrupted.set_result):
+        await during(part)
+        return await asyncio.wait_for(interrupted, 60)
+
+
+def test_a_conversation_is_held_on_to_and_its_loss_ends_the_response(monkeypatch) -> None:
+    monkeypatch.setattr(membership, "RENEW", 0.01)
+    lost = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
+
+    async def takes_over():
+        store = MemoryStore()
+
+        async def during(_part):
+            await store.release("", "conv_1", "resp_1")
+            await store.hold("", "conv_1", "resp_2")
+
+        return await held(store, during)
+
+    async def deleted():
+        store = MemoryStore()
+        return await held(store, lambda _part: store.delete_conversation("", "conv_1"))
+
+    async def down_and_then_lost():
+        store = Shaky()
+
+        async def during(_part):
+            store.down = 2
+            await store.delete_conversation("", "conv_1")
+
+        return await held(store, during)
+
+    for happens in (takes_over, deleted, down_and_then_lost):
+        assert asyncio.run(happens()) == lost
+
+
+def test_what_cannot_be_released_is_left_to_its_lease() -> None:
+    async def release():
+        store = Shaky()
+        await store.create_conversation("", Conversation("conv_1", 1, {}))
+        part = await Membership.begin(store, "", "conv_1", "resp_1")
+        store.down = 1
+        await part.release()
+
+    asyncio.run(release())
+
+
+def test_only_what_the_conversation_does_not_have_is_added() -> None:
+    items = ({"id": "msg_1"}, {"id": "msg_2"})
+    part = Membership(MemoryStore(), "", "conv_1", "resp_1", 3, items[:1])
+    response = {"id": "resp_1", "status": "completed", "output": [{"id": "msg_3"}]}
+    assert part.addition(StoredResponse(response, items)) == Addition("conv_1", 3, ({"id": "msg_2"}, {"id": "msg_3"}))
+    assert part.addition(StoredResponse({**response, "status": "failed"}, items)) is None
+
+
+def test_the_prompt_of_a_request_in_a_conversation_is_counted_with_it(client) -> None:
+    conversation = client.conversations.create(items=[USER])
+    asked = {"model": "staged", "input": "Who am I?"}
+    counted = client.responses.input_tokens.count(**asked, conversation=conversation.id).input_tokens
+    assert (
+        counted
+        == client.responses.input_tokens.count(model="staged", input=[USER, {**USER, "content": "Who am I?"}]).input_tokens
+    )
+    assert counted > client.responses.input_tokens.count(**asked).input_tokens
+    assert refusal(client.responses.input_tokens.count, **asked, conversation="conv_0") == (404, "conversation", None)
