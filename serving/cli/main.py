@@ -14,7 +14,9 @@ import interlock
 from interlock.serving.vllm.launch import launch, vllm_arguments
 
 _EXTRAS: Final[Mapping[str, str]] = {
+    "apsw": "sqlite",
     "openai_harmony": "cli",
+    "redis": "redis",
     "rich": "cli",
     "typer": "cli",
     "httpx2": "serve",

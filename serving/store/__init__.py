@@ -4,9 +4,10 @@ A store knows responses, those that are being made in the background too, the it
 nothing of requests or of HTTP.
 """
 
-from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull
+from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull, StoreUnfit
 from interlock.serving.store.leases import LEASE, RENEW, Lease
 from interlock.serving.store.memory import MemoryStore
+from interlock.serving.store.opening import open_store
 from interlock.serving.store.store import (
     SHARED,
     Addition,
@@ -38,7 +39,9 @@ __all__ = [
     "StoreDown",
     "StoreError",
     "StoreFull",
+    "StoreUnfit",
     "StoredResponse",
     "Swept",
     "Watch",
+    "open_store",
 ]

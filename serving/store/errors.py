@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["Conflict", "Gap", "LeaseLost", "StoreDown", "StoreError", "StoreFull"]
+__all__ = ["Conflict", "Gap", "LeaseLost", "StoreDown", "StoreError", "StoreFull", "StoreUnfit"]
 
 
 class StoreError(InterlockError):
@@ -16,6 +16,10 @@ class StoreDown(StoreError):  # noqa: N818 - the name of the thing
 
     Whether a commit that was under way has been made is not known.
     """
+
+
+class StoreUnfit(StoreError):  # noqa: N818 - the name of the thing
+    """There can be no such store here: its URL says nothing that is known, or what it needs is not installed."""
 
 
 class StoreFull(StoreError):  # noqa: N818 - the name of the thing

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from attrs import define, field
 
 from interlock.fsm.stored import STORED, StoredTrigger
-from interlock.serving.store.packing import pack, unpack
+from interlock.serving.store.pieces import put_together
 from interlock.serving.store.shelf import Link, chain
 from interlock.serving.store.store import StoredResponse
 
-__all__ = ["PER_EVENT", "PER_RESPONSE", "Held", "body_of"]
+__all__ = ["PER_EVENT", "PER_RESPONSE", "Held"]
 
 PER_RESPONSE: Final = 1600
 """Bytes that the tables take for a response beside its JSON, as measured."""
@@ -62,17 +62,4 @@ class Held:
 
     def stored(self) -> StoredResponse:
         """Return the response that it was."""
-        response = cast("dict[str, object]", unpack(self.response))
-        items = [*chain(self.tip)][::-1]
-        place = len(items) - self.outputs
-        return StoredResponse({**response, "output": items[place:]}, tuple(items[:place]))
-
-
-def body_of(stored: StoredResponse) -> bytes:
-    """Return a response without its output as JSON.
-
-    Args:
-        stored: The response.
-    """
-    response: dict[str, object] = {**stored.response, "output": []}
-    return pack(response)
+        return put_together(self.response, [*chain(self.tip)][::-1], self.outputs)

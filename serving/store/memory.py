@@ -19,12 +19,14 @@ from interlock.fsm.table import Machine
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.changes import Change, fired, require_following
 from interlock.serving.store.errors import StoreFull
-from interlock.serving.store.held import PER_EVENT, PER_RESPONSE, Held, body_of
+from interlock.serving.store.held import PER_EVENT, PER_RESPONSE, Held
 from interlock.serving.store.leases import LEASE, Lease, has_lapsed, machine_at
 from interlock.serving.store.memory_conversations import Entry, Key, MemoryConversations
 from interlock.serving.store.packing import pack
-from interlock.serving.store.store import Addition, Info, Log, StoredResponse, Swept
+from interlock.serving.store.pieces import body_of
+from interlock.serving.store.store import Info, Log, StoredResponse, Swept
 from interlock.serving.store.wakes import Wakes, Watch
+from interlock.serving.store.writing import Writing, Written
 
 __all__ = ["MAX_BYTES", "MAX_RESPONSES", "MemoryStore"]
 
@@ -35,7 +37,7 @@ _T, _E = StoredTrigger, StoredEffect
 
 
 @define(eq=False)
-class MemoryStore(MemoryConversations):
+class MemoryStore(MemoryConversations, Writing):
     """Holds responses until the process ends, or until there are too many; see `ResponseStore`.
 
     Those that are being made stay, and so do the conversations that are held for them; of the others, the one that was not used
@@ -64,15 +66,6 @@ class MemoryStore(MemoryConversations):
         """The bytes of memory that everything takes."""
         return self._size + self._shelf.size + self._conversations_size
 
-    async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a response; others are evicted to make room for it."""
-        self._require_version(tenant, addition)
-        change = Change(_T.PUT, stored=stored, addition=addition)
-        if self._needed(stored) > self.max_bytes:
-            self._join(tenant, addition)
-        else:
-            self._write(self._held_or_new(tenant, stored.id), change)
-
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """Return a response, which is now the one used last."""
         held = self._find(tenant, response_id)
@@ -81,41 +74,10 @@ class MemoryStore(MemoryConversations):
         self._use("response", (tenant, response_id))
         return held.stored()
 
-    async def delete(self, tenant: str, response_id: str) -> bool:
-        """Delete a response."""
-        return self._change(tenant, response_id, Change(_T.DELETE))
-
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
         """Return items that are held."""
         found = ((item_id, self._shelf.find(tenant, item_id)) for item_id in item_ids)
         return {item_id: item for item_id, item in found if item is not None}
-
-    async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
-        """Store a response that is to be made, if there is room beside the others that are."""
-        held = self._held_or_new(tenant, stored.id)
-        taken = sum(each.size for each in self._leased.values()) + self._needed(stored)
-        if len(self._leased) >= self.max_responses or (self._leased and taken > self.max_bytes):
-            raise StoreFull("Too many responses are being made in the background.")
-        self._write(held, Change(_T.ENQUEUE, stored=stored, owner=owner))
-        return Lease(tenant, stored.id, owner, held.epoch)
-
-    async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
-        """Append events to the log of a response."""
-        return self._owned(lease, Change(_T.APPEND, owner=lease.owner, epoch=lease.epoch, first=first, frames=frames))
-
-    async def renew(self, lease: Lease) -> bool:
-        """Renew a lease."""
-        return self._owned(lease, Change(_T.RENEW, owner=lease.owner, epoch=lease.epoch))
-
-    async def finish(
-        self, lease: Lease, first: int, frames: Sequence[bytes], stored: StoredResponse, addition: Addition | None = None
-    ) -> None:
-        """End a response."""
-        self._owned(lease, Change(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
-
-    async def cancel(self, tenant: str, response_id: str) -> bool:
-        """Ask the owner of a response to cancel it."""
-        return self._change(tenant, response_id, Change(_T.CANCEL))
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return events of a response."""
@@ -130,12 +92,6 @@ class MemoryStore(MemoryConversations):
     def watching(self, tenant: str, response_id: str) -> AbstractContextManager[Watch]:
         """Watch a response."""
         return self._wakes.watching(tenant, response_id)
-
-    async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
-        """Take over a response whose owner is lost."""
-        if not self._change(tenant, response_id, Change(_T.ADOPT, owner=owner)):
-            return None
-        return Lease(tenant, response_id, owner, self._held[tenant, response_id].epoch)
 
     async def lost(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return responses whose owner is lost."""
@@ -181,39 +137,39 @@ class MemoryStore(MemoryConversations):
     def _held_or_new(self, tenant: str, response_id: str) -> Held:
         return self._find(tenant, response_id) or Held(tenant, response_id)
 
-    def _owned(self, lease: Lease, change: Change) -> bool:
-        """Write what an owner writes, and return whether cancelling was asked for."""
-        held = self._held_or_new(lease.tenant, lease.response_id)
-        self._write(held, change)
-        return held.cancelled
-
-    def _change(self, tenant: str, response_id: str, change: Change) -> bool:
-        """Write what anybody may write, and return whether the table has an edge for it."""
-        return self._write(self._held_or_new(tenant, response_id), change)
-
-    def _write(self, held: Held, change: Change) -> bool:
+    async def _write(self, tenant: str, response_id: str, change: Change) -> Written | None:
         """Fire the edge of a change, and carry out its effects: all of them, or none if it is refused."""
+        held = self._find(tenant, response_id) or Held(tenant, response_id)
         machine = self._machine(held)
         effects = fired(machine, held.owner, held.epoch, change)
         if effects is None:
-            return False
+            return None
         if _E.LOG in effects:
             require_following(held.trimmed + len(held.frames), change)
         if _E.JOIN in effects:
-            self._require_version(held.tenant, change.addition)
-        before, is_new = held.state, (held.tenant, held.id) not in self._held
+            self._require_version(tenant, change.addition)
+        needed = self._needed(change)  # what cannot be written as JSON is refused here, before anything is held
+        if change.trigger is _T.ENQUEUE:
+            self._require_room(needed)
+        if change.trigger is _T.PUT and needed > self.max_bytes:
+            self._join(tenant, change.addition)
+            return None
         held.state = machine.state.name
         self._enter(held)
-        try:
-            for effect in effects:
-                self._carry_out(held, effect, change)
-        except BaseException:
-            held.state = before
-            if is_new:  # what was not written as a whole is not there
-                self._remove(held)
-            raise
+        for effect in effects:
+            self._carry_out(held, effect, change)
         self._make_room()
-        return True
+        return Written(held.epoch, held.cancelled)
+
+    def _require_room(self, needed: int) -> None:
+        """Refuse a response that is to be made if there is no room for it beside the others that are.
+
+        Raises:
+            StoreFull: There is none.
+        """
+        taken = sum(each.size for each in self._leased.values()) + needed
+        if len(self._leased) >= self.max_responses or (self._leased and taken > self.max_bytes):
+            raise StoreFull("Too many responses are being made in the background.")
 
     def _enter(self, held: Held) -> None:
         """Enter a response that is written where it belongs."""
@@ -283,9 +239,13 @@ class MemoryStore(MemoryConversations):
         held.size += difference
         self._size += difference
 
-    def _needed(self, stored: StoredResponse) -> int:
-        """Return the bytes that a response takes if it shares nothing."""
-        return PER_RESPONSE + len(body_of(stored)) + self._shelf.needed(map(pack, stored.conversation))
+    def _needed(self, change: Change) -> int:
+        """Return the bytes that what is to be held takes if it shares nothing."""
+        added = () if change.addition is None else change.addition.items
+        if change.stored is None:
+            return 0
+        items = (*change.stored.conversation, *added)
+        return PER_RESPONSE + len(body_of(change.stored)) + self._shelf.needed(map(pack, items))
 
     def _may_go(self, entry: Entry) -> bool:
         kind, key = entry

@@ -16,7 +16,7 @@ from attrs import define, field
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.packing import pack, unpack
 
-__all__ = ["Link", "Shelf"]
+__all__ = ["Link", "Shelf", "chain", "unpacked"]
 
 PER_ITEM: Final = 700
 """Bytes that the tables take for an item beside its JSON, as measured: its id, and its entries."""
@@ -153,14 +153,14 @@ class Shelf:
             del self._named[name]
 
 
-def chain(link: Link | None) -> Iterator[Item]:
-    """Yield the items of a conversation, from the last to the first.
+def chain(link: Link | None) -> Iterator[bytes]:
+    """Yield the items of a conversation as JSON, from the last to the first.
 
     Args:
         link: Its last link.
     """
     while link is not None:
-        yield unpacked(link.item)
+        yield link.item
         link = link.before
 
 

@@ -67,8 +67,6 @@ class Wakes:
         for watch in [*self._watches.get((tenant, response_id), ())]:
             watch.wake()
 
-    def wake_all(self) -> None:
-        """Wake everybody, where it is not known what has changed; from any thread."""
-        for watches in [*self._watches.values()]:
-            for watch in [*watches]:
-                watch.wake()
+    def watched(self) -> list[tuple[str, str]]:
+        """Return tenant and id of the responses that are watched; from any thread."""
+        return [*self._watches]

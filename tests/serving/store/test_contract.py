@@ -15,6 +15,7 @@ from interlock.serving.store import (
     MemoryStore,
     StoredResponse,
 )
+from interlock.serving.store.sqlite import SqliteStore
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
@@ -36,7 +37,11 @@ def a_memory_store(_path):
     return lambda clock: MemoryStore(ttl=3600, clock=clock)
 
 
-MAKERS = {"memory": a_memory_store}
+def a_sqlite_store(path):
+    return lambda clock: SqliteStore(str(path / "store.db"), ttl=3600, clock=clock, calendar=clock)
+
+
+MAKERS = {"memory": a_memory_store, "sqlite": a_sqlite_store}
 
 
 @pytest.fixture(params=MAKERS)

@@ -1,0 +1,117 @@
+"""Where responses are stored, as one says it on a command line: `memory:`, `sqlite:PATH`, `redis://…`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final, Literal, TypeAlias, cast
+from urllib.parse import parse_qsl
+
+from interlock.serving.store.errors import StoreUnfit
+from interlock.serving.store.memory import MemoryStore
+from interlock.serving.store.store import ResponseStore
+
+__all__ = ["TTL", "open_store"]
+
+TTL: Final = 30 * 86_400.0
+"""Seconds for which a response is stored, if nothing else is said: as long as OpenAI does."""
+
+_UNITS: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SIZES: Final[Mapping[str, int]] = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+Reader: TypeAlias = Callable[[str], object]
+"""Reads the value of a parameter; raises `ValueError`."""
+
+
+def open_store(url: str) -> ResponseStore:
+    """Create the store that a URL names. Nothing is opened or connected yet: that happens when the store is first needed.
+
+    `memory:`, `sqlite:PATH`, and `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters come after a
+    `?`: `ttl` and `logs` (how long responses and the events of ended ones are stored: `30d`, `12h`, `900` seconds, or `never`
+    removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for memory `max_bytes` and `max_responses`.
+
+    Args:
+        url: It.
+
+    Raises:
+        StoreUnfit: The URL says nothing that is known, or what the store needs is not installed; the message says what to do.
+    """
+    scheme, colon, rest = url.partition(":")
+    if not colon or scheme not in _SCHEMES:
+        raise StoreUnfit(f"{_shown(url)} names no store; a store is memory:, sqlite:PATH, redis://HOST, rediss:// or valkey://.")
+    place, _, query = rest.partition("?")
+    return _SCHEMES[scheme](scheme, place, query)
+
+
+def _memory(scheme: str, place: str, query: str) -> ResponseStore:
+    if place:
+        raise StoreUnfit(f"{scheme}: takes no path.")
+    given = _read(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
+    return cast("Callable[..., ResponseStore]", MemoryStore)(**{"ttl": TTL, **given})
+
+
+def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
+    if not place or place.startswith("//"):
+        raise StoreUnfit(
+            f"{scheme}: needs the path of a file, such as sqlite:responses.db or sqlite:/var/lib/interlock/responses.db."
+        )
+    readers: dict[str, Reader] = {
+        "ttl": _duration, "logs": _duration, "synchronous": _level, "busy": _duration, "max_bytes": _size
+    }  # fmt: skip
+    given = _read(scheme, query, readers)
+    return _made("interlock.serving.store.sqlite", "SqliteStore", "apsw", "sqlite")(place, **{"ttl": TTL, **given})
+
+
+_SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {"memory": _memory, "sqlite": _sqlite}
+
+
+def _made(module: str, name: str, package: str, extra: str) -> Callable[..., ResponseStore]:
+    """Return what makes a store whose package may not be installed."""
+    try:
+        return cast("Callable[..., ResponseStore]", getattr(import_module(module), name))
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise StoreUnfit(f"This store needs {package}; install it with: pip install 'interlock[{extra}]'") from error
+
+
+def _read(scheme: str, query: str, readers: Mapping[str, Reader]) -> dict[str, object]:
+    """Return the parameters of a URL."""
+    given: dict[str, object] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in readers:
+            raise StoreUnfit(f"{scheme}: takes {', '.join(readers)}, and no parameter {name!r}.")
+        try:
+            given[name] = readers[name](value)
+        except ValueError as error:
+            raise StoreUnfit(f"{scheme}: cannot take {name}={value}.") from error
+    return given
+
+
+def _duration(value: str) -> float | None:
+    if value == "never":
+        return None
+    return _amount(value, _UNITS)
+
+
+def _size(value: str) -> int:
+    return int(_amount(value.lower(), _SIZES))
+
+
+def _amount(value: str, units: Mapping[str, int]) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)", value, flags=re.ASCII)
+    if found is None or found[2] not in units:
+        raise ValueError(value)
+    return float(found[1]) * units[found[2]]
+
+
+def _level(value: str) -> Literal["normal", "full"]:
+    if value not in {"normal", "full"}:
+        raise ValueError(value)
+    return "full" if value == "full" else "normal"
+
+
+def _shown(url: str) -> str:
+    """Return a URL without the password that may be in it."""
+    return re.sub(r"//[^@/]*@", "//…@", url)

@@ -1,0 +1,61 @@
+"""A store is what its URL says, and a URL that says nothing is refused in words that help."""
+
+import asyncio
+import sys
+
+import pytest
+
+from interlock.serving.store import MemoryStore, StoredResponse, StoreUnfit, open_store
+from interlock.serving.store.sqlite import SqliteStore
+
+
+def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
+    store = open_store("memory:?max_bytes=2m&max_responses=5&ttl=12h")
+    assert isinstance(store, MemoryStore)
+    assert (store.max_bytes, store.max_responses, store.ttl) == (2 * 2**20, 5, 43_200)
+    assert open_store("memory:").ttl == 30 * 86_400
+
+
+def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
+    path = tmp_path / "store.db"
+    store = open_store(f"sqlite:{path}?synchronous=full&busy=1.5&ttl=never&logs=1d&max_bytes=1g")
+    assert isinstance(store, SqliteStore)
+    settings = store.path, store.synchronous, store.busy, store.ttl, store.logs, store.max_bytes
+    assert settings == (str(path), "full", 1.5, None, 86_400, 2**30)
+    assert open_store("sqlite:store.db").synchronous == open_store("sqlite:store.db?synchronous=normal").synchronous == "normal"
+
+    async def story():
+        await store.put("", StoredResponse({"id": "resp_1", "output": []}, ()))
+        await store.close()
+
+    asyncio.run(story())
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mongodb://me:secret@db", "mongodb://…@db names no store; a store is memory:, sqlite:PATH, redis://HOST"),
+        ("store.db", "store.db names no store"),
+        ("memory:store.db", "memory: takes no path."),
+        ("sqlite:", "sqlite: needs the path of a file, such as sqlite:responses.db"),
+        ("sqlite:///tmp/store.db", "sqlite: needs the path of a file"),
+        ("sqlite:store.db?ttl=soon", "sqlite: cannot take ttl=soon."),
+        ("sqlite:store.db?ttl=3y", "sqlite: cannot take ttl=3y."),
+        ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off."),
+        ("memory:?max_responses=many", "memory: cannot take max_responses=many."),
+        ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
+    ],
+)
+def test_what_names_no_store_is_refused(url, said) -> None:
+    with pytest.raises(StoreUnfit) as refused:
+        open_store(url)
+    assert str(refused.value).startswith(said)
+
+
+def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sqlite")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    with pytest.raises(StoreUnfit, match=r"This store needs apsw; install it with: pip install 'interlock\[sqlite\]'"):
+        open_store("sqlite:store.db")

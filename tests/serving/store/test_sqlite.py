@@ -1,0 +1,339 @@
+"""The store in SQLite shares a file between processes, loses nothing that it acknowledged, and comes back when the file does."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.serving.store import StoreDown, StoredResponse, StoreUnfit
+from interlock.serving.store.sqlite import SqliteStore, layout
+from interlock.serving.store.sqlite.versions import loses_commits
+
+
+def stored(number, *items, output=()):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
+
+
+def message(number, text="Hello"):
+    return {"id": f"msg_{number}", "type": "message", "content": text}
+
+
+def run(*stories):
+    """Run stories one after another, each with a store that is closed at its end."""
+
+    async def told():
+        seen = []
+        for store, story in stories:
+            try:
+                seen.append(await story(store))
+            finally:
+                await store.close()
+        return seen
+
+    return asyncio.run(told())
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "store.db")
+
+
+@pytest.mark.parametrize(
+    ("version", "loses"),
+    [
+        ("3.6.23", False),
+        ("3.7.0", True),
+        ("3.40.1", True),
+        ("3.44.5", True),
+        ("3.44.6", False),
+        ("3.45.0", True),
+        ("3.50.6", True),
+        ("3.50.7", False),
+        ("3.51.0", True),
+        ("3.51.2", True),
+        ("3.51.3", False),
+        ("4.0.0", False),
+    ],
+)
+def test_a_release_of_sqlite_that_can_lose_commits_is_refused(monkeypatch, path, version, loses) -> None:
+    assert loses_commits(version) is loses
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
+    if loses:
+        with pytest.raises(StoreUnfit, match=f"SQLite {version} can lose commits"):
+            SqliteStore(path)
+    else:
+        assert SqliteStore(path).path == path
+
+
+def test_what_was_stored_is_there_after_a_restart(path) -> None:
+    async def write(store):
+        await store.put("", stored(1, message(1), output=[message(2)]))
+
+    async def read(store):
+        return await store.get("", "resp_1")
+
+    assert run((SqliteStore(path), write), (SqliteStore(path), read)) == [None, stored(1, message(1), output=[message(2)])]
+
+
+def test_a_long_conversation_costs_what_its_items_do_and_not_their_square(path) -> None:
+    def turns(count):
+        items = [message(number, f"{number} " * 100) for number in range(2 * count)]
+        return [stored(turn, *items[: 2 * turn + 1], output=items[2 * turn + 1 : 2 * turn + 2]) for turn in range(count)]
+
+    async def size_after(store, count):
+        for turn in turns(count):
+            await store.put("", turn)
+        last = await store.get("", f"resp_{count - 1}")
+        return (await store.info()).items, len(last.conversation), (await store.info()).size
+
+    (short,) = run((SqliteStore(f"{path}.short"), lambda store: size_after(store, 50)))
+    (long,) = run((SqliteStore(f"{path}.long"), lambda store: size_after(store, 200)))
+    run((SqliteStore(f"{path}.short"), lambda store: store.sweep()), (SqliteStore(f"{path}.long"), lambda store: store.sweep()))
+    sizes = [Path(f"{path}.{name}").stat().st_size for name in ("short", "long")]
+    assert (short[:2], long[:2]) == ((100, 100), (400, 400))
+    assert sizes[1] < 5 * sizes[0]
+
+
+def test_what_is_deleted_is_in_no_file_any_more(path) -> None:
+    async def story(store):
+        lease = await store.enqueue("", stored(1, message(1, "a secret question")), "a")
+        await store.finish(
+            lease, 0, [b"a secret event"], stored(1, message(1, "a secret question"), output=[message(2, "a secret")])
+        )
+        before = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
+        await store.delete("", "resp_1")
+        await store.sweep()
+        return b"a secret" in before
+
+    assert run((SqliteStore(path), story)) == [True]
+    assert [file.name for file in Path(path).parent.iterdir() if b"a secret" in file.read_bytes()] == []
+
+
+def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(path) -> None:
+    now = 1000.0
+    store = SqliteStore(path, logs=60, clock=lambda: now, calendar=lambda: now)
+
+    async def story(store):
+        nonlocal now
+        lease = await store.enqueue("", stored(1), "a")
+        await store.finish(lease, 0, [b"one", b"two"], stored(1))
+        early = await store.sweep()
+        now += 60
+        late = await store.sweep()
+        log = await store.read("", "resp_1", 0, 10)
+        return early.trimmed, late.trimmed, (await store.sweep()).trimmed, log.frames, log.oldest, log.following, log.state
+
+    assert run((store, story)) == [(0, 1, 0, (), 2, 2, "ended")]
+
+
+def test_two_processes_lose_nothing_that_was_acknowledged_when_one_is_killed(path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("writer.py")), path]
+    writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in ("a", "b")]
+    acknowledged = []
+    try:
+        first, second = (writer.stdout for writer in writers)
+        acknowledged += [first.readline() for _ in range(20)]
+        writers[0].kill()
+        acknowledged += first.readlines()
+        acknowledged += [second.readline() for _ in range(20)]
+    finally:
+        for writer in writers:
+            writer.kill()
+            acknowledged += writer.stdout.readlines()
+            writer.wait()
+            writer.stdout.close()
+
+    async def story(store):
+        names = [line.strip() for line in acknowledged if line.endswith("\n")]
+        logs = [await store.read("", name, 0, 10) for name in names]
+        return len(names) >= 40, {(log.frames, log.state) for log in logs}
+
+    assert run((SqliteStore(path), story)) == [(True, {((b"one", b"two", b"three"), "ended")})]
+
+
+def test_a_change_by_another_process_wakes_who_watches(path) -> None:
+    async def story(store):
+        other = SqliteStore(path)
+        lease = await store.enqueue("", stored(1), "a")
+        with store.watching("", "resp_1") as watch, store.watching("", "resp_2") as quiet:
+            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await quiet.wait(60)
+            await other.append(lease, 0, [b"one"])
+            await asyncio.wait_for(watch.wait(60), 30)
+            log = await store.read("", "resp_1", 0, 10)
+            await quiet.wait(0)
+        await other.close()
+        return log.frames
+
+    assert run((SqliteStore(path), story)) == [(b"one",)]
+
+
+def test_a_file_that_is_locked_is_down_until_it_is_not(path) -> None:
+    async def story(store):
+        await store.put("", stored(1))
+        other = apsw.Connection(path)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreDown, match="is locked by another process"):
+            await store.put("", stored(2))
+        there = await store.get("", "resp_1") is not None  # reading goes on
+        other.execute("ROLLBACK")
+        other.close()
+        await store.put("", stored(3))
+        return there, [await store.get("", f"resp_{number}") is not None for number in (2, 3)]
+
+    assert run((SqliteStore(path, busy=0.01), story)) == [(True, [False, True])]
+
+
+def test_a_full_disk_refuses_what_needs_room_and_takes_it_when_there_is_some(path) -> None:
+    async def story(store):
+        await store.put("", stored(1, message(1, "x" * 100_000)))
+        with pytest.raises(StoreDown, match="cannot grow: the disk is full"):
+            await store.put("", stored(2, message(2, "y" * 100_000)))
+        there = [await store.get("", f"resp_{number}") is not None for number in (1, 2)]
+        await store.delete("", "resp_1")
+        await store.put("", stored(3, message(3, "z" * 100_000)))
+        return there, await store.get("", "resp_3") is not None
+
+    assert run((SqliteStore(path, max_bytes=250_000), story)) == [([True, False], True)]
+
+
+def test_a_job_that_fails_costs_the_others_of_its_batch_nothing(path) -> None:
+    class Strange:
+        """What no JSON is made of."""
+
+    async def story(store):
+        await store.put("", stored(0))
+        results = await asyncio.gather(
+            store.put("", stored(1)),
+            store.put("", StoredResponse({"id": "resp_2", "output": [], "no": Strange()}, ())),
+            store.put("", stored(3)),
+            return_exceptions=True,
+        )
+        there = [await store.get("", f"resp_{number}") is not None for number in range(4)]
+        return [type(result).__name__ for result in results], there
+
+    assert run((SqliteStore(path), story)) == [(["NoneType", "TypeError", "NoneType"], [True, True, False, True])]
+
+
+def test_a_damaged_file_is_down_and_one_that_is_moved_away_is_made_again(path) -> None:
+    async def story(store):
+        await store.put("", stored(1))
+        await store.close()
+        Path(path).rename(f"{path}.old")
+        Path(path).write_bytes(b"no database at all " * 1000)
+        with pytest.raises(StoreDown, match="is damaged, or is no SQLite database"):
+            await store.put("", stored(2))
+        with pytest.raises(StoreDown, match="is damaged, or is no SQLite database"):
+            await store.info()
+        for file in Path(path).parent.glob("store.db*"):
+            if not file.name.endswith(".old"):
+                file.unlink()
+        await store.put("", stored(3))
+        return [await store.get("", f"resp_{number}") is not None for number in (1, 3)]
+
+    assert run((SqliteStore(path), story)) == [[False, True]]
+
+
+def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
+    async def story(store):
+        with pytest.raises(StoreDown, match=r"later/store.db cannot be used: .*unable to open database file"):
+            await store.put("", stored(1))
+        with pytest.raises(StoreDown, match="unable to open database file"):
+            await store.migrate()
+        (tmp_path / "later").mkdir()
+        await store.put("", stored(1))
+        return await store.get("", "resp_1") == stored(1)
+
+    assert run((SqliteStore(str(tmp_path / "later" / "store.db")), story)) == [True]
+
+
+@contextmanager
+def unprivileged():
+    """Be somebody whom permissions bind, as root is not."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_file_that_cannot_be_written_is_down_for_writers_until_it_can() -> None:
+    async def story(store):
+        await store.put("", stored(1))
+        await store.close()
+        Path(store.path).chmod(0o444)
+        Path(store.path).parent.chmod(0o555)
+        with pytest.raises(StoreDown, match=r"is read-only|unable to open"):
+            await store.put("", stored(2))
+        Path(store.path).parent.chmod(0o755)
+        Path(store.path).chmod(0o644)
+        await store.put("", stored(3))
+        return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+
+    with unprivileged(), tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        assert run((SqliteStore(str(Path(folder, "store.db"))), story)) == [[True, False, True]]
+
+
+def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_path) -> None:
+    other = apsw.Connection(str(tmp_path / "other.db"))
+    other.execute("CREATE TABLE letters (body TEXT)")
+    other.close()
+
+    async def put(store):
+        with pytest.raises(StoreDown) as refused:
+            await store.put("", stored(1))
+        return str(refused.value)
+
+    (said,) = run((SqliteStore(str(tmp_path / "other.db")), put))
+    assert said == f"{tmp_path / 'other.db'} is a database of another program."
+    run((SqliteStore(path), lambda store: store.put("", stored(1))))
+    newer = apsw.Connection(path)
+    newer.execute("UPDATE layout SET version = version + 1")
+    newer.close()
+    (said,) = run((SqliteStore(path), put))
+    assert (
+        said == f"The store has the layout {layout.VERSION + 1}, of a newer release of Interlock; {layout.VERSION} is known here."
+    )
+
+
+def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> None:
+    run((SqliteStore(path), lambda store: store.put("", stored(1))))
+    monkeypatch.setattr(layout, "VERSION", layout.VERSION + 1)
+    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: "ALTER TABLE item ADD COLUMN color TEXT;"})
+
+    async def story(store):
+        with pytest.raises(
+            StoreDown, match=f"layout {layout.VERSION - 1}, and {layout.VERSION} is needed: run `interlock store migr"
+        ):
+            await store.get("", "resp_1")
+        before = await store.migrate()
+        return before, await store.get("", "resp_1"), await store.migrate()
+
+    assert run((SqliteStore(path), story)) == [(layout.VERSION - 1, stored(1), layout.VERSION)]
+
+
+def test_a_store_is_opened_again_after_it_was_closed_and_in_another_event_loop(path) -> None:
+    store = SqliteStore(path)
+    run((store, lambda store: store.put("", stored(1))))
+    assert run((store, lambda store: store.get("", "resp_1"))) == [stored(1)]
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("interlock: ")] == []
+
+
+def test_many_writers_at_once_cost_few_commits(path) -> None:
+    async def story(store):
+        await store.put("", stored(0))
+        leases = await asyncio.gather(*(store.enqueue("", stored(number), "a") for number in range(1, 101)))
+        await asyncio.gather(*(store.append(lease, 0, [b"event"]) for lease in leases))
+        info = await store.info()
+        return info.responses, info.events
+
+    assert run((SqliteStore(path, synchronous="full"), story)) == [({"ended": 1, "running": 100}, 100)]

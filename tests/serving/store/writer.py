@@ -1,0 +1,24 @@
+"""A process that writes into a store of SQLite, and says what was acknowledged: python writer.py PATH NAME"""
+
+import asyncio
+import sys
+
+from interlock.serving.store import StoredResponse
+from interlock.serving.store.sqlite import SqliteStore
+
+
+async def main(path, name):
+    store = SqliteStore(path)
+    number = 0
+    while True:
+        response_id = f"resp_{name}_{number}"
+        stored = StoredResponse({"id": response_id, "output": []}, ({"id": f"msg_{name}_{number}", "type": "message"},))
+        lease = await store.enqueue("", stored, name)
+        await store.append(lease, 0, [b"one", b"two"])
+        await store.finish(lease, 2, [b"three"], stored)
+        sys.stdout.write(f"{response_id}\n")
+        sys.stdout.flush()
+        number += 1
+
+
+asyncio.run(main(*sys.argv[1:]))
