@@ -92,14 +92,15 @@ def family(name: str) -> Setup:
 FAMILIES: Final[Mapping[str, str]] = {
     "qwen3_coder": "qwen3",
     "hermes": "qwen3",
+    "glm45": "glm45",
+    "glm47": "glm47",
     "minimax_m2": "minimax_m2",
     "deepseek_v32": "deepseek_r1",
     "kimi_k2": "kimi_k2",
     "deepseek_v3": "deepseek_r1",
     "mistral": "",  # its reasoning parser wants Mistral's own tokenizer
 }
-"""The families that are played on real engines, with the reasoning of each. glm45 is not: vLLM constrains its calls by a grammar,
-which allows no line break after a name, so that a script cannot make the engine write the calls of GLM 4.5."""
+"""The families that are played on real engines, with the reasoning of each."""
 
 SETUPS: Final[Mapping[str, Setup]] = {
     **{f"family-{name}": family(name) for name in FAMILIES},

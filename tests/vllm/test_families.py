@@ -9,15 +9,15 @@ from turns import LOOK, family_turns
 SERVERS = pytest.mark.parametrize("server", [f"family-{name}" for name in FAMILIES], indirect=True)
 
 
-def turns(server):
-    name = server.name.removeprefix("family-")
-    return family_turns(name, FAMILIES[name])
+TURNS = [
+    pytest.param(f"family-{name}", turn, id=turn.name)
+    for name, reasoning in FAMILIES.items()
+    for turn in family_turns(name, reasoning)
+]
 
 
-@SERVERS
-@pytest.mark.parametrize("place", range(7))
-def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, place):
-    turn = turns(server)[place]
+@pytest.mark.parametrize(("server", "turn"), TURNS, indirect=["server"])
+def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn):
     request = body(server.setup.model, turn)
     bodies = judged(stream(server.url, request))
     response = bodies[-1]["response"]
@@ -29,11 +29,13 @@ def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, place):
 
 @SERVERS
 def test_what_was_encoded_is_what_the_client_gets(server):
-    response = judged(stream(server.url, body(server.setup.model, turns(server)[0])))[-1]["response"]
+    name = server.name.removeprefix("family-")
+    turn, *_ = family_turns(name, FAMILIES[name])
+    response = judged(stream(server.url, body(server.setup.model, turn)))[-1]["response"]
     said = [item.get("arguments") or item["content"][0]["text"] for item in response["output"]]
-    assert said == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[server.name.removeprefix("family-")]]
+    assert said == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[name]]
     reasoned = response["usage"]["output_tokens_details"]["reasoning_tokens"]
-    assert bool(reasoned) is bool(FAMILIES[server.name.removeprefix("family-")])
+    assert bool(reasoned) is bool(FAMILIES[name])
 
 
 @SERVERS

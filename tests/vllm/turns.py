@@ -280,6 +280,11 @@ LOOK: Final = (
 )
 
 
+GRAMMATICAL: Final = frozenset({"glm45", "glm47"})
+"""The families that vLLM holds to a grammar: that of GLM 4.7, which has no line breaks, and no call of a tool that was not
+declared. What it does not allow, no script can make an engine write."""
+
+
 def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
     """Give the turns of a family.
 
@@ -289,22 +294,15 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
     """
 
     def encoded(*said: Said) -> str:
-        return encode(said, name, reasoning or None, thinking=False)
+        return encode(said, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
 
     thought = [REASONING] if reasoning else []
     one, now, nope = encoded(*LOOK[:3]), Said("call", "{}", "now"), Said("call", "{}", "nope")
     tools = _tools(FUNCTION)
-    return (
+    turns = (
         Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*thought, MESSAGE, CALL, CALL], body=tools),
         Turn(f"text after a call ({name})", [f"{one}And then.{END}"], [*thought, MESSAGE, CALL, MESSAGE], body=tools),
         Turn(f"a call without arguments ({name})", [encoded(LOOK[0], now) + END], [*thought, CALL], body=_tools(CLOCK)),
-        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*thought, CALL], body=tools),
-        Turn(
-            f"a quoted marker ({name})",
-            [encoded(*LOOK[:2]) + f" {encoded(Said('call', '{}', 'f'))[:11]} it says.{END}"],
-            [*thought, MESSAGE],
-            body=tools,
-        ),
         Turn(f"no tools ({name})", [one + END], [*thought, MESSAGE]),
         Turn(
             f"cut in arguments ({name})",
@@ -314,3 +312,13 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             _cut(200, FUNCTION),
         ),
     )
+    loose = (
+        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*thought, CALL], body=tools),
+        Turn(
+            f"a quoted marker ({name})",
+            [encoded(*LOOK[:2]) + f" {encoded(Said('call', '{}', 'f'))[:11]} it says.{END}"],
+            [*thought, MESSAGE],
+            body=tools,
+        ),
+    )
+    return turns if name in GRAMMATICAL else (*turns, *loose)
