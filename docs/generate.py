@@ -26,8 +26,8 @@ from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
+from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import part_for
-from interlock.parsers.families.framing import Effect
 from interlock.parsers.families.writing import Said, encode
 from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 from interlock.serving.recordings.recording import read

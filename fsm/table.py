@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from typing import Generic, TypeVar, cast
 
 from attrs import define, field, frozen
@@ -82,18 +83,20 @@ class State(Generic[T, E]):
         table: The name of its table.
         name: Its name, as declared.
         rows: For each trigger that is legal here, the state that follows and the effects.
-        ways: For each trigger that can still become legal, the shortest list of triggers to fire, of which it is the last.
     """
 
     table: str
     name: str
     rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
-    ways: dict[T, tuple[T, ...]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Start empty; rows are compiled once all states are known."""
         self.rows = {}
-        self.ways = {}
+
+    @cached_property
+    def ways(self) -> dict[T, tuple[T, ...]]:
+        """For each trigger that can still become legal, the shortest list of triggers to fire, of which it is the last."""
+        return _ways(self)
 
     def __repr__(self) -> str:
         """Return the name and the triggers."""
@@ -153,8 +156,6 @@ class Table(Generic[T, E]):
             if edge.trigger in rows:
                 raise self.refusal(f"state {edge.source!r} has two edges for {str(edge.trigger)!r}")
             rows[edge.trigger] = (states[edge.dest], tuple(edge.effects))
-        for state in states.values():
-            state.ways.update(_ways(state))
         return states
 
     def _check_ends(self) -> None:

@@ -46,6 +46,21 @@ class Output:
     finished: bool = False
 
 
+@frozen
+class Stream:
+    """What a model of a family has written, before what is measured.
+
+    Args:
+        calls: As in `--tool-call-parser`.
+        reasoning: As in `--reasoning-parser`; None if no such parser is used.
+        before: The text.
+    """
+
+    calls: str
+    reasoning: str | None
+    before: str
+
+
 @cache
 def encoding() -> HarmonyEncoding:
     """Return the vocabulary of gpt-oss."""

@@ -13,7 +13,7 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.parser.parser_manager import ParserManager
 
 from interlock.parsers.families import SYNTAXES
-from speed.outputs import REQUEST
+from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
 __all__ = ["parse_pieces"]
@@ -37,21 +37,22 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
 
 
-def parse_pieces(name: str, before: str, pieces: Sequence[str]) -> float:
+def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:
     """Measure vLLM's parser.
 
     Args:
-        name: As in `--tool-call-parser`.
-        before: What came before, letter by letter where it has no marks.
+        stream: What came before.
         pieces: What is measured.
 
     Returns:
         Microseconds for a piece.
     """
     tokenizer = _tokenizer()
-    kind = ParserManager.get_parser(tool_parser_name=name, reasoning_parser_name="", enable_auto_tools=True)
+    kind = ParserManager.get_parser(
+        tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
+    )
     parse = kind(tokenizer, _REQUEST.tools).parse_delta
-    ids = tokenizer.encode(before, add_special_tokens=False)
+    ids = tokenizer.encode(stream.before, add_special_tokens=False)
     first = _marked(tokenizer, ids)
     for token in ids[:first]:
         parse(tokenizer.decode([token]), [token], _REQUEST, [1], finished=False)

@@ -1,14 +1,14 @@
 """Changes of a lifecycle, one edge at a time: what a slip of the hand could make of a table.
 
-Each is refused when it is declared, or the proof finds what it does wrong; those that survive both change nothing that
-anybody could see (the tests list them, each with the reason).
+Each change of a lifecycle is refused when it is declared, or the proof finds what it does wrong; those that survive both change
+nothing that anybody could see (the tests list them, each with the reason).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 from attrs import frozen
@@ -20,9 +20,21 @@ from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof import prove
 from interlock.fsm.response import Response
-from interlock.fsm.table import Edge
+from interlock.fsm.table import Edge, Table
+
+
+class Named(Protocol):
+    """What an edge does, which has a name."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
 
 S = TypeVar("S")
+T = TypeVar("T")
+N = TypeVar("N", bound=Named)
 
 Fate: TypeAlias = Literal["refused", "caught", "survived"]
 """What becomes of a mutation: its declaration is refused, the proof fails, neither."""
@@ -65,31 +77,37 @@ def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
         edge leading to every other state; the edge on every other trigger.
     """
     for place, edge in enumerate(lifecycle.edges):
-        for change, edges in _changed(lifecycle, edge):
+        for change, edges in changes(lifecycle, edge):
             told = f"{edge.source}/{edge.trigger}: {change}"
             yield Mutation(lifecycle, told, (*lifecycle.edges[:place], *edges, *lifecycle.edges[place + 1 :]))
 
 
-def _changed(lifecycle: Lifecycle[S], edge: Edge[str, Emission[S]]) -> Iterator[tuple[str, Sequence[Edge[str, Emission[S]]]]]:
+def changes(table: Table[T, N], edge: Edge[T, N]) -> Iterator[tuple[str, Sequence[Edge[T, N]]]]:
+    """Yield what one edge of a table can be changed into, each with what was done.
+
+    Args:
+        table: Any table.
+        edge: One of its edges.
+    """
     yield "drop", ()
-    for change, emits in _emissions(edge.effects):
-        yield change, [attrs.evolve(edge, effects=emits)]
-    for dest in lifecycle.states:
+    for change, effects in _rearranged(edge.effects):
+        yield change, [attrs.evolve(edge, effects=effects)]
+    for dest in table.states:
         if dest != edge.dest:
             yield f"go to {dest}", [attrs.evolve(edge, dest=dest)]
-    for trigger in lifecycle.triggers:
+    for trigger in table.triggers:
         if trigger != edge.trigger:
             yield f"on {trigger}", [attrs.evolve(edge, trigger=trigger)]
 
 
-def _emissions(emits: Sequence[Emission[S]]) -> Iterator[tuple[str, Sequence[Emission[S]]]]:
-    for place, emission in enumerate(emits):
-        yield f"drop {emission.name}", (*emits[:place], *emits[place + 1 :])
-        yield f"double {emission.name}", (*emits[:place], emission, *emits[place:])
-    for first, second in combinations(range(len(emits)), 2):
-        swapped = [*emits]
-        swapped[first], swapped[second] = emits[second], emits[first]
-        yield f"swap {emits[first].name} and {emits[second].name}", swapped
+def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
+    for place, effect in enumerate(effects):
+        yield f"drop {effect.name}", (*effects[:place], *effects[place + 1 :])
+        yield f"double {effect.name}", (*effects[:place], effect, *effects[place:])
+    for first, second in combinations(range(len(effects)), 2):
+        swapped = [*effects]
+        swapped[first], swapped[second] = effects[second], effects[first]
+        yield f"swap {effects[first].name} and {effects[second].name}", swapped
 
 
 def fate_of_item(mutation: Mutation[Item], kind: ItemKind) -> Fate:

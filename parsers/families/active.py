@@ -28,7 +28,7 @@ class Settings:
         routing: Where the names of the request's tools go.
         schemas: What their parameters are.
         calls: Whether calls are read; else their markers are text.
-        parallel: Whether a turn may have more than one call; else the markers after the first are text.
+        parallel: Whether a turn may have more than one call; else those after the first are read and not given.
         include_reasoning: Whether reasoning is given, or only counted.
         special: The markers that the model's vocabulary has as special tokens, by their ids. Where chunks have ids, these
             markers count only as those tokens: the same text written letter by letter is text.
@@ -75,6 +75,8 @@ class ActiveItem:
     out: list[Delta] = field(factory=list[Delta])
     _writer: Writer | None = None
     _call: Call | None = None
+    _called: bool = False
+    """Whether a call was given."""
 
     @property
     def streams(self) -> bool:
@@ -143,7 +145,11 @@ class ActiveItem:
         """
         self.close()
         route = self._settings.routing.function(name)
-        writer = writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
+        if self._called and not self._settings.parallel:
+            writer: Writer = Withheld(route)
+        else:
+            writer = writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
+        self._called = True
         self._open(writer)
         self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.fsm.table import Edge, Table
+from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.family import Family, Style
-from interlock.parsers.families.framing import FRAMING, Effect, Trigger
+from interlock.parsers.families.framing import FRAMING
 
 __all__ = ["part_for", "triggers_of"]
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
-_JSON: Final = frozenset({_T.QUOTE, _T.BREAK})
+_JSON: Final = frozenset({_T.QUOTE, _T.NEST, _T.UNNEST, _T.BREAK})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     None: frozenset(),
     "keys": frozenset({_T.STRANGE}),

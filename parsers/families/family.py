@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
+from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.envelope import Named
-from interlock.parsers.families.framing import Trigger
 
 __all__ = ["CALLING", "Family", "Markers", "Reasoning", "Start", "Style", "Syntax"]
 

@@ -16,126 +16,13 @@ markers whose rows differ (`interlock.parsers.families.lexicon`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum, StrEnum
 from typing import Final
 
-from interlock.fsm.table import Edge, Table
+from interlock.fsm.table import Edge
+from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.brackets import Framing
 
-__all__ = ["FRAMING", "Effect", "Trigger"]
-
-
-class Trigger(StrEnum):
-    """What can come next: a marker by its role, text, or the end of the turn."""
-
-    THINK = "think"
-    """Reasoning begins."""
-    UNTHINK = "unthink"
-    """Reasoning ends."""
-    SECTION = "section"
-    """A section of calls begins."""
-    UNSECTION = "unsection"
-    """A section of calls ends."""
-    CALL = "call"
-    """A call begins, in a family whose calls stand alone."""
-    INVOKE = "invoke"
-    """A call begins inside of a section."""
-    BARE = "bare"
-    """A call begins whose section was forgotten: the same marker where no section is open."""
-    KEYS = "keys"
-    """The name ends, and keys with values follow."""
-    STRANGE = "strange"
-    """The same, and the request declares no tool of this name."""
-    GLUED_KEYS = "glued_keys"
-    """The name ends because the marker of a key, or of the call's end, follows it."""
-    JSON = "json"
-    """The name ends, and the arguments follow as JSON."""
-    GLUED_JSON = "glued_json"
-    """The name ends because the JSON begins."""
-    MEMBER = "member"
-    """The name ends inside of an envelope, whose other members follow."""
-    SETTLED = "settled"
-    """The name ends inside of an envelope whose arguments came before it."""
-    KEY = "key"
-    """A key begins."""
-    UNKEY = "unkey"
-    """A key ends, and the marker of its value is still to come."""
-    VALUE = "value"
-    """A value begins."""
-    UNVALUE = "unvalue"
-    """A value ends."""
-    QUOTE = "quote"
-    """A quote that begins or ends a string in JSON."""
-    BREAK = "break"
-    """A line break inside of a string in JSON, which JSON does not allow."""
-    WHOLE = "whole"
-    """The JSON is a whole value, and the marker of the call's end is to follow."""
-    ENDED = "ended"
-    """The same in a family without such a marker."""
-    SHUT = "shut"
-    """What closes around the JSON: the brace of an envelope, a fence."""
-    UNCALL = "uncall"
-    """A call ends."""
-    WORD = "word"
-    """Text that a name or a key can still be made of, or the inside of an envelope."""
-    BLANK = "blank"
-    """White space."""
-    TEXT = "text"
-    """Any other text."""
-    FINISH = "finish"
-    """The turn ends because the model stopped."""
-    CUT = "cut"
-    """The turn ends for any other reason: the budget, a filter, an abort, an error."""
-
-
-class Effect(Enum):
-    """What an edge does."""
-
-    HOLD = "hold"
-    """Hold what was read until it is known whether it begins a call."""
-    NOTE = "note"
-    """Hold it, and add it to the name or key."""
-    SPILL = "spill"
-    """Write what is held to the message that it came from, or to a new one."""
-    RETHINK = "rethink"
-    """Write what is held to the reasoning that it came from, or to a new one."""
-    AGAIN = "again"
-    """Read the same once more in the state that was entered."""
-    REST = "rest"
-    """Keep the white space after the last line break, in case text follows."""
-    WRITE = "write"
-    """Write the text to the open item."""
-    REASON = "reason"
-    """Open a reasoning item with the text."""
-    SPEAK = "speak"
-    """Open a message with the text."""
-    CLOSE = "close"
-    """Close the reasoning or message, if one is open."""
-    LEAVE = "leave"
-    """Leave it for the driver to cut."""
-    COMMIT = "commit"
-    """Close it, and open the call whose name was read."""
-    ARGUE = "argue"
-    """Write the arguments that an envelope gave before the name."""
-    ADMIT = "admit"
-    """Write what is held to the arguments, as it was written."""
-    ENTER = "enter"
-    """Begin the value of the key that was read."""
-    ADD = "add"
-    """Add to the value."""
-    SET = "set"
-    """End the value."""
-    STRAY = "stray"
-    """Begin to keep text for a message after the call."""
-    KEEP = "keep"
-    """Keep more of it."""
-    SPOIL = "spoil"
-    """Keep what is held for that message."""
-    END = "end"
-    """Complete the arguments, close the call, and write the message of what strayed."""
-    QUIT = "quit"
-    """Leave the call for the driver to cut, with what there is."""
-    FORGET = "forget"
-    """Drop what is held, which was framing."""
+__all__ = ["FRAMING"]
 
 
 _T, _E = Trigger, Effect
@@ -154,13 +41,13 @@ def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends:
 
 def _resting(state: str, channel: str, opens: Effect, *rows: _Row) -> Iterator[_Row]:
     """Yield the rows of a place between markers, where white space is framing and text opens an item."""
-    ends = (_Row(state, end, state, (_E.FORGET,)) for end in _ENDS)
+    ends = (_Row(state, end, "between", (_E.FORGET,)) for end in _ENDS)
     yield from _others(state, [*rows, _Row(state, _T.BLANK, state, (_E.REST,)), *ends], channel, opens)
 
 
-def _speaking(state: str, rest: str, *rows: _Row) -> Iterator[_Row]:
+def _speaking(state: str, *rows: _Row) -> Iterator[_Row]:
     """Yield the rows of a channel with an open item."""
-    ends = (_Row(state, _T.FINISH, rest, (_E.CLOSE,)), _Row(state, _T.CUT, rest, (_E.LEAVE,)))
+    ends = (_Row(state, _T.FINISH, "between", (_E.CLOSE,)), _Row(state, _T.CUT, "between", (_E.LEAVE,)))
     yield from _others(state, [*rows, *ends], state, _E.WRITE)
 
 
@@ -174,15 +61,15 @@ def _naming(state: str, channel: str, *, strange: bool = True) -> Iterator[_Row]
     """Yield the rows of a name that was begun; whatever cannot belong to it refutes the call."""
     rows = [
         _Row(state, _T.WORD, state, (_E.NOTE,)),
-        _Row(state, _T.KEYS, "body", (_E.COMMIT,)),
-        _Row(state, _T.GLUED_KEYS, "body", (_E.COMMIT, _E.AGAIN)),
+        _Row(state, _T.KEYS, "body", (_E.ENLIST,)),
+        _Row(state, _T.GLUED_KEYS, "body", (_E.ENLIST, _E.AGAIN)),
         _Row(state, _T.JSON, "argument", (_E.COMMIT,)),
         _Row(state, _T.GLUED_JSON, "json", (_E.COMMIT, _E.AGAIN)),
         _Row(state, _T.MEMBER, "member", (_E.COMMIT,)),
         _Row(state, _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
     ]
     if strange:
-        rows.append(_Row(state, _T.STRANGE, "body", (_E.COMMIT,)))
+        rows.append(_Row(state, _T.STRANGE, "body", (_E.ENLIST,)))
     yield from _tentative(state, channel, *rows)
 
 
@@ -238,7 +125,6 @@ def _reasoning() -> Iterator[_Row]:
     )
     yield from _speaking(
         "reasoning",
-        "between",
         _Row("reasoning", _T.UNTHINK, "between", (_E.CLOSE,)),
         *_starting("reasoning", "thought "),
     )
@@ -256,7 +142,7 @@ def _messages() -> Iterator[_Row]:
         _Row("between", _T.UNTHINK, "between", (_E.FORGET,)),
         *_starting("between", "", _bare("between")),
     )
-    yield from _speaking("content", "between", *_starting("content", "", _bare("content")))
+    yield from _speaking("content", *_starting("content", "", _bare("content")))
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
     yield from _naming("bare name", "content", strange=False)
@@ -275,7 +161,6 @@ def _asides() -> Iterator[_Row]:
     )
     yield from _speaking(
         "aside",
-        "between",
         _Row("aside", _T.UNSECTION, "between", (_E.CLOSE,)),
         *_starting("aside", "aside ", _invoke("aside")),
     )
@@ -330,6 +215,8 @@ def _json() -> Iterator[_Row]:
         "json",
         [
             _Row("json", _T.QUOTE, "quoted", (_E.WRITE,)),
+            _Row("json", _T.NEST, "json", (_E.WRITE, _E.DEEPEN)),
+            _Row("json", _T.UNNEST, "json", (_E.WRITE, _E.RISE)),
             _Row("json", _T.WHOLE, "whole", (_E.WRITE,)),
             _Row("json", _T.ENDED, "inside", (_E.WRITE, _E.END)),
             _Row("json", _T.SHUT, "shut"),
@@ -361,7 +248,7 @@ def _json() -> Iterator[_Row]:
     yield from _others("loose", [*_closing("loose"), *_ending("loose")], "loose", _E.WRITE)
 
 
-FRAMING: Final = Table(
+FRAMING: Final = Framing(
     "framing of the families",
     initial="between",
     edges=[*_messages(), *_reasoning(), *_asides(), *_keys(), *_json()],

@@ -13,8 +13,8 @@ from typing import Final
 
 from attrs import evolve
 
+from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
-from interlock.parsers.families.framing import Trigger
 
 __all__ = ["REASONINGS", "SYNTAXES", "USUAL", "family", "known"]
 

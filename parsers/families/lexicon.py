@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import cache
+from itertools import chain
+from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from interlock.fsm.table import State
+from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.family import CALLING, Family
-from interlock.parsers.families.framing import FRAMING, Effect, Trigger
 
-__all__ = ["JSON_STATES", "Lexicon", "Search", "Shape", "lexica"]
+__all__ = ["Lexicon", "Reading", "Search", "Shape", "lexica"]
 
 
 class Search(Protocol):
@@ -32,11 +36,22 @@ class Search(Protocol):
 Shape: TypeAlias = Trigger | None
 """What a marker does: its role, or None for a bracket of JSON, whose role depends on those before."""
 
-JSON_STATES: Final = frozenset({"json", "quoted", "torn"})
-"""The states in which the structure of JSON counts."""
-
 _BRACKETS: Final = "{}[]"
+_BROKEN: Final = "\\\n"
+"""What a piece of JSON is not passed on with."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
+
+
+class Reading(Enum):
+    """What the text between two markers is, as the rows of its state say."""
+
+    TEXT = "text"
+    NAME = "name"
+    """Part of a name that commits a call."""
+    KEY = "key"
+    """Part of a key whose value will be entered."""
+    MEMBER = "member"
+    """Part of an envelope, after the name."""
 
 
 @define
@@ -49,7 +64,7 @@ class _Node:
 
 @frozen(eq=False)
 class Lexicon:
-    """The markers of one state.
+    """What can be read in one state.
 
     Args:
         roles: What each marker is; only these texts are markers.
@@ -57,30 +72,38 @@ class Lexicon:
             nothing to find.
         longer: The markers that others begin with: at the end of a text it is not known yet which one it is.
         structure: Where JSON is whole or broken, or a marker may begin in it; None for the states outside of JSON.
+        reading: What text is here.
+        passed: What is done to text where it is passed on as it comes: `write` or `add`; None where it is not.
+        quoted: Whether text is inside of a string of JSON.
+        blank: Whether white space is told from other text.
     """
 
     roles: Mapping[str, Shape]
     search: Search | None
     longer: frozenset[str]
-    structure: Search | None = None
+    structure: Search | None
+    reading: Reading
+    passed: Effect | None
+    quoted: bool
+    blank: bool
 
-    @classmethod
-    def of(cls, roles: Mapping[str, Shape], *, escapes: bool) -> Lexicon:
-        """Compile the lexicon of some markers.
 
-        Args:
-            roles: What each marker is.
-            escapes: Whether a backslash takes away the meaning of the character that follows it.
-        """
-        trie = _Node()
-        for text in roles:
-            node = trie
-            for letter in text:
-                node = node.following.setdefault(letter, _Node())
-            node.ends = True
-        alternatives = [*_alternatives(trie), *([_ESCAPE] if escapes else [])]
-        longer = frozenset(text for text in roles if any(other != text and other.startswith(text) for other in roles))
-        return cls(roles, re.compile("|".join(alternatives)).search if alternatives else None, longer)
+@cache
+def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
+    """Compile what finds the next of some markers.
+
+    Args:
+        texts: The markers.
+        escapes: Whether a backslash takes away the meaning of the character that follows it.
+    """
+    trie = _Node()
+    for text in sorted(texts):
+        node = trie
+        for letter in text:
+            node = node.following.setdefault(letter, _Node())
+        node.ends = True
+    alternatives = [*_alternatives(trie), *([_ESCAPE] if escapes else [])]
+    return re.compile("|".join(alternatives)).search if alternatives else None
 
 
 def _alternatives(node: _Node) -> Iterator[str]:
@@ -96,48 +119,80 @@ def _pattern(node: _Node) -> str:
 
 
 @cache
-def lexica(family: Family, *, calls: bool) -> Mapping[str, Lexicon]:
+def lexica(family: Family, framing: Framing, *, calls: bool) -> Mapping[str, Lexicon]:
     """Return the lexicon of each state.
 
     Args:
         family: Whose markers are read.
+        framing: The states.
         calls: Whether calls may begin; else the markers that begin one are text.
     """
-    return {name: _lexicon(state, family, calls=calls) for name, state in FRAMING.states.items()}
+    return MappingProxyType({name: _lexicon(state, family, calls=calls) for name, state in framing.states.items()})
 
 
 def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Lexicon:
-    thinks = state.name in {"thinking", "reasoning"}
-    yields = family.reasoning is None or family.reasoning.yields
-    closed = CALLING if not calls or (thinks and not yields) else frozenset[Trigger]()
-    plain = state.rows[Trigger.TEXT]
-    roles: dict[str, Shape] = {}
+    roles: dict[str, Shape] = dict(chain(_markers(state, family, calls=calls), _shaping(state)))
+    quoted = _counts(state, Trigger.QUOTE) and not _counts(state, Trigger.NEST)
+    dest, effects = state.rows[Trigger.TEXT]
+    return Lexicon(
+        roles,
+        _search(frozenset(roles), escapes=quoted),
+        frozenset(text for text in roles if any(other != text and other.startswith(text) for other in roles)),
+        _structure(state, family),
+        _reading(state),
+        effects[0] if dest is state and effects in _PASSED else None,
+        quoted,
+        _counts(state, Trigger.BLANK),
+    )
+
+
+_PASSED: Final = ((Effect.WRITE,), (Effect.ADD,))
+
+
+def _counts(state: State[Trigger, Effect], trigger: Trigger) -> bool:
+    """Return whether a trigger means something else than text in a state."""
+    return state.rows[trigger] != state.rows[Trigger.TEXT]
+
+
+def _reading(state: State[Trigger, Effect]) -> Reading:
+    if not _counts(state, Trigger.WORD):
+        return Reading.TEXT
+    done = {effect for _, effects in state.rows.values() for effect in effects}
+    return Reading.NAME if Effect.COMMIT in done else Reading.KEY if Effect.ENTER in done else Reading.MEMBER
+
+
+def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:
+    """Yield the markers of a family that count in a state, with their roles."""
     for role, texts in family.markers.items():
-        if role not in closed and state.rows[role] != plain:
-            roles.update(dict.fromkeys(texts, role))
-    if state.name not in JSON_STATES:
-        return Lexicon.of(roles, escapes=False)
-    lexicon = Lexicon.of(_json(state.name, roles), escapes=state.name != "json")
-    return lexicon if state.name == "torn" else evolve(lexicon, structure=_structure(family))
+        if _counts(state, role) and (role not in CALLING or (calls and _yields(state, role, family))):
+            yield from ((text, role) for text in texts)
 
 
-def _structure(family: Family) -> Search:
-    """Return what finds the letters of JSON that are not just quotes and brackets: those with which a marker may begin, too."""
-    rows = FRAMING.states["json"].rows
-    live = (texts for role, texts in family.markers.items() if rows[role] != rows[Trigger.TEXT])
-    firsts = {text[0] for texts in live for text in texts if text not in _BRACKETS}
-    letters = "".join(sorted({*firsts, "\\", "\n"}))
-    return re.compile(f"[{re.escape(letters)}]").search
+def _yields(state: State[Trigger, Effect], role: Trigger, family: Family) -> bool:
+    """Return whether a call may begin in a state: everywhere but in the reasoning of some families."""
+    dest, _ = state.rows[role]
+    _, refuted = dest.rows[Trigger.TEXT]
+    return family.reasoning is None or family.reasoning.yields or Effect.RETHINK not in refuted
 
 
-def _json(name: str, roles: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return the markers of a state of JSON: a brace closes an envelope only where all others are closed."""
-    shaping: dict[str, Shape] = {'"': Trigger.QUOTE}
-    match name:
-        case "json":
-            shaping |= dict.fromkeys(_BRACKETS)
-        case "quoted":
-            shaping["\n"] = Trigger.BREAK
-        case _:
-            pass
-    return {**roles, **shaping}
+def _shaping(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
+    """Yield what shapes JSON in a state: a brace closes an envelope only where all others are closed."""
+    if _counts(state, Trigger.QUOTE):
+        yield '"', Trigger.QUOTE
+    if _counts(state, Trigger.BREAK):
+        yield "\n", Trigger.BREAK
+    if _counts(state, Trigger.NEST):
+        yield from ((bracket, None) for bracket in _BRACKETS)
+
+
+def _structure(state: State[Trigger, Effect], family: Family) -> Search | None:
+    """Return what finds the letters of JSON that are not just quotes and brackets: those with which a marker may begin, too.
+
+    None where text is not passed on by counting those: outside of JSON, and in a string that a line break has torn.
+    """
+    outside = _counts(state, Trigger.NEST)
+    if not _counts(state, Trigger.QUOTE) or not (outside or _counts(state, Trigger.BREAK)):
+        return None
+    json = state if outside else state.rows[Trigger.QUOTE][0]
+    firsts = {text[0] for text, _ in _markers(json, family, calls=True) if text not in _BRACKETS}
+    return re.compile(f"[{re.escape(''.join(sorted({*firsts, *_BROKEN})))}]").search

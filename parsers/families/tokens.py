@@ -84,29 +84,38 @@ class TokenCount:
     _count: Count | None
     tokens: int = 0
     _ids: list[int] = field(factory=list[int])
+    _arriving: int = 0
+    """How many tokens the chunk has that is being read."""
+    _place: float = 0.0
+    """How many tokens came before what is being read, if all of a chunk's are as long."""
     _since: float | None = None
     """At which token the reasoning began."""
     _reasoning: float = 0.0
 
     def add(self, ids: Sequence[int]) -> None:
         """Count the tokens of a chunk."""
-        self.tokens += len(ids)
+        self._arriving = len(ids)
+        self.tokens += self._arriving
         if self._count is not None:
             self._ids.extend(ids)
 
-    def begin_reasoning(self, place: float) -> None:
-        """Note where reasoning begins.
+    def reach(self, part: float) -> None:
+        """Note how much of the chunk was read.
 
         Args:
-            place: How many tokens came before.
+            part: From 0 to 1.
         """
-        if self._since is None:
-            self._since = place
+        self._place = self.tokens - self._arriving * (1 - part)
 
-    def end_reasoning(self, place: float) -> None:
-        """Note where reasoning ends, if there was any."""
+    def begin_reasoning(self) -> None:
+        """Note that reasoning begins where the chunk was read to."""
+        if self._since is None:
+            self._since = self._place
+
+    def end_reasoning(self) -> None:
+        """Note that it ends there, if there was any."""
         if self._since is not None:
-            self._reasoning += place - self._since
+            self._reasoning += self._place - self._since
             self._since = None
 
     def usage(self, engine: Usage) -> Usage:

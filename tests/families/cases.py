@@ -339,6 +339,30 @@ CASES = [
         '</think><tool_call>{"name": "f", "arguments": {"s": "a"}}}</tool_call>',
         [call("f", '{"s": "a"}}')],
     ),
+    *(
+        Case(
+            f"arguments that are missing, and then {after!r}",
+            "hermes",
+            f'</think><tool_call>{{"name": "f", "arguments": }}{after}</tool_call>Then.',
+            [call("f", arguments), answer("Then.")],
+        )
+        for after, arguments in (
+            ("", "{}"),
+            (" ", "{}"),
+            (" x", " x"),
+            ('"x', '"x'),
+            ("}", "}"),
+            (', "arguments": {}', ', "arguments": {}'),
+        )
+    ),
+    Case(
+        "arguments that are called so, and white space",
+        "kimi_k2",
+        f"</think><|tool_calls_section_begin|>{_KIMI}".replace(
+            '{"s": "a"}', '{"o": {}  , "arguments":  [1, {"a": 2}] , "arguments":\n\n {}}'
+        ),
+        [kimi(0, '{"o": {}  , "arguments":  [1, {"a": 2}] , "arguments":\n\n {}}')],
+    ),
     Case(
         "text after the arguments",
         "hermes",

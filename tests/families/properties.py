@@ -19,6 +19,8 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families.brackets import Framing
+from interlock.parsers.families.framing import FRAMING
 
 REQUEST: dict[str, object] = {
     "model": "m",
@@ -47,13 +49,13 @@ GROUPS = {
 }
 
 
-def parser(name: str, reasoning: str | None = "qwen3") -> FamilyParser:
-    return FamilyParser(family(name, reasoning), Settings.from_request(REQUEST))
+READ_AS = Settings.from_request(REQUEST)
+SETTINGS = response_settings(REQUEST)
 
 
-def deltas(name: str, pieces: Sequence[str], reason: FinishReason = "stop", reasoning: str | None = "qwen3") -> list[Delta]:
+def deltas(name: str, pieces: Sequence[str], reason: FinishReason = "stop", framing: Framing = FRAMING) -> list[Delta]:
     """Read pieces of text; asserts that no more is held than may be."""
-    reader = parser(name, reasoning)
+    reader = FamilyParser(family(name, "qwen3"), READ_AS, framing=framing)
     read: list[Delta] = []
     for piece in pieces:
         read += reader.feed(Chunk(text=piece))
@@ -71,35 +73,49 @@ def cut(text: str, sizes: Sequence[int]) -> list[str]:
     return pieces
 
 
-def read(name: str, text: str, sizes: Sequence[int] = (1 << 20,), reason: FinishReason = "stop") -> list[Item]:
-    return items(deltas(name, cut(text, sizes), reason))
+def read(
+    name: str, text: str, sizes: Sequence[int] = (1 << 20,), reason: FinishReason = "stop", framing: Framing = FRAMING
+) -> list[Item]:
+    return items(deltas(name, cut(text, sizes), reason, framing))
 
 
-def is_the_same_in_every_partition(name: str, text: str, sizes: Sequence[int], reason: FinishReason = "stop") -> None:
-    """The items are those of the text in one piece (rule R16)."""
-    whole = read(name, text, reason=reason)
-    for partition in (sizes, (1,), (4,)):
-        assert read(name, text, partition, reason) == whole
+def holds_of(
+    name: str,
+    text: str,
+    sizes: Sequence[int],
+    reason: FinishReason = "stop",
+    *,
+    streamed: bool = True,
+    framing: Framing = FRAMING,
+) -> None:
+    """All that is true of a text, read at once and in pieces of the given sizes, over and over; of its stream only if asked."""
+    whole, told = read(name, text, reason=reason, framing=framing), deltas(name, cut(text, sizes), reason, framing)
+    assert items(told) == whole  # in every partition (rule R16)
+    keeps_all_words(whole, text)
+    if streamed:
+        makes_a_legal_stream(told)
+    if reason == "stop":
+        gives_whole_arguments(name, whole)
 
 
-def keeps_all_words(name: str, text: str, reason: FinishReason = "stop") -> None:
+def keeps_all_words(read_items: Sequence[Item], text: str) -> None:
     """Every word is in the items once, in its text, its arguments or its name."""
-    shown = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read(name, text, reason=reason))
+    shown = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
     assert sorted(WORD.findall(shown)) == sorted(WORD.findall(text))
 
 
-def makes_a_legal_stream(name: str, text: str, sizes: Sequence[int], reason: FinishReason = "stop") -> None:
+def makes_a_legal_stream(told: Sequence[Delta]) -> None:
     """The events of the turn are legal by the independent oracle, and their terminal response is the driver's (rule R19)."""
-    driver = ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000)
-    frames = driver.feed([Start(), *deltas(name, cut(text, sizes), reason), Finish()])
+    driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000)
+    frames = driver.feed([Start(), *told, Finish()])
     bodies = [orjson.loads(frame.partition(b"\ndata: ")[2]) for frame in frames]
     assert check(bodies) == []
     assert bodies[-1]["response"] == orjson.loads(orjson.dumps(driver.response))
 
 
-def gives_whole_arguments(name: str, text: str) -> None:
+def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
     """Where arguments are keys and values, a call that was closed has a JSON object, however it was written."""
-    for item in read(name, text):
+    for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys":
             assert isinstance(orjson.loads(item.text), dict)
 

@@ -6,15 +6,7 @@ import orjson
 import pytest
 from families.campaign import random_text
 from families.cases import CASES
-from families.properties import (
-    GROUPS,
-    REQUEST,
-    gives_whole_arguments,
-    is_the_same_in_every_partition,
-    keeps_all_words,
-    makes_a_legal_stream,
-    read,
-)
+from families.properties import GROUPS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.notation import Item, answer, call, items, parse, reasoning, run, seen, tokens
@@ -85,14 +77,14 @@ def test_case(case):
     assert read(case.family, case.text, reason=case.reason) == list(case.items)
     for sizes in SPLITS:
         assert read(case.family, case.text, sizes, case.reason) == list(case.items)
-    makes_a_legal_stream(case.family, case.text, (3,), case.reason)
+    makes_a_legal_stream(deltas(case.family, cut(case.text, (3,)), case.reason))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_can_be_cut_anywhere(case):
     for end in range(len(case.text)):
         assert read(case.family, case.text[:end], (3, 1), "length") == read(case.family, case.text[:end], reason="length")
-    makes_a_legal_stream(case.family, case.text[: len(case.text) // 2], (2,), "length")
+    makes_a_legal_stream(deltas(case.family, cut(case.text[: len(case.text) // 2], (2,)), "length"))
 
 
 @settings(deadline=None)
@@ -101,11 +93,8 @@ def test_any_text_keeps_the_properties(group, seed, reason):
     rng = Random(seed)  # noqa: S311 - repeatable, not secret
     name = rng.choice(GROUPS[group])
     text = "".join(random_text(rng, name))
-    sizes = [rng.randint(1, 9) for _ in range(3)]
-    is_the_same_in_every_partition(name, text, sizes, reason)
-    keeps_all_words(name, text, reason)
-    makes_a_legal_stream(name, text, sizes, reason)
-    gives_whole_arguments(name, text)
+    for sizes in ([rng.randint(1, 9) for _ in range(3)], [1], [4]):
+        holds_of(name, text, sizes, reason)
 
 
 def test_strings_stream_and_other_values_come_when_they_are_whole():
@@ -152,11 +141,15 @@ def test_without_a_family_of_calls_they_are_text_too():
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
-def test_without_parallel_calls_the_markers_after_the_first_are_text():
-    one = encode([Said("call", '{"s":"a"}', "f")], "hermes")
-    reader = FamilyParser(family("hermes"), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
+    said = [Said("call", '{"s":"a"}', "f"), Said("call", '{"n":1}', "g"), Said("message", "Then."), Said("call", "{}", "f")]
+    reader = FamilyParser(family(name), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
     for _ in range(2):
-        assert items(run(reader, [Chunk(text=one * 2)])) == [call("f", '{"s":"a"}'), answer(one)]
+        assert bare(items(run(reader, [Chunk(text=encode(said, name))]))) == [
+            ("function_call", '{"s":"a"}', "f"),
+            ("message", "Then.", None),
+        ]
 
 
 def test_reasoning_that_is_not_wanted_is_counted():

@@ -13,15 +13,17 @@ from families.properties import GROUPS, REQUEST
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.family import CALLING
-from interlock.parsers.families.framing import FRAMING, Effect, Trigger
+from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import lexica
 
 CHANNELS = {"reasoning", "content", "aside"}
 TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name"))}
 COMMITTED = {"body", "astray", "key", "keyed", "value", "argument", "json", "quoted", "torn", "whole", "shut", "loose", "member"}
 RESTING = {"thinking", "between", "inside"}
+BRACKETS = (Trigger.NEST, Trigger.UNNEST)
 
 
 def test_the_states_are_of_four_kinds():
@@ -37,15 +39,16 @@ def test_a_tentative_state_goes_on_commits_or_gives_back_what_it_holds():
         for dest, effects in FRAMING.states[name].rows.values():
             gives_back = effects in {(Effect.SPILL, Effect.AGAIN), (Effect.RETHINK, Effect.AGAIN)}
             assert gives_back is (dest.name in CHANNELS)
-            assert (Effect.COMMIT in effects) is (dest.name in COMMITTED)
-            assert gives_back or Effect.COMMIT in effects or dest.name in TENTATIVE
+            commits = bool({Effect.COMMIT, Effect.ENLIST} & set(effects))
+            assert commits is (dest.name in COMMITTED)
+            assert gives_back or commits or dest.name in TENTATIVE
 
 
 def test_a_committed_call_is_never_taken_back():
     ending = {Effect.END, Effect.QUIT}
     for name in COMMITTED:
         for dest, effects in FRAMING.states[name].rows.values():
-            assert not {Effect.SPILL, Effect.RETHINK, Effect.COMMIT} & set(effects)
+            assert not {Effect.SPILL, Effect.RETHINK, Effect.COMMIT, Effect.ENLIST} & set(effects)
             assert bool(ending & set(effects)) is (dest.name not in COMMITTED)
 
 
@@ -70,7 +73,7 @@ def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_e
 @pytest.mark.parametrize("calls", [True, False])
 def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str, calls):
     """So that text which opens an item was cut at every marker that counts there."""
-    lexicon = lexica(family(name, "qwen3"), calls=calls)
+    lexicon = lexica(family(name, "qwen3"), FRAMING, calls=calls)
     for rest, channel in (("thinking", "reasoning"), ("between", "content"), ("inside", "aside")):
         assert lexicon[channel].roles.items() <= lexicon[rest].roles.items()
 
@@ -78,19 +81,19 @@ def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
     """So that a marker that is not whole hides no other."""
-    for state, lexicon in lexica(family(name, "qwen3"), calls=True).items():
+    for state, lexicon in lexica(family(name, "qwen3"), FRAMING, calls=True).items():
         for text in lexicon.roles if state != "member" else ():  # what follows a name there is no marker
             for other in lexicon.roles:
                 assert other not in text[1:-1]
 
 
 def test_without_calls_nothing_begins_one():
-    for lexicon in lexica(family("qwen3_coder", "qwen3"), calls=False).values():
+    for lexicon in lexica(family("qwen3_coder", "qwen3"), FRAMING, calls=False).values():
         assert not CALLING & set(lexicon.roles.values())
 
 
 def test_a_reasoning_that_calls_do_not_end_looks_for_none():
-    lexicon = lexica(family("deepseek_v3", "deepseek_r1"), calls=True)
+    lexicon = lexica(family("deepseek_v3", "deepseek_r1"), FRAMING, calls=True)
     assert set(lexicon["reasoning"].roles.values()) == {Trigger.UNTHINK}
     assert Trigger.SECTION in lexicon["content"].roles.values()
 
@@ -141,11 +144,11 @@ def test_every_marker_is_read_in_every_state_that_looks_for_it(name: str):
             ways[state] = min(ways.get(state, way), way, key=len)
     assert ways.keys() == reachable(name)
     for state, way in ways.items():
-        for marker, role in lexica(family(name, "qwen3"), calls=True)[state].roles.items():
+        for marker, role in lexica(family(name, "qwen3"), FRAMING, calls=True)[state].roles.items():
             Counting.counts.clear()
             fire(name, way + marker)
             enveloped = SYNTAXES[name].style == "envelope" and state.endswith("name")
-            tried = (Trigger.TEXT, Trigger.WHOLE, Trigger.ENDED, Trigger.SHUT, Trigger.STRANGE, role)
+            tried = (*BRACKETS, Trigger.TEXT, Trigger.WHOLE, Trigger.ENDED, Trigger.SHUT, Trigger.STRANGE, role)
             assert any(Counting.counts[state, trigger] for trigger in tried) or enveloped
         for reason, trigger in (("stop", Trigger.FINISH), ("length", Trigger.CUT)):
             Counting.counts.clear()

@@ -1,10 +1,11 @@
-"""The families: what a piece of arguments costs, by how much of them came before.
+"""The families: what a piece of text, of reasoning and of arguments costs; of arguments, by how much of them came before.
 
 Ours is text to bytes: parser, driver and frames. vLLM's is its parser alone, for its events are measured elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from types import ModuleType
@@ -12,16 +13,18 @@ from typing import Final
 
 from interlock.fsm.deltas import Start
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import Settings, family
+from interlock.parsers.families import USUAL, Settings, family
 from interlock.parsers.families.writing import Said, encode
 from speed.ours import begin
-from speed.outputs import PROSE, REQUEST
+from speed.outputs import PROSE, REQUEST, Stream
 from speed.size import Size
 from speed.timing import INTERLOCK, VLLM, Round, Row, Stopwatch
 
 __all__ = ["FAMILIES", "rows"]
 
 FAMILIES: Final = ("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral")
+_UNREAD: Final = ("mistral",)
+"""The reasoning that vLLM reads with Mistral's own tokenizer alone."""
 LETTERS: Final = 4
 """In a piece."""
 _MARK: Final = "@@@"
@@ -31,20 +34,23 @@ _THEIRS: Final = 12
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
     """Return the rows."""
-    return [_row(name, length, size, peer) for name in FAMILIES for length in size.arguments]
+    return [row for name in FAMILIES for row in _rows(name, size, peer)]
 
 
-def _row(name: str, length: int, size: Size, peer: ModuleType | None) -> Row:
+def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:
+    yield _row(name, "text", Stream(name, USUAL[name], "<think>Hm.</think>It is so. "), size, peer)
+    yield _row(name, "reasoning", Stream(name, USUAL[name], "<think>It is so. "), size, peer)
     head, _, _ = encode([Said("call", f'{{"city":"{_MARK}"}}', "get_weather")], name).partition(_MARK)
-    before = head + "".join(islice(_letters(), length))
-    rounds: dict[str, Round] = {INTERLOCK: partial(_ours, name, before, size.tokens)}
-    if peer is not None:
-        rounds[VLLM] = partial(peer.parse_pieces, name, before, _pieces(min(size.tokens, _THEIRS)))
-    return Row("families", f"{name}, after {length:,} characters", "µs/piece", rounds, min(size.repeats, 3), at=length)
+    for length in size.arguments:
+        begun = Stream(name, None, head + "".join(islice(PROSE * 200, length)))
+        yield _row(name, f"after {length:,} characters", begun, size, peer, length)
 
 
-def _letters() -> islice[str]:
-    return islice(PROSE * 200, None)
+def _row(name: str, what: str, stream: Stream, size: Size, peer: ModuleType | None, at: int | None = None) -> Row:
+    rounds: dict[str, Round] = {INTERLOCK: partial(_ours, stream, size.tokens)}
+    if peer is not None and stream.reasoning not in _UNREAD:
+        rounds[VLLM] = partial(peer.parse_pieces, stream, _pieces(min(size.tokens, _THEIRS)))
+    return Row("families", f"{name}, {what}", "µs/piece", rounds, min(size.repeats, 5), at=at)
 
 
 def _pieces(count: int) -> list[str]:
@@ -52,11 +58,17 @@ def _pieces(count: int) -> list[str]:
     return [text[at : at + LETTERS] for at in range(0, count * LETTERS, LETTERS)]
 
 
-def _ours(name: str, before: str, count: int) -> float:
-    parse, feed = FamilyParser(family(name), Settings.from_request(REQUEST)).feed, begin().feed
-    feed([Start(), *parse(Chunk([1], before))])
+def _ours(stream: Stream, count: int) -> float:
     chunks = [Chunk([1], piece) for piece in _pieces(count)]
+    _measured(stream, chunks)  # after vLLM's turn, what ours needs is in no cache
+    return _measured(stream, chunks)
+
+
+def _measured(stream: Stream, chunks: Sequence[Chunk]) -> float:
+    read = family(stream.calls, stream.reasoning)
+    parse, feed = FamilyParser(read, Settings.from_request(REQUEST), "between").feed, begin().feed
+    feed([Start(), *parse(Chunk([1], stream.before))])
     watch = Stopwatch()
     for chunk in watch.steps([], chunks):
         feed(parse(chunk))
-    return watch.microseconds / count
+    return watch.microseconds / len(chunks)

@@ -1,0 +1,161 @@
+"""What the edges of the framing ask for, carried out: text is held, given back, or written to the active item.
+
+It knows what is held, which item is open and how deep its JSON is. It knows neither states nor where in a text a marker stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from attrs import define, field
+
+from interlock.parsers.families.active import ActiveItem, Settings
+from interlock.parsers.families.alphabet import Effect
+from interlock.parsers.families.envelope import Named
+from interlock.parsers.families.family import Family
+from interlock.parsers.families.nesting import Nesting
+from interlock.parsers.families.tokens import Specials, TokenCount
+
+__all__ = ["Effects"]
+
+
+@define(eq=False)
+class Effects:
+    """Carries out the effects of one turn.
+
+    Args:
+        family: How the model writes.
+        settings: How it is read.
+
+    Attributes:
+        item: What is written.
+        count: Its tokens.
+        specials: Its special tokens.
+        nesting: The brackets that are open.
+        raw: What is held since a marker that may begin a call or a key.
+        header: The name or key as far as it was read.
+        named: The name, when it is whole.
+        again: What was held and is to be read again.
+    """
+
+    _family: Family
+    _settings: Settings
+    item: ActiveItem = field(init=False)
+    count: TokenCount = field(init=False)
+    specials: Specials = field(init=False)
+    nesting: Nesting = field(init=False)
+    raw: str = ""
+    header: str = ""
+    named: Named = field(factory=Named)
+    again: str = ""
+    _lead: int = 0
+    """How much of what is held the marker is."""
+    _rest: str = ""
+    """White space after a line break, between markers."""
+
+    def __attrs_post_init__(self) -> None:
+        """Start with nothing open."""
+        self.item = ActiveItem(self._settings)
+        self.count = TokenCount(self._settings.count)
+        self.specials = Specials(self._settings.special)
+        self.nesting = Nesting.of(self._family)
+
+    def carry_out(self, effect: Effect, text: str) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each effect
+        """Do what an edge asks for.
+
+        Args:
+            effect: One of its effects.
+            text: What made it fire.
+        """
+        item = self.item
+        match effect:
+            case Effect.WRITE:
+                item.write(text)
+            case Effect.ADD:
+                item.out += item.call.add(text)
+            case Effect.HOLD:
+                self._hold(text)
+            case Effect.NOTE:
+                self._hold(text)
+                self.header += text
+            case Effect.FORGET:
+                self.raw, self.header, self._rest = "", "", ""
+            case Effect.SPILL:
+                self._refute(item.speak)
+            case Effect.RETHINK:
+                self.count.begin_reasoning()
+                self._refute(item.reason)
+            case Effect.AGAIN:
+                pass
+            case Effect.REST:
+                self._rest = (self._rest + text).rpartition("\n")[2]
+            case Effect.REASON:
+                self.count.begin_reasoning()
+                item.reason(self._rested(text))
+            case Effect.SPEAK:
+                item.speak(self._rested(text))
+            case Effect.CLOSE:
+                self.count.end_reasoning()
+                item.close()
+            case Effect.LEAVE:
+                self.count.end_reasoning()
+                item.leave()
+            case Effect.COMMIT:
+                self._commit(keyed=False)
+            case Effect.ENLIST:
+                self._commit(keyed=True)
+            case Effect.ARGUE:
+                item.write(self.named.arguments)
+            case Effect.DEEPEN:
+                self.nesting.depth += 1
+            case Effect.RISE:
+                self.nesting.depth -= 1
+            case Effect.ADMIT:
+                item.write(self.raw)
+                self.raw = ""
+            case Effect.ENTER:
+                item.out += item.call.enter(*(self._family.read_key(self.header) or ("", None)))
+            case Effect.SET:
+                item.out += item.call.set()
+            case Effect.STRAY:
+                item.call.stray(self._rested(text))
+            case Effect.KEEP:
+                item.call.stray(text)
+            case Effect.SPOIL:
+                item.call.stray(self._rested(self.raw))
+                self.raw, self.header = "", ""
+            case Effect.END:
+                item.end_call()
+            case Effect.QUIT:
+                item.quit_call()
+            case _:
+                assert_never(effect)
+
+    def _hold(self, text: str) -> None:
+        """Hold what may be framing; the first piece of it is a marker."""
+        if not self.raw:
+            self._lead = len(text)
+        self.raw += text
+
+    def _refute(self, write: Callable[[str], None]) -> None:
+        """Write the marker that began no call as text, and have what follows it read again."""
+        raw, lead = self.raw, self._lead
+        self.raw, self.header = "", ""
+        self.specials.give_back()
+        write(self._rested(raw[:lead]))
+        self.again = raw[lead:]
+
+    def _commit(self, *, keyed: bool) -> None:
+        """Open the call whose name was read."""
+        self.specials.settle()
+        self.count.end_reasoning()
+        self.raw, self.header, self._rest, self.nesting.depth = "", "", "", 0
+        syntax = self._family.syntax
+        lenient = syntax is not None and syntax.lenient
+        self.item.commit(self.named.name, self.named.call_id, keyed=keyed, lenient=lenient)
+
+    def _rested(self, text: str) -> str:
+        """Return text with the white space before it, as far as that is not blank lines after a marker."""
+        text, self._rest = self._rest + text, ""
+        return text
