@@ -90,7 +90,8 @@ class ItemSpec:
         lists: The lists of parts it has, written likewise.
         opens_with: The fields that must be known when it opens.
         constant: Fields that every item of the kind has, with the value they start with.
-        made: Fields that hold an id which is made where none is known, with the prefix that it has in any case.
+        made: Fields that hold an id which is made where none is known, with the prefix that it has in any case. Where such
+            a field is a constant too, None says that there is none: a search of tools by a server has no `call_id`.
         result: What its tool gave if nothing else is said, for a kind that must show a result when it is completed.
         late: Fields that may be known only when the item is closed.
         opaque: Those of them that say something although nobody can read it: an item that has one is there without text.
@@ -197,6 +198,7 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
             "tsc",
             opens_with=("execution",),
             constant={"arguments": {}, "call_id": None},
+            made={"call_id": "call"},
             late=("arguments",),
         ),
         ItemSpec(

@@ -237,7 +237,9 @@ class ResponseDriver(Generic[T]):
         self._begin()
         self._close_active()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
-        known = {**fields, **{name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items()}}
+        lacking = {name for name in spec.constant if name in fields and fields[name] is None}
+        made = {name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items() if name not in lacking}
+        known = {**fields, **made}
         item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known, self._late)
         self._fire(item, "open")
         if item.state.rows:

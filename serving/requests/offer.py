@@ -19,7 +19,7 @@ from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, is_object, members
 
-__all__ = ["Offer", "offer"]
+__all__ = ["Offer", "declare", "offer"]
 
 Tool: TypeAlias = Mapping[str, object]
 
@@ -70,8 +70,7 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
         items: Its input, which may bring tools: what a search found.
         hosted: The hosted tools that may be offered, by the types that requests have for them.
     """
-    brought = (elements(item.get("tools")) for item in items if item.get("type") in FINDINGS)
-    declared = [_understood(tool) for tool in (*tools, *map(members, chain.from_iterable(brought)))]
+    declared = declare(tools, items)
     offered: dict[object, Offered] = {}
     left_out: list[str] = []
     for tool in declared:
@@ -81,7 +80,18 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
         if not found and not _is_needless(tool):
             left_out.append(str(tool.get("type")))
     kept, chosen = _choose(list(offered.values()), choice)
-    return Offer(tuple(each.tool for each in kept), chosen, tuple(declared), tuple(left_out))
+    return Offer(tuple(each.tool for each in kept), chosen, declared, tuple(left_out))
+
+
+def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
+    """Return the tools by which a model's calls are read: those of a request, and those that its conversation brings.
+
+    Args:
+        tools: Of the request.
+        items: Of the conversation.
+    """
+    brought = (elements(item.get("tools")) for item in items if item.get("type") in FINDINGS)
+    return tuple(_understood(tool) for tool in (*tools, *map(members, chain.from_iterable(brought))))
 
 
 def _understood(tool: Tool) -> Tool:

@@ -23,11 +23,13 @@ from interlock.fsm.item import know_nothing
 from interlock.fsm.turns import TurnTrigger
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
+from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
 from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse
+from interlock.serving.requests.offer import declare
 from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
@@ -40,7 +42,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-CLIENT_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_approval_request"})
+CLIENT_CALLS: Final = frozenset(
+    {"function_call", "custom_tool_call", "mcp_approval_request", *(tool.kind for tool in CLIENT_TOOLS.values())}
+)
 """What the client answers, by another request."""
 
 
@@ -245,7 +249,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     driver = ResponseDriver(
         response_settings(request.raw), writer=writer, ids=ids, clock=clock, response_id=response_id, late=late
     )
-    parser = parser_for(engine.format, request.raw)
+    parser = parser_for(engine.format, {**request.raw, "tools": list(declare(request.tools, items))})
     rendered = items if shown is None else shown
     return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership)
 

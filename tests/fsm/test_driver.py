@@ -284,6 +284,14 @@ def test_a_call_id_is_kept_if_it_can_be(given, known):
     assert Told(Open("function_call", {"name": "f", "call_id": given})).output()[0]["call_id"] == known
 
 
+def test_a_search_of_tools_has_a_call_id_unless_it_is_said_to_have_none():
+    searches = [
+        Open("tool_search_call", {"execution": "client"}),
+        Open("tool_search_call", {"execution": "server", "call_id": None}),
+    ]
+    assert [item["call_id"] for item in Told(*searches).output()] == ["call_1", None]
+
+
 def test_no_call_id_is_used_twice_whoever_made_it():
     of_mine = Open("function_call", {"name": "f", "call_id": "call_1"})
     assert [item["call_id"] for item in Told(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]

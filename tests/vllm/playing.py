@@ -43,6 +43,13 @@ def tokens(model: str, text: str) -> list[int]:
     return _tokenizer(model).encode(text, add_special_tokens=False).ids
 
 
+def text(model: str, token_ids: Sequence[int]) -> str:
+    """Decode what a model is given, control tokens included."""
+    if model == "gpt_oss":
+        return _harmony().decode(token_ids)
+    return _tokenizer(model).decode(token_ids, skip_special_tokens=False)
+
+
 def body(model: str, turn: Turn, **others: object) -> dict[str, object]:
     """Give the request that has a turn played."""
     mark = "<|call|>" if model == "gpt_oss" else "</tool_call>"

@@ -102,7 +102,13 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """The families that are played on real engines, with the reasoning of each."""
 
+TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", "tiny", "gpt-5.5")
+LONG: Final = 60_000
+"""Tokens of a context that holds what an agent says of itself."""
+
 SETUPS: Final[Mapping[str, Setup]] = {
+    "gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG),
+    "qwen3_coder-turns": evolve(family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG),
     **{f"family-{name}": family(name) for name in FAMILIES},
     "harmony": evolve(HARMONY, flags=FAULTS),
     "parsed": PARSED,

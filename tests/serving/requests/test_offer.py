@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.serving.requests.offer import Offer, offer
+from interlock.serving.requests.offer import Offer, declare, offer
 
 HOSTED = {
     "web_search": {"type": "web_search_preview"},
@@ -89,6 +89,11 @@ def test_what_a_search_found_is_offered_and_read_by():
     found = offered(items=items)
     assert [tool["name"] for tool in found.tools] == ["sky__weather", "sky__ask", "weather"]
     assert found.declared == (FORECAST, WEATHER, WEATHER)
+
+
+def test_tools_are_declared_by_a_request_and_by_its_conversation():
+    items = [{"type": "tool_search_output", "tools": [FORECAST]}, {"type": "message", "tools": [FORECAST]}]
+    assert declare([WEATHER], items) == (WEATHER, FORECAST)
 
 
 def test_hosted_tools_are_offered_by_the_hosts_names_once_each():

@@ -1,0 +1,113 @@
+"""The servers that clients are run against: one of our own, and vLLM with the plugin, whose models write what a test says."""
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, field, frozen
+from live.engines import steps
+
+from interlock.parsers.families.writing import encode
+from interlock.serving.engines.prompt import count_prompt, prompt
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+
+ROOT = Path(__file__).parents[2]
+VLLM = ROOT / "tests" / "vllm"
+VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
+
+
+@frozen
+class Played:
+    """A server while it plays a script.
+
+    Args:
+        url: Its own.
+        model: What it calls its model; `gpt-5.5` is the same one, for clients that know that name.
+        heard: Returns the prompts that the model was given, as text, control tokens included.
+    """
+
+    url: str
+    model: str
+    heard: object
+
+
+def harmony(turn):
+    """Write a turn as gpt-oss does."""
+    written = {
+        "reasoning": "<|channel|>analysis<|message|>{0.text}<|end|><|start|>assistant",
+        "call": "<|channel|>commentary to=functions.{0.name} <|constrain|>json<|message|>{0.text}<|call|>",
+        "message": "<|channel|>final<|message|>{0.text}<|return|>",
+    }
+    return "".join(written[said.kind].format(said) for said in turn)
+
+
+def qwen3_coder(turn):
+    """Write a turn as Qwen3-Coder does."""
+    return encode(turn, "qwen3_coder", "qwen3", thinking=False) + "<|im_end|>"
+
+
+@frozen
+class Listening:
+    """An engine that writes one turn after another, and remembers what each was asked to continue."""
+
+    turns: list
+    models: tuple = ("gpt-oss", "gpt-5.5")
+    format: str = "harmony"
+    heard: list = field(factory=list)
+
+    async def count(self, turn):
+        return await count_prompt(turn)
+
+    async def generate(self, turn):
+        self.heard.append("".join(text for text, _ in prompt(turn)))
+        for output in steps(harmony(self.turns[len(self.heard) - 1])):
+            yield output
+
+
+@contextmanager
+def standalone(turns):
+    """Serve a script with a server of our own."""
+    engine = Listening(turns)
+    with ServerThread(create_app(engine)) as url:
+        yield Played(url, engine.models[0], lambda: engine.heard)
+
+
+@define(eq=False)
+class InVllm:
+    """vLLM with the plugin and a tiny model, in its own environment.
+
+    Args:
+        setup: As tests/vllm/serve.py wants it.
+        write: Writes a turn as the model does.
+        folder: For the script.
+    """
+
+    setup: str
+    write: object
+    folder: Path
+    _process: subprocess.Popen = field(init=False)
+    _url: str = field(init=False)
+
+    def __enter__(self):
+        command = [str(VLLM_PYTHON), str(VLLM / "serve.py"), self.setup, str(self.folder)]
+        environment = {**os.environ, "PYTHONPATH": str(VLLM)}
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._url = self._process.stdout.readline().strip()
+        assert self._url, "vLLM did not start"
+        return self
+
+    def __exit__(self, *_):
+        self._process.communicate()
+
+    @contextmanager
+    def __call__(self, turns):
+        """Have the next generations write a script."""
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("")
+        (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
+        yield Played(self._url, "tiny", lambda: [json.loads(line) for line in prompts.read_text().splitlines()])

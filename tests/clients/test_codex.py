@@ -1,0 +1,95 @@
+"""Codex as it comes, its multi-agent tools on: it reads, patches, runs and goes on with a session, in every host."""
+
+import json
+
+import pytest
+from clients.running import HERE, run
+
+from interlock.parsers.families.writing import Said
+
+CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
+FREELY = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+
+PATCH = """*** Begin Patch
+*** Update File: notes.txt
+@@
+-helo
++hello
+*** End Patch
+"""
+IN_A_SHELL = f"apply_patch <<'PATCH'\n{PATCH}PATCH\n"
+
+
+def call(name, **arguments):
+    """A turn of the model: a thought, and a call."""
+    return [Said("reasoning", "I go on."), Said("call", json.dumps(arguments), name)]
+
+
+def answer(text):
+    """A turn of the model that ends the work."""
+    return [Said("reasoning", "I am done."), Said("message", text)]
+
+
+TURNS = [
+    call("exec_command", cmd="cat notes.txt"),
+    call("exec_command", cmd=IN_A_SHELL),
+    call("multi_agent_v1__close_agent", target="nobody"),
+    call("exec_command", cmd="wc -c notes.txt"),
+    answer("The greeting is spelled right now."),
+    call("exec_command", cmd="tr a-z A-Z < notes.txt"),
+    answer("It is louder now."),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "work" / "notes.txt").write_text("helo\n")
+    return tmp_path
+
+
+def configure(folder, played, model=None):
+    (folder / "home" / "config.toml").write_text(
+        f'model = "{model or played.model}"\nmodel_provider = "interlock"\n'
+        f'[model_providers.interlock]\nname = "Interlock"\nbase_url = "{played.url}/v1"\nwire_api = "responses"\n'
+    )
+
+
+def codex(folder, *arguments):
+    """Run Codex, and return the last thing that it says."""
+    ran = run([*CODEX, *arguments], folder / "work", CODEX_HOME=str(folder / "home"))
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip().splitlines()[-1]
+
+
+def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(folder, host):
+    with host(TURNS) as played:
+        configure(folder, played)
+        assert codex(folder, *FREELY, "Mend the greeting.") == "The greeting is spelled right now."
+        assert (folder / "work" / "notes.txt").read_text() == "hello\n"
+        assert codex(folder, "resume", "--last", *FREELY, "Shout it.") == "It is louder now."
+        heard = played.heard()
+    assert len(heard) == len(TURNS)
+    wanted = ["Mend the greeting.", "helo\n", "Success. Updated", "nobody", "6 notes.txt", "spelled right", "Shout it.", "HELLO"]
+    places = [heard[-1].rindex(text) for text in wanted]
+    assert places == sorted(places)
+
+
+KNOWN = [
+    call("tool_search", query="close agent"),
+    call("multi_agent_v1__close_agent", target="nobody"),
+    call("apply_patch", input=PATCH),
+    answer("It is right now."),
+]
+
+
+def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name_of_the_model(folder, host):
+    with host(KNOWN) as played:
+        configure(folder, played, "gpt-5.5")
+        assert codex(folder, *FREELY, "Mend the greeting.") == "It is right now."
+        assert (folder / "work" / "notes.txt").read_text() == "hello\n"
+        last = played.heard()[-1]
+    assert len(played.heard()) == len(KNOWN)
+    places = [last.rindex(text) for text in ("multi_agent_v1", "invalid agent id nobody", "Success. Updated")]
+    assert places == sorted(places)

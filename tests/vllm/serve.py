@@ -1,0 +1,26 @@
+"""Serve a tiny model whose turns are scripted, for tests that run in another environment.
+
+    python tests/vllm/serve.py SETUP FOLDER
+
+SETUP is one of `servers.SETUPS` that ends in `-turns`, FOLDER has the script (`scripted_turns`). The URL is written to standard
+output once the server is there; it ends when standard input does.
+"""
+
+import sys
+
+from attrs import evolve
+from servers import SETUPS, Server
+
+
+def main(name: str, folder: str) -> None:
+    """Serve until standard input ends."""
+    setup = SETUPS[name]
+    turns = {"INTERLOCK_TURNS": folder, "INTERLOCK_TURNS_MODEL": setup.model}
+    with Server(evolve(setup, environment={**setup.environment, **turns})) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
