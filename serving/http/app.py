@@ -28,6 +28,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.truncating import Truncating
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.conversations import Conversations
@@ -97,7 +98,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    maker = Maker(engine, store or MemoryStore(), tools, envelope, OpenRuns(max_streams))
+    maker = Maker(Truncating(engine), store or MemoryStore(), tools, envelope, OpenRuns(max_streams))
     api = Api(maker, max_body_bytes, dialect, limits, frozenset(cors_origins))
     api.records.max_bytes = max_background_bytes
     middleware = [Middleware(Shield)]

@@ -9,6 +9,7 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     routes     what is asked over HTTP
     held       the routes of responses that are held, which vLLM does not have
     sockets    WebSocket mode
+    fitting    `truncation: auto`
     begun      what vLLM has made of a request when it begins to generate
     reading    from an engine's output to deltas
     pairing    which text belongs to which token

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from hashlib import sha256
 from typing import Final
 
 from attrs import field, frozen
@@ -22,7 +23,7 @@ from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
 from interlock.serving.sealing import Seals
 
-__all__ = ["ASKED", "Asked", "Before", "rendered"]
+__all__ = ["ASKED", "Asked", "Before", "rendered", "salted"]
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,19 @@ def rendered(
     if not isinstance(body.get("input"), str) or (before.output and not harmony):
         theirs["input"] = _input(asked.items, before, open_sealed, harmony=harmony)
     return theirs, {**body, "tools": list(offered.declared), "tool_choice": choice}
+
+
+def salted(body: Mapping[str, object], tenant: str) -> dict[str, str]:
+    """Return the salt of vLLM's prefix cache that a request's `prompt_cache_key` means: only requests with the same key share it.
+
+    Args:
+        body: As it was sent; a `cache_salt` of its own counts more.
+        tenant: Whose request it is: two of them share nothing, whatever keys they give.
+    """
+    key = body.get("prompt_cache_key")
+    if not isinstance(key, str) or not key or body.get("cache_salt") is not None:
+        return {}
+    return {"cache_salt": sha256(f"{tenant}\0{key}".encode()).hexdigest()}
 
 
 def _choice(offered: Offer) -> object:

@@ -23,12 +23,15 @@ from interlock.serving.vllm.rounds import Rounds
 from interlock.serving.vllm.sessions import ToolSessions
 from interlock.serving.vllm.shapes import Steps
 
-__all__ = ["CLIENTS", "VllmRun", "admitted", "is_any_of"]
+__all__ = ["REFUSALS", "VllmRun", "admitted", "is_any_of"]
 
 T = TypeVar("T")
 
 CLIENTS: Final = frozenset({"VLLMClientError", "VLLMValidationError", "VLLMNotFoundError", "VLLMUnprocessableEntityError"})
 """vLLM's errors, with all that derive from them, that are the client's fault; newer releases derive the others from the first."""
+
+REFUSALS: Final = frozenset({*CLIENTS, "ValueError", "NotImplementedError"})
+"""What vLLM raises before a response begins if its request is wrong; its handlers answer it with an error body over HTTP."""
 
 SPOKEN: Final = frozenset({*CLIENTS, "GenerationError", "EngineDeadError", "EngineGenerateError"})
 """vLLM's errors whose messages are made for clients, with all that derive from them."""

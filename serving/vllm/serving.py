@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
@@ -22,6 +22,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.keys import Keys
 from interlock.serving.requests.conversation import Item, identified, read_input
+from interlock.serving.requests.truncation import wants_truncation
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.background import Record, Records
 from interlock.serving.runs.open_runs import OpenRuns
@@ -31,10 +32,11 @@ from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.archive import Archive
-from interlock.serving.vllm.asking import ASKED, Asked, rendered
+from interlock.serving.vllm.asking import ASKED, Asked, rendered, salted
 from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader
+from interlock.serving.vllm.fitting import fitted
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
 from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.rounds import Dialogue, Rounds
@@ -120,7 +122,9 @@ class Hooks:
         """
         seals = Seals(self.envelope, str(body.get("model") or ""), tenant)
         referred = (str(members(item).get("id")) for item in elements(body.get("input")))
-        said, whole = read_input(body.get("input")), dict(body)
+        said, whole = read_input(body.get("input")), {**body, **salted(body, tenant)}
+        if previous is None and wants_truncation(body):
+            previous = self.archive.held.get(str(body.get("previous_response_id")))
         if previous is not None:
             said = (*previous.conversation, *said)
             whole |= {"input": list(said), "previous_response_id": None}
@@ -148,6 +152,12 @@ class Hooks:
             request: The same in vLLM's form.
             raw_request: What it came in.
         """
+        if wants_truncation(asked.body) and request.previous_response_id is None:
+            probe = evolve(asked, generate=False)
+            request = await fitted(request, lambda shorter: self._begin(probe, shorter, raw_request))
+        return await self._begin(asked, request, raw_request)
+
+    async def _begin(self, asked: Asked, request: Request, raw_request: HttpRequest) -> object:
         token = ASKED.set(asked)
         try:
             return await self.serving.create_responses(request, raw_request)

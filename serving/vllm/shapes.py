@@ -69,6 +69,8 @@ class Request(Protocol):
     """A `ResponsesRequest`."""
 
     request_id: str
+    input: str | Sequence[object]
+    previous_response_id: str | None
     stream: bool | None
     store: bool | None
     background: bool | None

@@ -24,7 +24,7 @@ from interlock.serving.sockets.connection import Begun, Connection
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm.asking import Asked
 from interlock.serving.vllm.rendered import RenderedRun
-from interlock.serving.vllm.run import CLIENTS, VllmRun, admitted, is_any_of
+from interlock.serving.vllm.run import REFUSALS, VllmRun, admitted, is_any_of
 from interlock.serving.vllm.seams import Router
 from interlock.serving.vllm.serving import Hooks
 from interlock.serving.vllm.shapes import ErrorResponse
@@ -32,9 +32,6 @@ from interlock.serving.vllm.shapes import ErrorResponse
 __all__ = ["SocketHost", "serve_socket"]
 
 POLICY_VIOLATION: Final = 1008
-
-REFUSALS: Final = frozenset({*CLIENTS, "ValueError", "NotImplementedError"})
-"""What vLLM raises for a request that is wrong; its handlers answer it with an error body over HTTP."""
 
 
 async def serve_socket(vllm: Router, hooks: Hooks, dialect: Dialect, socket: WebSocket) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -122,3 +124,31 @@ def without_chance(value: object, chance: Container[str] = CHANCE) -> object:
             return [without_chance(inner, chance) for inner in value]
         case _:
             return value
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what comes sooner or later; two minutes at most."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_aborted(server: servers.Server, begin: Callable[[str], None]) -> bool:
+    """Say whether a response whose client leaves is cancelled long before it would have filled the context.
+
+    On a busy machine the network may pass on late that a client has gone, or the response may not have begun when it goes; so it
+    is tried a few times.
+
+    Args:
+        server: The server.
+        begin: Begins a response of the id that it is given, and leaves.
+    """
+    for _ in range(10):
+        response_id = f"resp_{secrets.token_hex(8)}"
+        begin(response_id)
+        until(lambda: metric(server.url, "vllm:num_requests_running") == 0)
+        shown = httpx.get(f"{server.url}/v1/responses/{response_id}").json()
+        if shown.get("status") == "cancelled" and shown["usage"]["output_tokens"] < servers.HARMONY.context // 2:
+            return True
+    return False

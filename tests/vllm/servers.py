@@ -111,6 +111,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "qwen3_coder-turns": evolve(family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG),
     **{f"family-{name}": family(name) for name in FAMILIES},
     "harmony": evolve(HARMONY, flags=FAULTS),
+    "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),

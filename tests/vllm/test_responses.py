@@ -1,13 +1,11 @@
 """What surrounds a stream on a real server: refusals, disconnects, the background, stored responses, dialects."""
 
 import contextlib
-import secrets
-import time
 
 import httpx
 import openai
 import pytest
-from playing import body, events, judged, metric, stream, summary
+from playing import body, events, is_aborted, judged, stream, summary, until
 from servers import HARMONY
 from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
 
@@ -23,34 +21,6 @@ def asked(*rounds, **others):
 
 def post(server, request, **headers):
     return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers, timeout=60)
-
-
-def until(condition):
-    """Wait for what comes sooner or later; two minutes at most."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def is_aborted(server, begin):
-    """Say whether a response whose client leaves is cancelled long before it would have filled the context.
-
-    On a busy machine the network may pass on late that a client has gone, or the response may not have begun when it goes; so it
-    is tried a few times.
-
-    Args:
-        server: The server.
-        begin: Begins a response of the id that it is given, and leaves.
-    """
-    for _ in range(10):
-        response_id = f"resp_{secrets.token_hex(8)}"
-        begin(response_id)
-        until(lambda: metric(server.url, "vllm:num_requests_running") == 0)
-        shown = httpx.get(f"{server.url}/v1/responses/{response_id}").json()
-        if shown.get("status") == "cancelled" and shown["usage"]["output_tokens"] < CONTEXT // 2:
-            return True
-    return False
 
 
 def test_what_vllm_refuses_is_refused_in_its_words(server):

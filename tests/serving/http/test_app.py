@@ -381,3 +381,12 @@ def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
     assert counted(input="word " * 200_000) == (400, "input", "invalid_prompt")
     assert counted(model="nobody") == (404, "model", "model_not_found")
     assert counted(input=7) == (400, "input", "invalid_type")
+
+
+def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(url) -> None:
+    long = [{"role": "user", "content": f"{number} " + "word " * 30_000} for number in range(6)]
+    asked = {**ASKED, "input": [*long, {"role": "user", "content": "And now?"}]}
+    assert post(url, asked, timeout=60).json()["error"]["code"] == "invalid_prompt"
+    response = post(url, {**asked, "truncation": "auto"}, timeout=60).json()
+    assert (response["status"], response["truncation"]) == ("completed", "auto")
+    assert 120_000 < response["usage"]["input_tokens"] < 131_072

@@ -1,0 +1,191 @@
+"""WebSocket mode and what else agents ask for, on a real engine: the SDK's connection, counting, deleting, compressed bodies."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+import httpx
+import openai
+import pytest
+from backports import zstd
+from playing import body, is_aborted
+from servers import HARMONY
+from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
+from websockets.sync.client import connect
+
+pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
+
+ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
+CONTEXT = HARMONY.context
+ENDLESS = f"{ANSWER}One two three"
+
+
+def asked(*rounds, **others):
+    return body("gpt_oss", Turn("", rounds, body=others))
+
+
+def options(server):
+    return {"base_url": f"{server.url}/v1", "websocket_base_url": f"{server.url.replace('http', 'ws', 1)}/v1", "api_key": "none"}
+
+
+def split(request):
+    """A request as the SDK takes it: what is vLLM's own goes into the extra body."""
+    own = {name: value for name, value in request.items() if name != "vllm_xargs"}
+    return {**own, "extra_body": {"vllm_xargs": request["vllm_xargs"]}}
+
+
+def created(request):
+    return {"type": "response.create", **request}
+
+
+@pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # which the SDK does not do
+def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
+    call = asked(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
+
+    def turn(connection, request):
+        connection.send(created(request))
+        for event in connection:
+            if event.type in ENDS:
+                return event.response
+        raise AssertionError
+
+    with openai.OpenAI(**options(server)) as client, client.responses.connect() as connection:
+        first = turn(connection, call)
+        answer = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "sunny"}
+        request = asked("", DONE, tools=[FUNCTION], store=False, previous_response_id=first.id, input=[answer])
+        second = turn(connection, request)
+    assert [item.type for item in (*first.output, *second.output)] == ["function_call", "message"]
+    assert second.usage.input_tokens > first.usage.input_tokens
+
+
+def test_the_asynchronous_sdk_connects(server):
+    async def asking():
+        async with openai.AsyncOpenAI(**options(server)) as client, client.responses.connect() as connection:
+            await connection.send(created(asked(DONE)))
+            return [event async for event in until_the_end(connection)][-1].response.output_text
+
+    async def until_the_end(connection):
+        async for event in connection:
+            yield event
+            if event.type in ENDS:
+                return
+
+    assert asyncio.run(asking()) == "It is done."
+
+
+class Lanes:
+    """A socket with lanes."""
+
+    def __init__(self, socket):
+        self.socket = socket
+
+    def send(self, request, **fields):
+        self.socket.send(json.dumps({**created(request), **fields}))
+
+    def receive(self):
+        return json.loads(self.socket.recv(timeout=60))
+
+    def until(self, *kinds):
+        while (frame := self.receive())["type"] not in kinds:
+            pass
+        return frame
+
+
+@contextmanager
+def lanes_of(server):
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        yield Lanes(socket)
+
+
+def test_lanes_run_side_by_side_and_one_can_be_cancelled(server):
+    with lanes_of(server) as lanes:
+        lanes.send(asked(ENDLESS), stream_id="long")
+        lanes.until("response.output_text.delta")
+        lanes.send(asked(DONE), stream_id="short")
+        assert lanes.until("response.completed")["stream_id"] == "short"
+        lanes.socket.send(json.dumps({"type": "response.cancel", "stream_id": "long"}))
+        ended = lanes.until("response.incomplete")
+    assert (ended["stream_id"], ended["response"]["status"]) == ("long", "cancelled")
+
+
+def test_a_prompt_is_rendered_without_generating_and_counted_alike(server):
+    with lanes_of(server) as lanes:
+        lanes.send(asked(DONE), generate=False)
+        warm = lanes.until("response.completed")["response"]
+        lanes.send(asked(DONE), previous_response_id=warm["id"], input="And now?")
+        going_on = lanes.until("response.completed")["response"]
+    counted = httpx.post(f"{server.url}/v1/responses/input_tokens", json=asked(DONE)).json()
+    assert (warm["output"], warm["usage"]["output_tokens"]) == ([], 0)
+    assert counted == {"object": "response.input_tokens", "input_tokens": warm["usage"]["input_tokens"]}
+    charged = httpx.post(f"{server.url}/v1/responses", json=asked(DONE), timeout=60).json()["usage"]["input_tokens"]
+    assert charged == warm["usage"]["input_tokens"] < going_on["usage"]["input_tokens"]
+
+
+def test_a_refusal_is_one_frame_and_the_socket_stays_open(server):
+    with lanes_of(server) as lanes:
+        lanes.send(asked(DONE, model="unheard"))
+        refused = lanes.until("error")
+        lanes.send(asked(DONE, include=["message.output_text.logprobs"]))
+        unsupported = lanes.until("error")
+        lanes.send({**asked(DONE), "input": "word " * 17000})
+        too_long = lanes.until("error")
+        lanes.send(asked(DONE))
+        assert lanes.until(*ENDS)["type"] == "response.completed"
+    assert [frame["status"] for frame in (refused, unsupported, too_long)] == [404, 400, 400]
+    assert unsupported["error"]["param"] == "logprobs"
+
+
+def test_a_stored_response_is_listed_and_deleted(server):
+    thought = f"{THINK}Hm.<|end|><|start|>assistant{DONE}"
+    first = httpx.post(f"{server.url}/v1/responses", json=asked(thought), timeout=60).json()["id"]
+    url = f"{server.url}/v1/responses/{first}"
+    listed = httpx.get(f"{url}/input_items").json()["data"]
+    assert [item["content"] for item in listed] == [[{"type": "input_text", "text": "Hi."}]]
+    assert httpx.delete(url).json() == {"id": first, "object": "response", "deleted": True}
+    gone = httpx.post(f"{server.url}/v1/responses", json=asked(DONE, previous_response_id=first))
+    assert [httpx.get(url).status_code, gone.status_code] == [404, 404]
+
+
+def test_a_compressed_body_is_read(server):
+    headers = {"content-type": "application/json", "content-encoding": "zstd"}
+    content = zstd.compress(json.dumps(asked(DONE)).encode())
+    answer = httpx.post(f"{server.url}/v1/responses", content=content, headers=headers, timeout=60)
+    assert answer.json()["status"] == "completed"
+    broken = httpx.post(f"{server.url}/v1/responses", content=content[:-1], headers=headers)
+    assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_body")
+
+
+def test_a_client_that_leaves_a_socket_frees_the_engine(server):
+    def begin(response_id):
+        with lanes_of(server) as lanes:
+            lanes.send(asked(ENDLESS, request_id=response_id))
+            lanes.until("response.output_text.delta")
+
+    assert is_aborted(server, begin)
+
+
+def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server):
+    def ask(**others):
+        long = [said for number in range(40) for said in (user(f"{number} " + "word " * 700), answered(f"{number}"))]
+        request = asked(DONE, input=[*long, user("And now?")], **others)
+        return httpx.post(f"{server.url}/v1/responses", json=request, timeout=120)
+
+    def user(text):
+        return {"type": "message", "role": "user", "content": text}
+
+    def answered(text):
+        return {"type": "message", "role": "assistant", "content": text}
+
+    assert ask().status_code == 400
+    response = ask(truncation="auto", max_output_tokens=100).json()
+    assert (response["status"], response["truncation"]) == ("completed", "auto")
+    assert CONTEXT - 2000 < response["usage"]["input_tokens"] < CONTEXT - 100
+
+
+def test_only_requests_with_one_prompt_cache_key_share_the_prefix_cache(server):
+    def cached(key):
+        request = asked(DONE, input="word " * 300, prompt_cache_key=key)
+        answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()
+        return answer["usage"]["input_tokens_details"]["cached_tokens"] > 0
+
+    assert [cached(key) for key in ("a", "a", "b")] == [False, True, False]
