@@ -190,9 +190,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ("preamble-and-function-call",),
     ),
     "turns": Subject(
-        "How one response is made, by the standalone server as in vLLM: the model generates, the server runs what it called, the "
-        "model goes on. Every state that lasts can fail, and can be left; both end the response, wherever it is.",
-        fired=("begin", "go_on", "call", "go_on", "answer", "end", "settle"),
+        "How one response is made, by the standalone server as in vLLM: the conversation is compacted if it has become too long, "
+        "the model generates, the server runs what it called, the model goes on. Every state that lasts can fail, and can be "
+        "left; both end the response, wherever it is.",
+        fired=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
     ),
     "background": Subject(
         "A response that is made in the background goes on without its client. Its events are kept from the first to the last, "

@@ -126,6 +126,11 @@ class ResponseDriver(Generic[T]):
         return self._response.state.name if self.ended else "in_progress"
 
     @property
+    def usage(self) -> deltas.Usage:
+        """What the turns of the response have cost so far."""
+        return self._usage
+
+    @property
     def response(self) -> Mapping[str, object]:
         """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
         shown = self._response.as_it_stands() if self.ended else self._response.as_running()

@@ -1,6 +1,7 @@
 """The loop over turns, declared as a table: how one response is made, whoever makes it.
 
-The model generates, the server runs the tools that it called, the model generates again, until it is the client's turn. The
+A conversation that has become too long is compacted first: the model writes a summary, which takes its place. The model
+generates, the server runs the tools that it called, the model generates again, until it is the client's turn. The
 hosts (`interlock.serving.runs.turns` and `interlock.serving.vllm.run`) differ in how they do each of these. When they do what,
 and how a response ends wherever it is broken off, stands here and nowhere else.
 
@@ -23,12 +24,17 @@ class TurnTrigger(StrEnum):
 
     BEGIN = "begin"
     """The response is to be made."""
+    COMPACT = "compact"
+    """The conversation is longer than its client wants it to be, or is to be compacted and nothing else."""
+    PREPARE = "prepare"
+    """The conversation is as it is to be, and the model is to answer."""
     CALL = "call"
     """There are calls, and their tools are to be run."""
     GO_ON = "go_on"
     """The model is to generate: for the first time, or because it has been told what its calls gave."""
     ANSWER = "answer"
-    """It is the client's turn: the model called nothing that runs here, or asks the client, or no call could be run."""
+    """It is the client's turn: the model called nothing that runs here, or asks the client, or no call could be run; or a summary
+    was all that it wanted."""
     EXHAUST = "exhaust"
     """The request's tokens are spent, and the model would go on."""
     END = "end"
@@ -44,8 +50,12 @@ class TurnTrigger(StrEnum):
 class TurnEffect(StrEnum):
     """What an edge asks for."""
 
+    OPEN = "open"
+    """Begin the response, and see whether its conversation is to be compacted."""
+    COMPACT = "compact"
+    """Have the model write a summary, which takes the place of the conversation."""
     PREPARE = "prepare"
-    """Begin the response, reach the tool servers, and put the calls that the client has approved."""
+    """Reach the tool servers, and put the calls that the client has approved."""
     GENERATE = "generate"
     """Have the model generate one turn."""
     RUN = "run"
@@ -68,8 +78,18 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
     final={"ended"},
     edges=[
         #    in            on          goes to       effects
-        Edge("absent",     _T.BEGIN,   "preparing",  [_E.PREPARE]),
+        Edge("absent",     _T.BEGIN,   "opening",    [_E.OPEN]),
         Edge("absent",     _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
+
+        Edge("opening",    _T.PREPARE, "preparing",  [_E.PREPARE]),
+        Edge("opening",    _T.COMPACT, "compacting", [_E.COMPACT]),
+        Edge("opening",    _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
+        Edge("opening",    _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
+
+        Edge("compacting", _T.PREPARE, "preparing",  [_E.PREPARE]),
+        Edge("compacting", _T.ANSWER,  "ending",     [_E.FINISH]),
+        Edge("compacting", _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
+        Edge("compacting", _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("preparing",  _T.GO_ON,   "generating", [_E.GENERATE]),
         Edge("preparing",  _T.CALL,    "running",    [_E.RUN]),

@@ -33,13 +33,20 @@ Fed: TypeAlias = tuple[deltas.Delta, ...]
 
 _SETTINGS: Final[Mapping[str, object]] = {"model": "any", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 _CALL: Final[Fed] = (deltas.Open("mcp_call", {"server_label": "wiki", "name": "search"}), "{}", deltas.Close())
+_COMPACTION: Final[Fed] = (deltas.Start(), deltas.Open("compaction"), deltas.Run("cmp_1"))
 _ASK: Final[Fed] = (deltas.Open("function_call", {"name": "look_up"}), "{}", deltas.Close())
 
 _WORK: Final[Mapping[TurnEffect, Sequence[Fed]]] = {
+    TurnEffect.OPEN: [(), (deltas.Start(),), (deltas.Enqueue(),), (deltas.Enqueue(), deltas.Start())],
+    TurnEffect.COMPACT: [
+        (*_COMPACTION, deltas.Succeed("cmp_1", {"encrypted_content": "sealed"}), deltas.EndTurn("stop")),
+        _COMPACTION,
+        (*_COMPACTION, deltas.EndTurn("stop")),
+        (),
+    ],
     TurnEffect.PREPARE: [
         (),
         (deltas.Start(),),
-        (deltas.Enqueue(), deltas.Start()),
         (deltas.Start(), *_CALL),
         (deltas.Start(), deltas.Finish()),
     ],

@@ -16,7 +16,7 @@ from interlock.serving.sockets.tables import CONNECTION, LANE, ConnectionEffect,
 HOSTS: Final[Mapping[str, Graph]] = {
     graph.name: graph
     for graph in (
-        draw(TURNS, way=("absent", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
+        draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
         draw(BACKGROUND, way=("queued", "running", "ended", "evicted"), key=key_of(BackgroundEffect)),
         draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
         draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),

@@ -23,6 +23,7 @@ from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.tokens import Pace, control, encoded, encoding
 from interlock.serving.errors import PromptError
+from interlock.serving.requests.compaction import is_summary
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, members, text_of
 
@@ -144,8 +145,8 @@ def is_answered(item: Item) -> bool:
 
 
 def is_from_user(item: Item) -> bool:
-    """Return whether an item is what the user said."""
-    return item.get("type") == "message" and item.get("role") == "user"
+    """Return whether an item is what the user said; a summary that stands for a conversation is not."""
+    return item.get("type") == "message" and item.get("role") == "user" and not is_summary(text_of(item.get("content")))
 
 
 def tool_names(items: Sequence[Item]) -> dict[object, str]:

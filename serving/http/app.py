@@ -31,6 +31,7 @@ from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.truncating import Truncating
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.compacted import CompactedAnswer, compact_request
 from interlock.serving.http.conversations import Conversations
 from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
@@ -144,6 +145,7 @@ class Api:
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
+            Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             Route("/v1/responses/{id}", self.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
@@ -184,6 +186,12 @@ class Api:
         """Count the tokens of the prompt that a request would have."""
         asked = await self.maker.asked(read_object(await read_body(request, self.max_body_bytes)))
         return _json({"object": "response.input_tokens", "input_tokens": await self.maker.count(asked, tenant_of(request))})
+
+    async def compact(self, request: Request) -> ASGIApp:
+        """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
+        asked = await self.maker.asked(compact_request(read_object(await read_body(request, self.max_body_bytes))))
+        run, items, seals = await self.maker.summary(asked, tenant_of(request))
+        return CompactedAnswer(Exchange(run, self.maker.open_runs), items, seals.seal_summary)
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""

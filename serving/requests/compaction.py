@@ -41,7 +41,7 @@ more. Go on from it.]
 LASTING: Final = frozenset({"user", "developer", "system"})
 """The roles whose messages a compaction leaves where they are."""
 
-TEXT_KEPT: Final = (
+TAKEN_OVER: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
     *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
 )
@@ -78,15 +78,13 @@ def compacted(before: Iterable[Mapping[str, object]], after: Iterable[Mapping[st
     return [item for item in before if item.get("role") in LASTING or item.get("call_id", "") in answered]
 
 
-def summary_request(raw: Mapping[str, object], items: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Return the body of the request for a summary: the same model, without tools.
+def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
+    """Return the body of the request for a summary, of the same model without tools; the conversation is to precede its input.
 
     Args:
         raw: The body of the request that the summary is made for.
-        items: The conversation as the model is shown it.
     """
-    kept = {name: raw[name] for name in TEXT_KEPT if name in raw}
-    return {**kept, "input": [*items, _from_user(SUMMARIZE)], "store": False, "stream": False}
+    return {**{name: raw[name] for name in TAKEN_OVER if name in raw}, "input": SUMMARIZE, "store": False, "stream": False}
 
 
 def summary_message(text: str) -> dict[str, object]:
@@ -97,7 +95,7 @@ def summary_message(text: str) -> dict[str, object]:
     Args:
         text: The summary.
     """
-    return _from_user(INTRODUCTION + text)
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": INTRODUCTION + text}]}
 
 
 def is_summary(text: str) -> bool:
@@ -108,7 +106,3 @@ def is_summary(text: str) -> bool:
 def summed_up(text: str) -> str:
     """Return the summary in such a text."""
     return text.removeprefix(INTRODUCTION)
-
-
-def _from_user(text: str) -> dict[str, object]:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}

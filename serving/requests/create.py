@@ -49,6 +49,8 @@ class CreateResponse:
         include: What the response shall carry beside the usual.
         top_logprobs: How many alternatives each token has in its log probabilities, 0 to 20.
         text_format: The form of the answer: an object with the type `text`, `json_object` or `json_schema`.
+        compact_threshold: The tokens of a prompt beyond which the conversation is compacted before the model answers; None for
+            never.
         reasoning_effort: One of `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, or None.
     """
 
@@ -70,6 +72,7 @@ class CreateResponse:
     top_logprobs: int
     text_format: Mapping[str, object]
     reasoning_effort: str | None
+    compact_threshold: int | None
 
     def conversation(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
         """Return what the model is asked to go on from: what came before, and this request's input.
@@ -82,6 +85,11 @@ class CreateResponse:
             ApiError: 400 if a tool's output answers no call before it, 404 if a reference means no item that there is.
         """
         return join(previous, self.input, stored)
+
+    @property
+    def compacts_only(self) -> bool:
+        """Whether the conversation is to be compacted and nothing else."""
+        return bool(self.input) and self.input[-1]["type"] == "compaction_trigger"
 
     @property
     def wants_logprobs(self) -> bool:
@@ -145,7 +153,13 @@ def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResp
         top_logprobs=given.top_logprobs or 0,
         text_format=members(settings.get("format")) or {"type": "text"},
         reasoning_effort=given.reasoning.effort if given.reasoning else None,
+        compact_threshold=_threshold(given),
     )
+
+
+def _threshold(given: Parameters) -> int | None:
+    thresholds = [each.compact_threshold for each in given.context_management or () if each.compact_threshold is not None]
+    return min(thresholds, default=None)
 
 
 def _choice(given: object) -> str | Mapping[str, object]:
@@ -172,6 +186,13 @@ def _require_one_past(request: CreateResponse) -> None:
     if request.previous_response_id is not None and request.conversation_id is not None:
         message = "Only one of 'previous_response_id' and 'conversation' can be given."
         raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
+
+
+def _require_last_trigger(request: CreateResponse) -> None:
+    """Refuse a trigger of compaction after which more is said: what that would be, nobody knows."""
+    for index, item in enumerate(request.input[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
 def _require_distinct_names(request: CreateResponse) -> None:
@@ -245,6 +266,7 @@ def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, 
 RULES: Final = (
     _require_input,
     _require_one_past,
+    _require_last_trigger,
     _require_distinct_names,
     _require_schemas,
     _require_chosen_tool,

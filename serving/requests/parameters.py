@@ -97,10 +97,20 @@ class Text(Shape):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
+class ContextManagement(Shape):
+    """When the conversation is compacted."""
+
+    type: Literal["compaction"]
+    compact_threshold: Annotated[int, Field(ge=1)] | None = None
+
+
 class StreamOptions(Shape):
     """How the stream is sent."""
 
     include_obfuscation: bool | None = None
+
+
+ContextManagements: TypeAlias = Annotated[list[ContextManagement], Field(fail_fast=True, max_length=16)]
 
 
 class Parameters(Shape):
@@ -110,6 +120,7 @@ class Parameters(Shape):
     input: Input | None = None
     background: bool | None = None
     client_metadata: Object | None = None
+    context_management: ContextManagements | None = None
     conversation: ConversationOrId | None = None
     frequency_penalty: Penalty | None = None
     include: Texts | None = None

@@ -20,7 +20,7 @@ from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
-from interlock.serving.runs.turns import ResponseRun, begin_response
+from interlock.serving.runs.turns import ResponseRun, begin_response, begin_summary
 from interlock.serving.sealing import Envelope, Seals
 from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import ToolRunner
@@ -96,13 +96,33 @@ class Maker:
             self.open_runs.require_room()
             engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
             store = self.store if asked.store else None
-            return begin_response(
+            run = begin_response(
                 asked, items, engine, writer, tools=tools, store=store, shown=shown, seals=seals, membership=membership
             )
         except BaseException:
             if membership is not None:
                 await membership.release()
             raise
+        if generate:
+            run.compact_with(seals)
+        return run
+
+    async def summary(self, asked: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
+        """Return the run that writes the summary of a conversation, the conversation, and what seals the summary.
+
+        Args:
+            asked: A request that would go on from the conversation.
+            tenant: Whose it is.
+
+        Raises:
+            ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
+                names and is not there; 429 if too many responses are being made.
+        """
+        items = await self._conversation(asked, await self._before(asked, None))
+        seals = Seals(self.envelope, asked.model, tenant)
+        shown = await seals.opened(items, asked.input)
+        self.open_runs.require_room()
+        return begin_summary(asked, shown, self.engine), items, seals
 
     async def count(self, asked: CreateResponse, tenant: str) -> int:
         """Return how many tokens the prompt of a request has.

@@ -15,12 +15,13 @@ from typing import Final, Generic, TypeVar, assert_never
 
 from attrs import define, evolve, field, frozen
 
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.faults import ends_process, is_fault
+from interlock.serving.runs.compacting import Compaction, compacting
 
 __all__ = ["OUR_FAULT", "Run", "Work"]
 
@@ -58,6 +59,8 @@ class Run(ABC, Generic[T]):
     """
 
     driver: ResponseDriver[T]
+    compaction: Compaction | None = field(default=None, init=False)
+    """How its conversation is compacted, if that may be."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
     _work: Work | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
@@ -122,9 +125,36 @@ class Run(ABC, Generic[T]):
             if self._waiting is not None:
                 self._waiting.cancel()
 
+    def _opening(self) -> Sequence[Delta]:
+        """Return how the response begins."""
+        return [Start()]
+
+    async def _enter(self) -> None:
+        """Take hold of what must be held until the response has ended."""
+
+    def _open(self) -> Work:
+        """Return the work of beginning the response, in which is seen whether its conversation is to be compacted."""
+        following = TurnTrigger.PREPARE
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            nonlocal following
+            await self._enter()
+            yield self._opening()
+            if self.compaction is not None and await self.compaction.is_due():
+                following = TurnTrigger.COMPACT
+
+        return Work(steps(), lambda: following)
+
+    def _compact(self) -> Work:
+        """Return the work of compacting the conversation."""
+        compaction = self.compaction
+        assert compaction is not None  # noqa: S101 - nothing else fires the trigger
+        following = TurnTrigger.ANSWER if compaction.alone else TurnTrigger.PREPARE
+        return Work(compacting(self.driver, compaction), lambda: following)
+
     @abstractmethod
     def _prepare(self) -> Work:
-        """Return the work of beginning the response: reach the tool servers, put the calls that the client has approved."""
+        """Return the work before the first turn: reach the tool servers, put the calls that the client has approved."""
 
     @abstractmethod
     def _generate(self) -> Work:
@@ -163,6 +193,10 @@ class Run(ABC, Generic[T]):
 
     def _carry_out(self, effect: TurnEffect) -> None:
         match effect:
+            case TurnEffect.OPEN:
+                self._work = self._open()
+            case TurnEffect.COMPACT:
+                self._work = self._compact()
             case TurnEffect.PREPARE:
                 self._work = self._prepare()
             case TurnEffect.GENERATE:

@@ -27,16 +27,18 @@ from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.errors import EngineError
 from interlock.serving.identity import now, random_id
+from interlock.serving.requests.compaction import compacted, summary_message, summary_request
 from interlock.serving.requests.conversation import Item, identified
-from interlock.serving.requests.create import CreateResponse
+from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.offer import declare
+from interlock.serving.runs.compacting import Compaction
 from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
-__all__ = ["ResponseRun", "Unwritten", "begin_response"]
+__all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
 
 T = TypeVar("T")
 
@@ -111,11 +113,15 @@ class ResponseRun(Run[T]):
         self._stored_items = identified(self.items)
         self._budget = self.request.max_output_tokens
 
+    def _opening(self) -> Sequence[Delta]:
+        return [Enqueue(), Start()] if self.request.background else [Start()]
+
+    async def _enter(self) -> None:
+        if self.membership is not None:
+            await self._held.enter_async_context(self.membership.kept(self.interrupt))
+
     def _prepare(self) -> Work:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            if self.membership is not None:
-                await self._held.enter_async_context(self.membership.kept(self.interrupt))
-            yield [Enqueue(), Start()] if self.request.background else [Start()]
             self._tools = await self._held.enter_async_context(self.tools.begin(self.request, self.items))
             async with aclosing(self._tools.prepare(self._output)) as prepared:
                 async for told in prepared:
@@ -134,7 +140,8 @@ class ResponseRun(Run[T]):
             nonlocal made
             before, reason = self._output(), None
             made = len(before)
-            turn = Turn(self.request, (*self.shown, *self._tools.recalled(before)), self._budget, index=self._index)
+            said = self._tools.recalled(item for item in before if item["type"] != "compaction")
+            turn = Turn(self.request, (*self.shown, *said), self._budget, index=self._index)
             async with aclosing(self.engine.generate(turn)) as outputs:
                 async for output in outputs:
                     yield self._tools.heard(self.parser.feed(output.chunk))
@@ -180,6 +187,29 @@ class ResponseRun(Run[T]):
     def _output(self) -> Sequence[Item]:
         """Return the items that the response has so far."""
         return cast("Sequence[Item]", self.driver.response["output"])
+
+    def compact_with(self, seals: Seals) -> None:
+        """Compact the conversation if the request says so and when.
+
+        Args:
+            seals: Seal the summary.
+        """
+        alone = self.request.compacts_only
+        if alone or self.request.compact_threshold is not None:
+            self.compaction = Compaction(self._is_long, self._begin_summary, seals.seal_summary, self._take_summary, alone)
+
+    async def _is_long(self) -> bool:
+        """Return whether the prompt is longer than the request wants it to be, or the length does not matter."""
+        threshold = self.request.compact_threshold
+        if self.request.compacts_only or threshold is None:
+            return True
+        return await self.engine.count(Turn(self.request, self.shown, self._budget)) > threshold
+
+    async def _begin_summary(self) -> ResponseRun[None]:
+        return begin_summary(self.request, self.shown, self.engine)
+
+    async def _take_summary(self, text: str) -> None:
+        self.shown = (*compacted(self.shown), summary_message(text))
 
     def _asks_the_client(self) -> bool:
         """Return whether the response ends for the client to answer a call."""
@@ -252,6 +282,18 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     parser = parser_for(engine.format, {**request.raw, "tools": list(declare(request.tools, items))})
     rendered = items if shown is None else shown
     return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership)
+
+
+def begin_summary(request: CreateResponse, shown: Sequence[Item], engine: Engine) -> ResponseRun[None]:
+    """Create the run in which a model writes the summary of a conversation.
+
+    Args:
+        request: The request that the summary is made for.
+        shown: The conversation as the model is shown it.
+        engine: Generates the summary.
+    """
+    asking = read_request(summary_request(request.raw))
+    return begin_response(asking, (*shown, *asking.input), engine, Unwritten())
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from attrs import define
 
-from interlock.fsm.deltas import Delta, EndTurn, Start, Usage
+from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.turns import TurnTrigger
 from interlock.serving.runs.run import Run, Work
@@ -44,10 +44,10 @@ class RenderedRun(Run[T]):
         await self._steps.aclose()
 
     def _prepare(self) -> Work:
-        return _told(Start(), TurnTrigger.GO_ON)
+        return _told([], TurnTrigger.GO_ON)
 
     def _generate(self) -> Work:
-        return _told(EndTurn("stop", Usage(self.input_tokens)), TurnTrigger.ANSWER)
+        return _told([EndTurn("stop", Usage(self.input_tokens))], TurnTrigger.ANSWER)
 
     def _run_tools(self) -> Work:
         """Return the end of the response: nothing was generated that could have called a tool."""
@@ -71,10 +71,10 @@ class RenderedRun(Run[T]):
             await self._steps.aclose()
 
 
-def _told(delta: Delta, trigger: TurnTrigger) -> Work:
-    """Return the work of feeding one delta."""
+def _told(deltas: Sequence[Delta], trigger: TurnTrigger) -> Work:
+    """Return the work of feeding some deltas at once."""
 
     async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-        yield [delta]
+        yield deltas
 
     return Work(steps(), lambda: trigger)

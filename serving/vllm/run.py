@@ -15,6 +15,7 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.turns import TurnTrigger
+from interlock.serving.errors import EngineError
 from interlock.serving.faults import Outcome, outcome
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.vllm.admission import END, Admission
@@ -49,7 +50,7 @@ class VllmRun(Run[T]):
         reader: Reads its outputs.
         tools: The sessions with tool servers.
         settled: Stores and logs the response when it has ended, before its client knows that it has.
-        opening: How it begins.
+        beginning: How it begins.
     """
 
     _steps: Steps
@@ -58,7 +59,7 @@ class VllmRun(Run[T]):
     _reader: Reader
     _tools: ToolSessions
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
-    _opening: Sequence[Delta]
+    _beginning: Sequence[Delta]
     _step_made: object = field(default=None, init=False)
     """What the last step of vLLM's loop gave, or `END`."""
 
@@ -74,9 +75,11 @@ class VllmRun(Run[T]):
         """Close a run that nobody will iterate."""
         await self._admission.close()
 
+    def _opening(self) -> Sequence[Delta]:
+        return self._beginning
+
     def _prepare(self) -> Work:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            yield self._opening
             await self._tools.open()
             yield [Start()]
             self._step_made = await self._admission.first_step()
@@ -128,7 +131,7 @@ class VllmRun(Run[T]):
         return self._reader.end("abort")
 
     def _is_for_clients(self, error: BaseException) -> bool:
-        return is_any_of(error, SPOKEN)
+        return isinstance(error, EngineError) or is_any_of(error, SPOKEN)
 
     def _fault(self, error: BaseException) -> Fault:
         fault = super()._fault(error)

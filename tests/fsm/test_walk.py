@@ -28,17 +28,17 @@ def test_every_edge_of_the_life_in_the_background_fires_and_its_end_is_kept():
 def test_a_response_that_is_stored_before_it_has_ended_is_found():
     walk = walk_turns(changed(TURNS, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE]))
     assert not walk.holds
-    assert "begin, go_on, fail: a response is stored that has not ended" in walk.faults
+    assert "begin, prepare, go_on, fail: a response is stored that has not ended" in walk.faults
 
 
 def test_a_loop_that_is_over_before_the_response_has_ended_is_found():
     walk = walk_turns(changed(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
-    assert "begin, call, leave: the loop is over and the response has not ended" in walk.faults
+    assert "begin, prepare, call, leave: the loop is over and the response has not ended" in walk.faults
 
 
 def test_what_is_fed_after_the_end_is_found():
     walk = walk_turns(changed(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
-    assert "begin, go_on, end: cut after the response has ended" in walk.faults
+    assert "begin, prepare, go_on, end: cut after the response has ended" in walk.faults
 
 
 def test_an_edge_that_cannot_fire_is_named():

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from interlock.serving.engines.embedded.pattern import Unreadable, example
 from interlock.serving.engines.embedded.schema import arguments_for
+from interlock.serving.engines.embedded.summing import is_unanswered
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user
 from interlock.serving.requests.values import elements, members, text_of
@@ -195,9 +196,9 @@ def _offered(turn: Turn, rules: Mapping[str, object]) -> Iterator[Hosted]:
 
 
 def _last(turn: Turn) -> Mapping[str, object]:
-    """Return the last item that is not an instruction, a reference or a list of tools."""
+    """Return the last item that is not an instruction, a reference, a list of tools, or a summary for a user who waits."""
     passed = ("item_reference", "mcp_list_tools")
-    said = [item for item in turn.items if item.get("type") not in passed]
+    said = [item for item in turn.items if item.get("type") not in passed and not is_unanswered(item)]
     said = [item for item in said if item.get("role") not in ("system", "developer")]
     return said[-1] if said else {}
 

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from interlock.serving.engines.embedded.choosing import Call, chosen_calls, user_text, words_after_colon
 from interlock.serving.engines.embedded.schema import Impossible, value_for
+from interlock.serving.engines.embedded.summing import asks_for_summary, summarized
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user, output_text, tool_name, tool_names
 from interlock.serving.requests.values import members
@@ -57,10 +58,12 @@ class Saying:
 
 
 def speak(turn: Turn) -> tuple[Saying, ...]:
-    """Return what the model says in a turn: perhaps a thought, then a preamble and calls, or an answer.
+    """Return what the model says in a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary.
 
     The last message ends the turn: with `<|call|>` or `<|return|>`.
     """
+    if turn.items and asks_for_summary(turn.items[-1]):
+        return (Saying("final", summarized(turn.items[:-1]), end="<|return|>"),)
     calls = chosen_calls(turn)
     thoughts = _thoughts(turn, calls)
     if not calls:
