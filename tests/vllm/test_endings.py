@@ -1,6 +1,7 @@
 """Servers that end, or whose engine does, while responses are being made: their streams end legally."""
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -12,6 +13,8 @@ from attrs import evolve
 from playing import body, judged
 from servers import PARSED, Server
 from turns import Turn
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 ENDLESS = body("qwen3", Turn("", ["<think>\n\n</think>\n\nOne two three"]), stream=True)
 
@@ -25,6 +28,13 @@ def open_stream(server):
         while not read or b"output_text.delta" not in read[-1]:
             read.append(next(pieces))
         yield lambda: b"".join([*read, *pieces])
+
+
+def rest_of(socket):
+    """Give the frames of a connection until it is closed."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            yield json.loads(socket.recv(timeout=60))
 
 
 def engine_of(server):
@@ -43,6 +53,16 @@ def test_a_shutdown_ends_the_open_streams_as_failed(server):
         server.process.terminate()
         response = judged(rest())[-1]["response"]
     assert (response["status"], (response["error"] or {}).get("code")) == ("failed", "server_error"), server.process.log
+
+
+def test_a_shutdown_ends_what_runs_on_a_socket_as_failed_and_closes_it_as_for_a_restart(server):
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        socket.send(json.dumps({"type": "response.create", **ENDLESS}))
+        while "output_text.delta" not in socket.recv(timeout=60):
+            pass
+        server.process.terminate()
+        *_, last = rest_of(socket)
+    assert (last["type"], socket.close_code) == ("response.failed", 1012), server.process.log
 
 
 def test_the_death_of_the_engine_ends_the_open_streams_as_failed(server):

@@ -1,0 +1,34 @@
+"""WebSocket mode with a model that writes no harmony: a lane keeps the calls that vLLM's own continuation forgets."""
+
+import json
+
+import pytest
+from playing import body
+from turns import FUNCTION, Turn
+from websockets.sync.client import connect
+
+pytestmark = pytest.mark.parametrize("server", ["parsed"], indirect=True)
+
+ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
+CALL = '<think>\n\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+
+
+def turn(socket, *rounds, **others):
+    request = body("qwen3", Turn("", rounds, body={"tools": [FUNCTION], "store": False, **others}))
+    socket.send(json.dumps({"type": "response.create", **request}))
+    while (frame := json.loads(socket.recv(timeout=60)))["type"] not in ENDS:
+        pass
+    return frame["response"]
+
+
+def test_a_lane_goes_on_from_a_call(server):
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        first = turn(socket, CALL)
+        call = first["output"][-1]
+        answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+        second = turn(socket, "", "<think>\n\n</think>\n\nIt is sunny.", previous_response_id=first["id"], input=[answer])
+        third = turn(socket, "", "<think>\n\n</think>\n\nGood.", previous_response_id=second["id"], input="Thanks.")
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", "get_weather", {"city": "Rome"})
+    assert [response["status"] for response in (first, second, third)] == ["completed"] * 3
+    prompts = [response["usage"]["input_tokens"] for response in (first, second, third)]
+    assert prompts == sorted({*prompts})
