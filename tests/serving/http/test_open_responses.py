@@ -15,6 +15,6 @@ def suite():
         yield Suite(url, MODEL)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "compact" not in case])
+@pytest.mark.parametrize("case", CASES)
 def test_the_server_passes(suite, case) -> None:
     CASES[case](suite)
