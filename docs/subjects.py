@@ -196,9 +196,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         fired=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
     ),
     "background": Subject(
-        "A response that is made in the background goes on without its client. Its events are kept from the first to the last, "
-        "and they can be evicted only after the last: whoever began to read them comes to the end.",
-        fired=("start", "grow", "grow", "cancel", "grow", "end", "evict"),
+        "A response that is made in the background goes on without its client. Whoever makes it owns it: it writes the events to "
+        "the store in batches, renews its lease by that, and ends the response with its last write. One write is on its way at "
+        "a time. When the lease is somebody else's, it stops.",
+        fired=("grow", "due", "grow", "written", "due", "cancel", "written", "grow", "end", "retry", "written"),
     ),
     "stored": Subject(
         "What a store holds may outlive the process that made it, and several processes may share it. This is what can happen to "

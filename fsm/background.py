@@ -1,6 +1,8 @@
-"""The life of a response in the background, declared as a table.
+"""Who writes the events of a response in the background, declared as a table: the owner of its lease, from the first to the last.
 
-Its events are kept, so that any number of readers can read them. `interlock.serving.runs.background` carries out the effects.
+The run makes events and the owner writes them to a store, a batch at a time. At most one write is on its way; what is made
+meanwhile waits. The last write is one commit with the end of the response. `interlock.serving.runs.background` carries out the
+effects; the other side, what a store accepts, is the table of `interlock.fsm.stored`.
 """
 
 from __future__ import annotations
@@ -14,53 +16,85 @@ __all__ = ["BACKGROUND", "BackgroundEffect", "BackgroundTrigger"]
 
 
 class BackgroundTrigger(StrEnum):
-    """What can happen to a response in the background."""
+    """What can happen to the owner of a response in the background."""
 
-    START = "start"
-    """Its task has begun to make it."""
     GROW = "grow"
-    """Events were made."""
+    """The run has made events."""
+    DUE = "due"
+    """A batch is large or old enough, or the lease is to be renewed."""
+    WRITTEN = "written"
+    """The store has taken what was on its way."""
+    RETRY = "retry"
+    """The store could not be used; whether it has taken what was on its way is not known."""
     CANCEL = "cancel"
-    """A client, or the server on its behalf, cancels it."""
+    """Somebody has asked for the response to be cancelled."""
+    LOSE = "lose"
+    """The lease is over: it could not be renewed, somebody else has it, or the response was deleted."""
     END = "end"
-    """No more events come."""
-    EVICT = "evict"
-    """Its events are kept no longer: it was deleted, or is the oldest of too many."""
+    """The run has made its last event."""
 
 
 class BackgroundEffect(StrEnum):
     """What an edge asks for."""
 
-    KEEP = "keep"
-    """Keep the new events."""
-    WAKE = "wake"
-    """Wake the readers, who wait for events."""
+    ARM = "arm"
+    """Let the batch be due in a moment."""
+    WRITE = "write"
+    """Append the events that wait to the log, which renews the lease; also without any."""
+    FINISH = "finish"
+    """Write the last events, the status and the body in one commit, which ends the lease."""
     INTERRUPT = "interrupt"
-    """Have the run end the response, legally and soon."""
-    CONCLUDE = "conclude"
-    """Keep the end of the stream, also if the run was left before it."""
+    """Have the run cancel the response, legally and soon."""
+    STOP = "stop"
+    """Have the run end at once: nothing of what it makes from here on is there for anybody."""
     RELEASE = "release"
-    """Let those go on who wait for the end."""
+    """Let those go on who wait for the owner."""
 
 
 _T, _E = BackgroundTrigger, BackgroundEffect
 
 BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
     "background",
-    initial="queued",
-    final={"evicted"},
+    initial="idle",
+    final={"ended", "left"},
     edges=[
-        #    in         on         goes to    effects
-        Edge("queued",  _T.START,  "running"),
-        Edge("queued",  _T.CANCEL, "queued",  [_E.INTERRUPT]),
-        Edge("queued",  _T.END,    "ended",   [_E.CONCLUDE, _E.RELEASE, _E.WAKE]),
+        #    in         on          goes to    effects
+        Edge("idle",    _T.GROW,    "holding", [_E.ARM]),
+        Edge("idle",    _T.DUE,     "writing", [_E.WRITE]),
+        Edge("idle",    _T.CANCEL,  "idle",    [_E.INTERRUPT]),
+        Edge("idle",    _T.END,     "ending",  [_E.FINISH]),
 
-        Edge("running", _T.GROW,   "running", [_E.KEEP, _E.WAKE]),
-        Edge("running", _T.CANCEL, "running", [_E.INTERRUPT]),
-        Edge("running", _T.END,    "ended",   [_E.CONCLUDE, _E.RELEASE, _E.WAKE]),
+        Edge("holding", _T.GROW,    "holding"),
+        Edge("holding", _T.DUE,     "writing", [_E.WRITE]),
+        Edge("holding", _T.CANCEL,  "holding", [_E.INTERRUPT]),
+        Edge("holding", _T.END,     "ending",  [_E.FINISH]),
 
-        Edge("ended",   _T.CANCEL, "ended"),
-        Edge("ended",   _T.EVICT,  "evicted"),
+        Edge("writing", _T.GROW,    "behind"),
+        Edge("writing", _T.WRITTEN, "idle"),
+        Edge("writing", _T.RETRY,   "holding", [_E.ARM]),
+        Edge("writing", _T.CANCEL,  "writing", [_E.INTERRUPT]),
+        Edge("writing", _T.LOSE,    "lost",    [_E.STOP]),
+        Edge("writing", _T.END,     "closing"),
+
+        Edge("behind",  _T.GROW,    "behind"),
+        Edge("behind",  _T.WRITTEN, "holding", [_E.ARM]),
+        Edge("behind",  _T.RETRY,   "holding", [_E.ARM]),
+        Edge("behind",  _T.CANCEL,  "behind",  [_E.INTERRUPT]),
+        Edge("behind",  _T.LOSE,    "lost",    [_E.STOP]),
+        Edge("behind",  _T.END,     "closing"),
+
+        # The run is over: what is on its way is waited for, and the rest goes with the last commit.
+        Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
+        Edge("closing", _T.RETRY,   "ending",  [_E.FINISH]),
+        Edge("closing", _T.LOSE,    "left",    [_E.RELEASE]),
+
+        Edge("ending",  _T.WRITTEN, "ended",   [_E.RELEASE]),
+        Edge("ending",  _T.RETRY,   "ending",  [_E.FINISH]),
+        Edge("ending",  _T.LOSE,    "left",    [_E.RELEASE]),
+
+        # Whoever adopts the response ends it; this run is only waited for.
+        Edge("lost",    _T.GROW,    "lost"),
+        Edge("lost",    _T.END,     "left",    [_E.RELEASE]),
     ],
 )  # fmt: skip
-"""A response in the background. It can be evicted only when it has ended, so every reader has its end."""
+"""The owner of a response in the background. Every way ends: with the last commit, or because the lease is somebody else's."""

@@ -1,9 +1,8 @@
-"""The walk through the tables of those who make responses: the loop over turns, and the life of a response in the background.
+"""The walk through the table of those who make responses: the loop over turns.
 
 The loop over turns is walked together with the real driver: every edge in every state of both that can be reached, with every
 sort of work that its effects can be. The walk requires that the driver has ended when, and only when, the loop settles the
-response, that nothing is fed after that, and that every stream is legal. The life in the background is walked by itself: the end
-of the stream is kept once, nothing is kept after it, and the readers are woken with it.
+response, that nothing is fed after that, and that every stream is legal.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from attrs import frozen
 
 from interlock.events.sse import SseWriter
 from interlock.fsm import deltas, oracle
-from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.proof.effects import Body
 from interlock.fsm.table import Machine, State, Table
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 
-__all__ = ["Walk", "found", "walk_background", "walk_turns"]
+__all__ = ["Walk", "found", "walk_turns"]
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -122,40 +120,6 @@ def walk_turns(table: Table[TurnTrigger, TurnEffect] = TURNS) -> Walk:
                     seen.add(_abstract(after))
                     waiting.append(after)
     return found(table, len(seen), fired, faults)
-
-
-def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROUND) -> Walk:
-    """Walk through the life of a response in the background.
-
-    Args:
-        table: What is walked; another than the declared one only to show that the walk finds what is wrong.
-    """
-    waiting: deque[tuple[State[BackgroundTrigger, BackgroundEffect], bool]] = deque([(table.states[table.initial], False)])
-    seen = {*waiting}
-    fired: set[tuple[str, BackgroundTrigger]] = set()
-    faults: list[str] = []
-    while waiting:
-        state, concluded = waiting.popleft()
-        for trigger, (dest, effects) in state.rows.items():
-            fired.add((state.name, trigger))
-            after = concluded or BackgroundEffect.CONCLUDE in effects
-            faults += [f"{state.name}/{trigger}: {fault}" for fault in _unheard(effects, concluded=concluded)]
-            if not dest.rows and not after:
-                faults.append(f"{state.name}/{trigger}: the events go before their end")
-            if (dest, after) not in seen:
-                seen.add((dest, after))
-                waiting.append((dest, after))
-    return found(table, len(seen), fired, faults)
-
-
-def _unheard(effects: Sequence[BackgroundEffect], *, concluded: bool) -> Iterator[str]:
-    kept = {BackgroundEffect.KEEP, BackgroundEffect.CONCLUDE}.intersection(effects)
-    if concluded and kept:
-        yield "events are kept after the end"
-    if kept and BackgroundEffect.WAKE not in effects:
-        yield "no reader is woken"
-    if (BackgroundEffect.CONCLUDE in effects) is not (BackgroundEffect.RELEASE in effects):
-        yield "those who wait for the end do not go on with it"
 
 
 def found(table: Table[T, E], states: int, fired: set[tuple[str, T]], faults: Sequence[str]) -> Walk:

@@ -17,7 +17,7 @@ HOSTS: Final[Mapping[str, Graph]] = {
     graph.name: graph
     for graph in (
         draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
-        draw(BACKGROUND, way=("queued", "running", "ended", "evicted"), key=key_of(BackgroundEffect)),
+        draw(BACKGROUND, way=("idle", "holding", "writing", "closing", "ending", "ended"), key=key_of(BackgroundEffect)),
         draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
         draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
         draw(CONNECTION, key=key_of(ConnectionEffect)),

@@ -69,11 +69,12 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
     ] = None,
     max_stored: Annotated[
-        int, typer.Option(min=1, metavar="MIB", help="The memory that stored responses may take; the least used give way.")
-    ] = 256,
-    max_background: Annotated[
         int,
-        typer.Option(min=1, metavar="MIB", help="The memory that responses in the background and their events may take."),
+        typer.Option(
+            min=1,
+            metavar="MIB",
+            help="The memory that stored responses and their events may take in `memory:`; the least used give way.",
+        ),
     ] = 256,
     max_streams: Annotated[
         int | None,
@@ -122,7 +123,6 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         dialect=DIALECTS[dialect],
         store=MemoryStore(max_bytes=max_stored * MIB),
         tools=tools,
-        max_background_bytes=max_background * MIB,
         max_streams=max_streams,
         sealing_keys=sealing_keys,
     )

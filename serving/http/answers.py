@@ -17,14 +17,13 @@ from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
-from interlock.serving.runs.background import Record
+from interlock.serving.runs.log import Tail
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
 
 __all__ = ["Exchange", "KeptAnswer", "StreamedAnswer", "WholeAnswer"]
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Run[bytes])
 
 STREAM_HEADERS: Final = (
     (b"content-type", CONTENT_TYPE.encode()),
@@ -110,16 +109,14 @@ class WholeAnswer(Generic[T]):
 
 
 @frozen
-class KeptAnswer(Generic[R]):
+class KeptAnswer:
     """Answers with the stream of a response in the background; a reader that goes away does not end it.
 
     Args:
-        record: Its events.
-        start: The sequence number of the first event that is wanted.
+        tail: Reads its events.
     """
 
-    record: Record[R]
-    start: int = 0
+    tail: Tail
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head at once, then what is there, and then what comes, until the response or the reader ends."""
@@ -134,7 +131,7 @@ class KeptAnswer(Generic[R]):
             await asyncio.wait([sending, leaving])
 
     async def _send(self, send: Send) -> None:
-        async with aclosing(self.record.frames(self.start)) as kept:
+        async with aclosing(self.tail.frames()) as kept:
             async for frames in kept:
                 await send({"type": "http.response.body", "body": b"".join(frames), "more_body": True})
         await send({"type": "http.response.body", "body": DONE_FRAME, "more_body": False})

@@ -29,32 +29,30 @@ from interlock.events.sse import SseWriter
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.truncating import Truncating
-from interlock.serving.errors import ApiError, invalid
+from interlock.serving.errors import ApiError
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.compacted import CompactedAnswer, compact_request
 from interlock.serving.http.conversations import Conversations
 from interlock.serving.http.errors import answer_error
-from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
-from interlock.serving.http.listing import page_of
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, is_foreign_page, read_body
+from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys, tenant_of
 from interlock.serving.requests.body import read_object
-from interlock.serving.runs.background import MAX_BYTES, NOT_STREAMED, Record, Records
+from interlock.serving.runs.archive import Archive
+from interlock.serving.runs.background import Backgrounds
 from interlock.serving.runs.making import Maker, no_such_model
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten
 from interlock.serving.sealing import Envelope, SealingKeys
 from interlock.serving.sockets.connection import Begun, Connection, Limits
-from interlock.serving.store import SHARED, MemoryStore, ResponseStore, StoredResponse
-from interlock.serving.store.packing import pack
+from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse, StoreError
 from interlock.serving.tools.protocol import ToolRunner
 
 __all__ = ["create_app"]
 
 T = TypeVar("T")
 
-OBJECTS: Final = 16
-"""Bytes of memory that a run takes for each byte of its request and response as JSON: as objects, and in its first events."""
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
 
@@ -70,14 +68,13 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
     socket_limits: Limits | None = None,
-    max_background_bytes: int = MAX_BYTES,
     max_streams: int | None = None,
     sealing_keys: SealingKeys | None = None,
 ) -> Starlette:
     """Create the server as an ASGI application.
 
     Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
-    `interlock.serving.http.server` ends both at a shutdown.
+    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background.
 
     Args:
         engine: Where the output of models comes from.
@@ -86,11 +83,10 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         max_body_bytes: How large the body of a request may be.
         dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
-        store: Where responses are held; by default in memory, bounded.
+        store: Where responses are held, those in the background with their events, by default in memory, bounded. The server
+            closes it at its end.
         tools: Returns responses their hosted tools; without it, hosted calls fail.
         socket_limits: What one WebSocket connection may use.
-        max_background_bytes: How many bytes of memory the responses in the background may take. Those that have ended give way
-            first; where those that are being made leave no room, another is refused.
         max_streams: How many responses may be made at once, over HTTP, WebSockets and in the background; None for no limit.
         sealing_keys: Seal what clients carry; by default a random one, and what was sealed opens while the server lives.
 
@@ -99,9 +95,8 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     """
     limits = socket_limits or Limits(held_bytes=max_body_bytes)
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    maker = Maker(Truncating(engine), store or MemoryStore(), tools, envelope, OpenRuns(max_streams))
+    maker = Maker(Truncating(engine), Archive(store or MemoryStore()), tools, envelope, OpenRuns(max_streams))
     api = Api(maker, max_body_bytes, dialect, limits, frozenset(cors_origins))
-    api.records.max_bytes = max_background_bytes
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -111,12 +106,13 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     app = Starlette(
         routes=api.routes(),
         middleware=middleware,
-        exception_handlers=dict.fromkeys((ApiError, HTTPException, ClientDisconnect, Exception), answer_error),
+        exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
     app.state.open_runs = maker.open_runs
     app.state.open_sockets = api.open_sockets
+    app.state.backgrounds = api.backgrounds
     return app
 
 
@@ -127,7 +123,7 @@ class Api:
     Args:
         maker: Makes the responses.
         open_sockets: The WebSocket connections.
-        records: The responses in the background.
+        backgrounds: The responses in the background.
         started_at: When the server was started.
     """
 
@@ -137,20 +133,25 @@ class Api:
     socket_limits: Limits
     origins: frozenset[str]
     open_sockets: OpenRuns = field(factory=OpenRuns)
-    records: Records[ResponseRun[bytes]] = field(factory=Records[ResponseRun[bytes]])
+    backgrounds: Backgrounds[ResponseRun[bytes]] = field(init=False)
     started_at: int = field(factory=now)
+
+    @backgrounds.default
+    def _backgrounds(self) -> Backgrounds[ResponseRun[bytes]]:
+        return Backgrounds(self.maker.archive, self.maker.open_runs)
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes."""
+        stored = StoredRoutes(self.maker.archive, self.dialect)
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
-            Route("/v1/responses/{id}", self.retrieve_or_delete, methods=["GET", "DELETE"]),
-            Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
-            Route("/v1/responses/{id}/input_items", self.list_input, methods=["GET"]),
-            *Conversations(self.maker.store, self.max_body_bytes).routes(),
+            Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
+            Route("/v1/responses/{id}/cancel", stored.cancel, methods=["POST"]),
+            Route("/v1/responses/{id}/input_items", stored.list_input, methods=["GET"]),
+            *Conversations(self.maker.archive.store, self.max_body_bytes).routes(),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
@@ -164,11 +165,12 @@ class Api:
         """
         parser_for(self.maker.engine.format, {})
         response_settings({**response_settings({}), "tools": [{"type": "function", "name": "f"}]})
-        try:
-            yield
-        finally:
-            self.maker.open_runs.end()
-            await self.records.wait(GRACE)
+        async with self.maker.archive.watched_over():
+            try:
+                yield
+            finally:
+                self.maker.open_runs.end()
+                await self.backgrounds.wait(GRACE)
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
@@ -179,8 +181,10 @@ class Api:
         run = await self.maker.run(asked, tenant, SseWriter(dialect))
         if not asked.background:
             return StreamedAnswer(Exchange(run, open_runs))
-        record = self._record(run)
-        return KeptAnswer(record) if asked.stream else _json(dialect.spoken(record.queued))
+        queued = await self.backgrounds.begin(self.backgrounds.owner(tenant, run, lambda: run.stored, lambda: run.addition))
+        if asked.stream:
+            return KeptAnswer(await self.maker.archive.tail(tenant, queued))
+        return _json(dialect.spoken(queued.response))
 
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
@@ -205,56 +209,8 @@ class Api:
         with self.open_sockets.holding(connection):
             await connection.serve()
 
-    def _record(self, run: ResponseRun[bytes]) -> Record[ResponseRun[bytes]]:
-        """Create a response in the background, where nobody has to wait for it."""
-        stored = run.stored
-        reserved = OBJECTS * len(pack([stored.response, stored.items]))
-        self.records.admit(reserved)
-        record = Record(run, reserved)
-        record.begin(self.maker.open_runs)
-        self.records.add(run.stored.id, record)
-        return record
-
     def _dialect(self, request: Request) -> Dialect:
         return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
-
-    async def retrieve_or_delete(self, request: Request) -> ASGIApp:
-        """Answer by the method: two routes of one path would each name only its own methods in `Allow`."""
-        return await (self.delete(request) if request.method == "DELETE" else self.retrieve(request))
-
-    async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a response that was stored or is made in the background, or stream one of the background."""
-        stored = await self._stored(request)
-        if request.query_params.get("stream") != "true":
-            return _json(self._dialect(request).spoken(stored.response))
-        record = self.records.get(stored.id)
-        return error_response(NOT_STREAMED) if record is None else KeptAnswer(record, _first_wanted(request))
-
-    async def cancel(self, request: Request) -> Response:
-        """Cancel a response that is made in the background; one that has ended stays what it is."""
-        stored = await self._stored(request)
-        if stored.response["background"] is not True:
-            raise invalid(None, "Only a response that is made in the background can be cancelled.")
-        record = self.records.get(stored.id)
-        if record is not None:
-            await record.cancel()
-            stored = StoredResponse(record.response, stored.items)
-        return _json(self._dialect(request).spoken(stored.response))
-
-    async def delete(self, request: Request) -> Response:
-        """Delete a response; one that is still made in the background is cancelled first."""
-        stored = await self._stored(request)
-        record = self.records.get(stored.id)
-        if record is not None:
-            await record.cancel()
-            self.records.drop(stored.id)
-        await self.maker.store.delete(SHARED, stored.id)
-        return _json({"id": stored.id, "object": "response", "deleted": True})
-
-    async def list_input(self, request: Request) -> Response:
-        """List what a stored response answered."""
-        stored = await self._stored(request)
-        return _json(page_of(stored.items, request.query_params))
 
     async def list_models(self, _request: Request) -> Response:
         """List the models."""
@@ -270,17 +226,6 @@ class Api:
     async def health(self, _request: Request) -> Response:
         """Answer that the server is alive."""
         return _json({"status": "ok"})
-
-    async def _stored(self, request: Request) -> StoredResponse:
-        """Return a response as it is now."""
-        response_id = request.path_params["id"]
-        record = self.records.get(response_id)
-        stored = await self.maker.store.get(SHARED, response_id) if record is None or record.over else record.run.stored
-        if stored is None and record is not None:
-            stored = StoredResponse(record.response, ())  # the store has let it go, or never held it
-        if stored is None:
-            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
-        return stored
 
     def _model(self, name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
@@ -309,13 +254,3 @@ class SocketHost:
 
 def _json(value: object) -> Response:
     return Response(dumps(value), media_type=JSON)
-
-
-def _first_wanted(request: Request) -> int:
-    """Return the number of the first event that a reader wants."""
-    after = request.query_params.get("starting_after")
-    if after is None:
-        return 0
-    if not (after.isascii() and after.isdigit()):
-        raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
-    return int(after[:9]) + 1

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from interlock.serving.errors import ApiError
 from interlock.serving.http import decoding
 from interlock.serving.http.intake import JSON, error_response
+from interlock.serving.runs.archive import said_by_store
 
 __all__ = ["answer_error"]
 
@@ -22,6 +23,7 @@ HEADERS: Final[Mapping[int, dict[str, str]]] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"connection": "close"},  # what is left of the body is not waited for
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"accept": JSON, "accept-encoding": decoding.ACCEPTED},
     HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"retry-after": "1"},
 }
 """What an error says beside its body, by its status."""
 
@@ -33,13 +35,13 @@ def answer_error(request: Request, error: Exception) -> Response:
         request: The request.
         error: What it raised.
     """
-    match error:
-        case ApiError():
-            return error_response(error, HEADERS.get(error.status))
-        case HTTPException(status_code=status):
+    match said_by_store(error):
+        case ApiError() as said:
+            return error_response(said, HEADERS.get(said.status))
+        case HTTPException(status_code=status, headers=headers):
             what = f"{request.method} {request.url.path}"
             message = f"Invalid URL ({what})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {what}"
-            return error_response(ApiError(status, message), dict(error.headers or {}))
+            return error_response(ApiError(status, message), dict(headers or {}))
         case ClientDisconnect():
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
         case _:

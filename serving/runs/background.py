@@ -1,249 +1,309 @@
-"""Responses that are made in the background: their events are kept, so that any number of readers can read them, from anywhere.
+"""Responses that are made in the background: a run makes the events, and an owner writes them to a store under its lease.
 
-Every reader ends, because a record ends with its run, however that ends. The number of records and the memory that they take
-are bounded; the oldest that has ended gives way. It knows neither HTTP nor what a run makes its events of.
+What the owner does when is the table `interlock.fsm.background.BACKGROUND`. Nobody reads an event before the store has taken it.
+It knows neither HTTP nor what a run makes its events of.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from sys import getsizeof
-from typing import Final, Generic, TypeVar, assert_never, cast
+from time import monotonic
+from typing import Final, Generic, TypeVar, assert_never
 
 from attrs import define, field
 
 from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
-from interlock.fsm.deltas import Cancel
+from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.table import Machine
-from interlock.serving.errors import ApiError
+from interlock.serving.faults import is_fault
+from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
-from interlock.serving.store.packing import pack, unpack
+from interlock.serving.store import Addition, Conflict, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
+from interlock.serving.store.leases import LEASE, RENEW
 
-__all__ = ["NOT_STREAMED", "Record", "Records"]
+__all__ = ["Backgrounds", "Owner"]
 
 R = TypeVar("R", bound=Run[bytes])
 """What makes the responses of a server."""
 
-LIMIT: Final = 1024
-"""Records that are kept, if nothing else is said."""
+logger = logging.getLogger(__name__)
 
-MAX_BYTES: Final = 256 * 2**20
-"""Bytes of memory that they may take, if nothing else is said."""
+BATCH: Final = 0.03
+"""Seconds that an event waits for others at most before it is written."""
 
-LINGER: Final = 1.0
-"""Seconds that a run is held after its end, for whoever has just begun it."""
+FULL: Final = 32
+"""Events that are not kept waiting."""
 
-TOO_MANY: Final = "Too many responses are being made in the background; try again when some of them have ended."
-"""What is said where there is no room for another."""
+ITEM_DONE: Final = b"event: response.output_item.done\n"
+"""How the event begins that is not kept waiting."""
 
-NOT_STREAMED: Final = ApiError(
-    400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
-)
-"""What is said of a response without a record."""
+GLANCE: Final = 0.1
+"""Seconds after a wake-up in which a write of our own tells whether cancelling was asked for."""
+
+PAUSE: Final = 0.25
+"""Seconds between two tries of a store that is down."""
+
+PATIENCE: Final = 60.0
+"""Seconds for which the last commit is tried again: the lease has lapsed by then, but perhaps nobody has taken over."""
+
+NOT_KEPT: Final = Fault("server_error", "The response could not be stored.")
+"""How a run ends whose events nobody can have."""
 
 
 @define(eq=False)
-class Record(Generic[R]):
-    """The events of one response in the background.
+class Owner(Generic[R]):
+    """The owner of one response in the background, from its first commit to its last.
 
     Args:
-        run: What makes it; it is held until a while after its end.
-        reserved: Bytes of memory that the run may take until then.
+        run: What makes the response.
+        tenant: To whom it belongs.
+        ended: Returns what is stored of the response, as it is when it is called.
+        store: Where it is written.
+        open_runs: Ends the run at a shutdown.
+        name: What the process is called as an owner.
+        spawn: Begins a task, and holds it.
+        addition: Returns what the response adds to a conversation in its last commit.
     """
 
-    _run: R | None
-    reserved: int = 0
-    _size: int = field(default=0, init=False)
-    """Bytes of the events."""
-    _packed: bytes = field(default=b"", init=False)
-    """The response when it has ended, as JSON."""
+    run: R
+    tenant: str
+    _ended: Callable[[], StoredResponse]
+    _store: ResponseStore
+    _open_runs: OpenRuns
+    _name: str
+    _spawn: Callable[[Coroutine[None, None, None]], object]
+    _addition: Callable[[], Addition | None] = lambda: None
     _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
-    _frames: list[bytes] = field(factory=list[bytes], init=False)
     _new: list[bytes] = field(factory=list[bytes], init=False)
-    """Events that were made and are not kept yet; whatever is raised meanwhile, the end keeps them."""
-    _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
+    """Events that were made and are not known to be written."""
+    _first: int = field(default=0, init=False)
+    """The number of the first of them."""
+    _until: float = field(default=0.0, init=False)
+    """When the lease is over, by the clock of this process."""
+    _writes: int = field(default=0, init=False)
+    """Writes that have begun."""
+    _work: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
+    _queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _task: asyncio.Task[None] | None = field(default=None, init=False)
-    """The task that makes the response, if it is the record's own; the event loop alone would not hold it."""
 
-    @property
-    def over(self) -> bool:
-        """Whether no more events come."""
-        return BackgroundTrigger.END not in self._life.state.rows
-
-    @property
-    def run(self) -> R:
-        """What makes the response; to be asked for only while it is made, or just after.
+    async def queued(self) -> StoredResponse:
+        """Wait until the response is stored, and return it as it is shown to who began it, before its first event.
 
         Raises:
-            LookupError: The response has ended a while ago.
+            StoreError: It could not be stored; nothing is generated.
         """
-        if self._run is None:
-            raise LookupError("the run is held no longer")
-        return self._run
-
-    @property
-    def response(self) -> Mapping[str, object]:
-        """The response object as it is now."""
-        return self._run.driver.response if self._run is not None else cast("dict[str, object]", unpack(self._packed))
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory that it takes: its events and the response; while it is made, what is reserved as well."""
-        return self._size + len(self._packed) + (0 if self._run is None else self.reserved)
-
-    @property
-    def queued(self) -> dict[str, object]:
-        """The response object as it is shown to who began it, before its first event."""
-        return {**self.run.driver.response, "status": "queued"}
-
-    def begin(self, open_runs: OpenRuns) -> None:
-        """Make the response in a task of its own.
-
-        Args:
-            open_runs: Ends it at a shutdown.
-        """
-        self._task = asyncio.create_task(self.make(open_runs))
-
-    async def make(self, open_runs: OpenRuns) -> None:
-        """Make the response; its end is there for the readers even if this task is cancelled or the run cannot be held.
-
-        Args:
-            open_runs: Ends it at a shutdown.
-        """
-        try:
-            self._fire(BackgroundTrigger.START)
-            with open_runs.holding(self.run):
-                async with aclosing(self.run.events()) as events:
-                    async for frames in events:
-                        self._new.extend(frames)
-                        self._fire(BackgroundTrigger.GROW)
-        finally:
-            try:
-                self._fire(BackgroundTrigger.END)
-            finally:
-                if not self.over:  # what failed was the call itself
-                    self._fire(BackgroundTrigger.END)
-
-    async def cancel(self) -> None:
-        """Cancel the response, and wait until it has ended; one that has ended stays what it is."""
-        self._fire(BackgroundTrigger.CANCEL)
-        await self.wait()
-
-    def evict(self) -> None:
-        """Keep the events no longer; to be called when no more come."""
-        self._fire(BackgroundTrigger.EVICT)
+        return await asyncio.shield(self._queued)
 
     async def wait(self) -> None:
-        """Wait until no more events come."""
+        """Wait until the last commit was made, or somebody else has the response."""
         await self._over.wait()
 
-    async def frames(self, start: int = 0) -> AsyncGenerator[list[bytes], None]:
-        """Yield the events as they come, those that are there already at once.
+    async def make(self) -> None:
+        """Store the response and make it; its end is written even if this task is cancelled or the run cannot be held."""
+        try:
+            lease = await self._enqueue()
+            self._spawn(self._keep(lease))
+        except BaseException as error:
+            self._refuse(error)
+            if not is_fault(error):
+                raise
+            return
+        try:
+            with self._open_runs.holding(self.run):
+                async with aclosing(self.run.events()) as events:
+                    async for frames in events:
+                        self._new += frames
+                        self._grow(frames)
+        finally:
+            try:
+                self._conclude()
+            finally:
+                if BackgroundTrigger.END in self._life.state.rows:  # what failed was the call itself
+                    self._conclude()
 
-        Args:
-            start: The sequence number of the first; there is none before 0.
-        """
-        start = max(start, 0)
-        while True:
-            grown = self._grown
-            if new := self._frames[start:]:
-                start += len(new)
-                yield new
-            elif self.over:
-                return
-            else:
-                await grown.wait()
+    async def _enqueue(self) -> Lease:
+        begun = self._ended()
+        queued = StoredResponse({**begun.response, "status": "queued"}, begun.items)
+        lease = await self._store.enqueue(self.tenant, queued, self._name)
+        self._until = monotonic() + LEASE
+        self._queued.set_result(queued)
+        return lease
+
+    def _refuse(self, error: BaseException) -> None:
+        """Say why nothing is made."""
+        if not self._queued.done():
+            self._queued.set_exception(error)
+        self._over.set()
+
+    def _grow(self, frames: Sequence[bytes]) -> None:
+        """Note the events of one step, which stay together, so that a log ends between two edges wherever it ends."""
+        self._fire(BackgroundTrigger.GROW)
+        if len(self._new) >= FULL or any(frame.startswith(ITEM_DONE) for frame in frames):
+            self._try(BackgroundTrigger.DUE)
+
+    def _conclude(self) -> None:
+        self._new += self.run.conclude()
+        self._fire(BackgroundTrigger.END)
+
+    def _try(self, trigger: BackgroundTrigger) -> None:
+        if trigger in self._life.state.rows:
+            self._fire(trigger)
 
     def _fire(self, trigger: BackgroundTrigger) -> None:
         for effect in self._life.fire(trigger):
             match effect:
-                case BackgroundEffect.KEEP:
-                    self._keep()
+                case BackgroundEffect.ARM:
+                    asyncio.get_running_loop().call_later(BATCH, self._try, BackgroundTrigger.DUE)
+                case BackgroundEffect.WRITE | BackgroundEffect.FINISH:
+                    self._work.put_nowait(effect)
                 case BackgroundEffect.INTERRUPT:
                     self.run.interrupt(Cancel())
-                case BackgroundEffect.CONCLUDE:
-                    self._new.extend(self.run.conclude())
-                    self._keep()
+                case BackgroundEffect.STOP:
+                    self.run.interrupt(NOT_KEPT)
                 case BackgroundEffect.RELEASE:
                     self._over.set()
-                    asyncio.get_running_loop().call_later(LINGER, self.compact)
-                case BackgroundEffect.WAKE:
-                    self._grown.set()
-                    self._grown = asyncio.Event()
                 case _:
                     assert_never(effect)
 
-    def _keep(self) -> None:
-        self._size += sum(map(getsizeof, self._new))
-        self._frames += self._new
-        self._new = []
+    async def _keep(self, lease: Lease) -> None:
+        """Write what is to be written, one after another, until nothing more can be."""
+        listening = asyncio.create_task(self._listen(lease))
+        try:
+            while BackgroundTrigger.WRITTEN in self._life.state.ways:
+                try:
+                    effect = await self._work.get()
+                    self._writes += 1
+                    self._fire(await self._write(effect, lease))
+                except BaseException as error:
+                    if not is_fault(error):
+                        raise
+                    logger.exception("%s: it could not be written, and is tried again", lease.response_id)
+                    self._try_again()
+        finally:
+            self._over.set()
+            listening.cancel()
+            await asyncio.wait([listening])
 
-    def compact(self) -> None:
-        """Let the run go, which holds the response as objects; what is shown of it is held as JSON."""
-        if self._run is not None and self.over:
-            self._packed = pack(self._run.driver.response)
-            self._run = None
+    def _try_again(self) -> None:
+        """Write anew what was to be written: where that has been done, the store says so."""
+        self._work = asyncio.Queue()
+        self._try(BackgroundTrigger.RETRY if BackgroundTrigger.RETRY in self._life.state.rows else BackgroundTrigger.DUE)
+
+    async def _listen(self, lease: Lease) -> None:
+        """Have the lease renewed in time, and at once when something has changed that no write of our own will tell."""
+        with self._store.watching(lease.tenant, lease.response_id) as watch:
+            while True:
+                await watch.wait(RENEW)
+                writes = self._writes
+                await asyncio.sleep(GLANCE)
+                if writes == self._writes:
+                    self._try(BackgroundTrigger.DUE)
+
+    async def _write(self, effect: BackgroundEffect, lease: Lease) -> BackgroundTrigger:
+        """Write to the store, and return what came of it."""
+        began, count = monotonic(), len(self._new)
+        try:
+            asked = await self._commit(effect, lease, self._new[:count])
+        except LeaseLost as lost:
+            logger.warning("%s: its lease is lost: %s", lease.response_id, lost)
+            return BackgroundTrigger.LOSE
+        except Gap as gap:  # a write of which we were not told has been made
+            del self._new[: max(gap.expected - self._first, 0)]
+            self._first = gap.expected
+            return BackgroundTrigger.RETRY
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            return await self._failed(effect, lease, error)
+        del self._new[:count]
+        self._first += count
+        self._until = began + LEASE
+        if asked:
+            self._try(BackgroundTrigger.CANCEL)
+        return BackgroundTrigger.WRITTEN
+
+    async def _commit(self, effect: BackgroundEffect, lease: Lease, frames: Sequence[bytes]) -> bool:
+        """Return whether cancelling was asked for."""
+        if effect is BackgroundEffect.FINISH:
+            await self._finish(lease, frames)
+            return False
+        return await (self._store.append(lease, self._first, frames) if frames else self._store.renew(lease))
+
+    async def _finish(self, lease: Lease, frames: Sequence[bytes]) -> None:
+        stored = self._ended()
+        try:
+            await self._store.finish(lease, self._first, frames, stored, self._addition())
+        except Conflict as conflict:
+            logger.warning("%s: it is not added to its conversation: %s", lease.response_id, conflict)
+            await self._store.finish(lease, self._first, frames, stored)
+
+    async def _failed(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
+        """Wait before the next try, unless the lease is over."""
+        known = isinstance(error, StoreDown)
+        logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=None if known else error)
+        await asyncio.sleep(PAUSE)
+        patience = PATIENCE if effect is BackgroundEffect.FINISH else 0.0
+        return BackgroundTrigger.LOSE if monotonic() > self._until + patience else BackgroundTrigger.RETRY
 
 
 @define(eq=False)
-class Records(Generic[R]):
-    """The records of one server.
+class Backgrounds(Generic[R]):
+    """The responses that one process makes in the background.
 
     Args:
-        limit: How many are kept.
-        max_bytes: How many bytes of memory they may take. Those that are over give way, the oldest first.
+        archive: Where they are written.
+        open_runs: Ends them at a shutdown.
     """
 
-    _limit: int = LIMIT
-    max_bytes: int = MAX_BYTES
-    _kept: dict[str, Record[R]] = field(factory=dict[str, Record[R]], init=False)
+    archive: Archive
+    open_runs: OpenRuns
+    _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes of memory that the records take."""
-        return sum(record.size for record in self._kept.values())
-
-    def admit(self, reserved: int) -> None:
-        """Refuse a response for which there is no room, even if all that are over gave way.
+    def owner(
+        self,
+        tenant: str,
+        run: R,
+        ended: Callable[[], StoredResponse],
+        addition: Callable[[], Addition | None] = lambda: None,
+    ) -> Owner[R]:
+        """Return the owner of a response that is to be made; `Owner.make` makes it.
 
         Args:
-            reserved: Bytes of memory that it may take while it is made.
+            tenant: To whom it belongs.
+            run: What makes the response.
+            ended: Returns what is stored of the response, as it is when it is called.
+            addition: Returns what it adds to a conversation in its last commit.
+        """
+        return Owner(run, tenant, ended, self.archive.store, self.open_runs, self.archive.name, self._spawn, addition)
+
+    async def begin(self, owner: Owner[R]) -> StoredResponse:
+        """Begin to make a response in a task of its own, and return it as it is shown to who began it.
+
+        Args:
+            owner: From `owner`.
 
         Raises:
-            ApiError: 429; some of those that are being made have to end first.
+            StoreError: It could not be stored; nothing is generated.
         """
-        running = sum(record.size for record in self._kept.values() if not record.over)
-        if running and running + reserved > self.max_bytes:
-            raise ApiError(429, TOO_MANY, "rate_limit_exceeded", code="rate_limit_exceeded")
-
-    def add(self, response_id: str, record: Record[R]) -> None:
-        """Keep a record; where there are too many, or they take too much, the oldest that are over go."""
-        self._kept[response_id] = record
-        excess, size = len(self._kept) - self._limit, self.size
-        for name, kept in [*self._kept.items()]:
-            if excess <= 0 and size <= self.max_bytes:
-                return
-            if kept.over:
-                excess, size = excess - 1, size - kept.size
-                self.drop(name)
-
-    def get(self, response_id: str) -> Record[R] | None:
-        """Return a record, if it is kept."""
-        return self._kept.get(response_id)
-
-    def drop(self, response_id: str) -> None:
-        """Keep a record no longer; its response has ended."""
-        record = self._kept.pop(response_id, None)
-        if record is not None:
-            record.evict()
+        self._spawn(owner.make())
+        return await owner.queued()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all responses have ended, but not for ever."""
+        """Wait until all responses have ended and are stored, but not for ever.
+
+        Args:
+            seconds: The longest time to wait.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                for record in [*self._kept.values()]:
-                    await record.wait()
+                while self._tasks:
+                    await asyncio.wait([*self._tasks])
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

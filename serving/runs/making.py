@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 
@@ -18,11 +18,12 @@ from interlock.serving.errors import ApiError, PromptError, invalid
 from interlock.serving.identity import random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
+from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.turns import ResponseRun, begin_response, begin_summary
 from interlock.serving.sealing import Envelope, Seals
-from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
+from interlock.serving.store import Conflict, StoredResponse
 from interlock.serving.tools.protocol import ToolRunner
 
 __all__ = ["Maker", "locked", "no_such_conversation", "no_such_model"]
@@ -36,14 +37,14 @@ class Maker:
 
     Args:
         engine: Where the output of models comes from.
-        store: Where responses are held.
+        archive: The stored responses.
         tools: Returns responses their hosted tools; None if there are none.
         envelope: Seals what clients carry.
         open_runs: The responses that are being made.
     """
 
     engine: Engine
-    store: ResponseStore
+    archive: Archive
     tools: ToolRunner | None
     envelope: Envelope
     open_runs: OpenRuns = field(factory=OpenRuns)
@@ -88,17 +89,16 @@ class Maker:
         """
         membership = await self._membership(asked, tenant)
         try:
-            before = await self._before(asked, latest) if membership is None else membership.items
-            items = await self._conversation(asked, before)
+            before = await self._before(asked, tenant, latest) if membership is None else membership.items
+            items = await self._conversation(asked, tenant, before)
             seals = Seals(self.envelope, asked.model, tenant)
             shown = await seals.opened(items, asked.input)
             await asyncio.sleep(0)
             self.open_runs.require_room()
             engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
-            store = self.store if asked.store else None
-            run = begin_response(
-                asked, items, engine, writer, tools=tools, store=store, shown=shown, seals=seals, membership=membership
-            )
+            store = self.archive.store if asked.store else None
+            more: dict[str, Any] = {"shown": shown, "seals": seals, "membership": membership, "tenant": tenant}
+            run = begin_response(asked, items, engine, writer, tools=tools, store=store, **more)
         except BaseException:
             if membership is not None:
                 await membership.release()
@@ -118,7 +118,7 @@ class Maker:
             ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
                 names and is not there; 429 if too many responses are being made.
         """
-        items = await self._conversation(asked, await self._before(asked, None))
+        items = await self._conversation(asked, tenant, await self._before(asked, tenant, None))
         seals = Seals(self.envelope, asked.model, tenant)
         shown = await seals.opened(items, asked.input)
         self.open_runs.require_room()
@@ -136,10 +136,11 @@ class Maker:
                 what else the request names and is not there.
         """
         name = asked.conversation_id
-        before = await self._before(asked, None) if name is None else await self.store.conversation_items(tenant, name)
+        store = self.archive.store
+        before = await (self._before(asked, tenant, None) if name is None else store.conversation_items(tenant, name))
         if before is None:
             raise no_such_conversation(str(name))
-        items = await self._conversation(asked, before)
+        items = await self._conversation(asked, tenant, before)
         shown = await Seals(self.envelope, asked.model, tenant).opened(items, asked.input)
         try:
             return await self.engine.count(Turn(asked, shown))
@@ -152,28 +153,24 @@ class Maker:
         if name is None:
             return None
         try:
-            membership = await Membership.begin(self.store, tenant, name, random_id("resp"))
+            membership = await Membership.begin(self.archive.store, tenant, name, random_id("resp"))
         except Conflict:
             raise locked(name) from None
         if membership is None:
             raise no_such_conversation(name)
         return membership
 
-    async def _before(self, asked: CreateResponse, latest: StoredResponse | None) -> Sequence[Item]:
+    async def _before(self, asked: CreateResponse, tenant: str, latest: StoredResponse | None) -> Sequence[Item]:
         """Return the conversation until the previous response."""
-        previous = asked.previous_response_id
-        if previous is None:
+        if asked.previous_response_id is None:
             return ()
-        before = latest or await self.store.get(SHARED, previous)
-        if before is None:
-            message = f"Previous response with id '{previous[:100]}' not found."
-            raise invalid("previous_response_id", message, "previous_response_not_found")
+        before = latest or await self.archive.previous(tenant, asked.previous_response_id)
         return before.conversation
 
-    async def _conversation(self, asked: CreateResponse, before: Sequence[Item]) -> tuple[Item, ...]:
+    async def _conversation(self, asked: CreateResponse, tenant: str, before: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items that the model continues: what came before, and the input of the request."""
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        return asked.conversation(before, await self.store.find(SHARED, referred))
+        return asked.conversation(before, await self.archive.store.find(tenant, referred) if referred else {})
 
 
 def locked(conversation_id: str) -> ApiError:

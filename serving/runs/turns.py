@@ -35,7 +35,7 @@ from interlock.serving.runs.compacting import Compaction
 from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, Conflict, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, Addition, Conflict, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
@@ -82,6 +82,7 @@ class ResponseRun(Run[T]):
         store: Holds the response when it has ended; None if that is not wanted.
         shown: The conversation as the model is shown it: what clients carry sealed is opened.
         membership: Its part in a conversation that the client has created; None if it belongs to none.
+        tenant: Whose it is.
     """
 
     request: CreateResponse
@@ -92,6 +93,7 @@ class ResponseRun(Run[T]):
     store: ResponseStore | None
     shown: Sequence[Item]
     membership: Membership | None
+    tenant: str
     _usage: Usage = field(factory=Usage, init=False)
     """What the engine has said that the turn costs which is going on."""
     _stored_items: tuple[Item, ...] = field(init=False)
@@ -220,20 +222,23 @@ class ResponseRun(Run[T]):
         """The response as it is now, for a store."""
         return StoredResponse(self.driver.response, self._stored_items)
 
+    @property
+    def addition(self) -> Addition | None:
+        """What the response adds to its conversation, as it is now; None if it belongs to none."""
+        return None if self.membership is None else self.membership.addition(self.stored)
+
     async def _settle(self) -> None:
-        """Store the response, if it is wanted; one that was cancelled is, if its client did not have to go away for that."""
-        cancelled = self.driver.status == "cancelled"
-        if self.store is not None and (self.request.background or not cancelled):
+        """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
+        if self.store is not None and not self.request.background and self.driver.status != "cancelled":
             await self._put(self.store)
 
     async def _put(self, store: ResponseStore) -> None:
         """Store the response, with what it adds to its conversation if that is still there."""
-        addition = None if self.membership is None else self.membership.addition(self.stored)
         try:
-            await store.put(SHARED, self.stored, addition)
+            await store.put(self.tenant, self.stored, self.addition)
         except Conflict:
             logger.warning("%s: its conversation was changed or deleted, and is not added to", self.stored.id)
-            await store.put(SHARED, self.stored)
+            await store.put(self.tenant, self.stored)
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)
@@ -253,6 +258,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     shown: Sequence[Item] | None = None,
     seals: Seals | None = None,
     membership: Membership | None = None,
+    tenant: str = SHARED,
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
@@ -268,6 +274,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
         seals: Seals what the client is to carry; without them it carries nothing sealed.
         membership: Its part in a conversation that the client has created.
+        tenant: Whose it is.
         ids: Makes ids.
         clock: Tells the time.
 
@@ -281,7 +288,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     )
     parser = parser_for(engine.format, {**request.raw, "tools": list(declare(request.tools, items))})
     rendered = items if shown is None else shown
-    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership)
+    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership, tenant)
 
 
 def begin_summary(request: CreateResponse, shown: Sequence[Item], engine: Engine) -> ResponseRun[None]:

@@ -18,6 +18,7 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.table import Machine
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import is_fault
+from interlock.serving.runs.archive import said_by_store
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
 from interlock.serving.sockets.frames import Ask, FrameError, error_frame, event_frame, read_frame
@@ -203,13 +204,13 @@ class Connection(Generic[K]):
         """Answer a request by its events or by one error, and then let the lane go on."""
         try:
             await self._respond(lane, ask)
-        except ApiError as error:
-            await self._send(error_frame(error, lane.stream_id))
         except BaseException as error:
             if not is_fault(error):
                 raise
-            logger.exception("a request over a WebSocket could not be answered")
-            await self._send(error_frame(OUR_FAULT, lane.stream_id))
+            said = said_by_store(error)
+            if not isinstance(said, ApiError):
+                logger.exception("a request over a WebSocket could not be answered")
+            await self._send(error_frame(said if isinstance(said, ApiError) else OUR_FAULT, lane.stream_id))
         finally:
             lane.end()
             if not self._in_flight:

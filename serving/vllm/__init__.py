@@ -19,7 +19,6 @@ the tool server, metrics and authentication; the plugin takes what comes out of 
     rendered   one response that is rendered and not generated
     middleware what vLLM's own middleware expects of an answer that takes long, and how compressed bodies come in
     sessions   the sessions with tool servers that one response has
-    archive    where finished responses are kept, in vLLM's store and as they are shown
 
 Nothing here imports vLLM before a server has loaded the plugin.
 """

@@ -77,12 +77,10 @@ class Before:
     """What was said before a request.
 
     Args:
-        output: The output of the response that it goes on from.
         stored: The items of responses that are stored, by their ids.
-        items: The conversation until then, that output last.
+        items: The conversation until then.
     """
 
-    output: Sequence[Item] = ()
     stored: Mapping[str, Item] = field(factory=dict[str, Item])
     items: Sequence[Item] = ()
 
@@ -95,7 +93,7 @@ class Before:
         Raises:
             ApiError: 404; a reference means no item that there is.
         """
-        known = {item["id"] for item in (*self.output, *given) if "id" in item and item["type"] != "item_reference"}
+        known = {item["id"] for item in (*self.items, *given) if "id" in item and item["type"] != "item_reference"}
         return [said for item in given if (said := resolved(item, known, self.stored)) is not None]
 
 
@@ -129,8 +127,10 @@ def rendered(
     effort = members(body.get("reasoning")).get("effort")
     if harmony and effort in EFFORTS:
         theirs["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
-    if not isinstance(body.get("input"), str) or (before.output and not harmony):
-        theirs["input"] = _input(asked.items, before, open_sealed, harmony=harmony)
+    theirs.pop("previous_response_id", None)  # what it means is put into the input: vLLM has nothing stored
+    if not isinstance(body.get("input"), str) or before.items:
+        said = window([*before.items, *before.said(asked.items)])
+        theirs["input"] = [*plain(said, open_sealed, pictures=not harmony)]
     return theirs, {**body, "tools": list(offered.declared), "tool_choice": choice}
 
 
@@ -150,10 +150,3 @@ def salted(body: Mapping[str, object], tenant: str) -> dict[str, str]:
 def _choice(offered: Offer) -> object:
     """Return a choice that vLLM takes: where nothing is offered, nothing can be chosen."""
     return "none" if offered.choice == "auto" and not offered.tools else offered.choice
-
-
-def _input(items: Sequence[Item], before: Before, open_sealed: OpenSealed, *, harmony: bool) -> list[Item]:
-    """Return the input; before it, where the model writes no harmony, what it goes on from, of which vLLM forgets the calls."""
-    given = before.said(items)
-    said_before = () if harmony else before.output
-    return [*plain(window([*said_before, *given]), open_sealed, pictures=not harmony)]

@@ -17,11 +17,12 @@ from attrs import define, field
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.serving.keys import Keys
+from interlock.serving.runs.archive import Archive
 from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
+from interlock.serving.store import MemoryStore
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
-from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.families import configured
 from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.routes import STATE, App, add_routes
@@ -111,7 +112,7 @@ class InterlockPlugin:
         if self._obstacle is not None or serving is None:
             return
         try:
-            archive = Archive(serving, seams.response_type())
+            archive = Archive(MemoryStore())
             family = None if serving.use_harmony else configured(args)
             keys = _keys(args)
             sealing_keys = SealingKeys.from_environment()

@@ -6,7 +6,7 @@ would. On a server whose instance was not hooked (its model generates nothing), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from attrs import evolve, frozen
@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPENAI
@@ -21,9 +22,12 @@ from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, error_response
-from interlock.serving.runs.background import NOT_STREAMED, Record
-from interlock.serving.vllm.held import deleted, input_items
+from interlock.serving.http.stored import StoredRoutes
+from interlock.serving.keys import TENANT
+from interlock.serving.runs.background import Owner
+from interlock.serving.store import StoredResponse, StoreError
 from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.run import VllmRun, admitted
@@ -75,11 +79,11 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
     valid = [depends(vllm.validate_json_request)]
     for path, endpoint, method, dependencies in (
         (PATH, vllm.with_cancellation(vllm.load_aware_call(api.creating())), "POST", valid),
-        (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.retrieving()), "GET", []),
-        (f"{PATH}/{{response_id}}/cancel", vllm.load_aware_call(api.cancelling()), "POST", []),
+        (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.retrieve)), "GET", []),
+        (f"{PATH}/{{id}}/cancel", vllm.load_aware_call(api.about_stored(StoredRoutes.cancel)), "POST", []),
         (f"{PATH}/input_tokens", vllm.with_cancellation(vllm.load_aware_call(api.counting())), "POST", valid),
-        (f"{PATH}/{{response_id}}", vllm.load_aware_call(api.deleting()), "DELETE", []),
-        (f"{PATH}/{{response_id}}/input_items", vllm.load_aware_call(api.listing()), "GET", []),
+        (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.delete)), "DELETE", []),
+        (f"{PATH}/{{id}}/input_items", vllm.load_aware_call(api.about_stored(StoredRoutes.list_input)), "GET", []),
     ):
         app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies)
     app.router.routes.append(WebSocketRoute(PATH, api.connect))
@@ -106,8 +110,8 @@ class Api:
             with panics_as_errors():
                 try:
                     return await self._create(hooks, body, raw_request)
-                except ApiError as error:
-                    return error_response(error)
+                except (ApiError, StoreError) as error:
+                    return answer_error(raw_request, error)
 
         create.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
         return create
@@ -120,13 +124,13 @@ class Api:
         # broken off vLLM shows nothing, and counts nothing.
         streamed, request.stream = bool(request.stream), True
         begun = await hooks.begin(evolve(reading, streamed=streamed), request, raw_request)
-        record = hooks.records.get(request.request_id) if request.background else None
         if isinstance(begun, self.vllm.ErrorResponse):
             return _refused(begun)
-        if record is not None:
-            queued = record.queued
-            await _admitted(hooks, record)
-            return LongAnswer(KeptAnswer(record)) if streamed else _json(dialect.spoken(queued))
+        if isinstance(begun, Owner):
+            owner = cast("Owner[VllmRun[bytes]]", begun)
+            queued = await _queued(hooks, owner)
+            tail = await hooks.archive.tail(owner.tenant, queued)
+            return LongAnswer(KeptAnswer(tail)) if streamed else _json(dialect.spoken(queued.response))
         if isinstance(begun, VllmRun):
             run = cast("VllmRun[bytes]", begun)
             await admitted(run)
@@ -152,8 +156,8 @@ class Api:
             with panics_as_errors():
                 try:
                     return await self._count(hooks, body, raw_request)
-                except ApiError as error:
-                    return error_response(error)
+                except (ApiError, StoreError) as error:
+                    return answer_error(raw_request, error)
 
         count.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
         return count
@@ -168,69 +172,45 @@ class Api:
         await cast("RenderedRun[bytes]", begun).abandon()
         return _json({"object": "response.input_tokens", "input_tokens": asked.prompts[-1]})
 
-    def deleting(self) -> Endpoint:
-        """Return the endpoint that deletes a response."""
+    def about_stored(self, answer: Callable[[StoredRoutes, HttpRequest], Awaitable[ASGIApp]]) -> Endpoint:
+        """Return an endpoint about responses that are stored.
 
-        async def delete(response_id: str, raw_request: HttpRequest) -> object:
-            return await deleted(_hooks(raw_request), response_id)
+        Args:
+            answer: The route of `StoredRoutes`.
+        """
 
-        delete.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
-        return delete
-
-    def listing(self) -> Endpoint:
-        """Return the endpoint that lists what a response answered."""
-
-        async def list_input(response_id: str, raw_request: HttpRequest) -> object:
-            return await input_items(_hooks(raw_request), response_id, raw_request)
-
-        list_input.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
-        return list_input
-
-    def retrieving(self) -> Endpoint:
-        """Return the endpoint that shows a response, or streams one that is made in the background."""
-
-        async def retrieve(
-            response_id: str, raw_request: HttpRequest, starting_after: int | None = None, *, stream: bool | None = False
-        ) -> object:
+        async def about(raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)
-            if hooks is not None:
-                record, shown = hooks.records.get(response_id), hooks.shown(response_id)
-                if stream and record is not None:
-                    return LongAnswer(KeptAnswer(record, 0 if starting_after is None else starting_after + 1))
-                if stream and shown is not None:
-                    return error_response(NOT_STREAMED)
-                if shown is not None:
-                    return _json(hooks.spoken(raw_request).spoken(shown))
-            return await self.vllm.retrieve_responses(
-                response_id=response_id, raw_request=raw_request, starting_after=starting_after, stream=stream
-            )
+            if hooks is None:
+                return error_response(NO_RESPONSES)
+            raw_request.scope[TENANT] = _tenant(hooks, raw_request)
+            try:
+                made = await answer(StoredRoutes(hooks.archive, hooks.dialect), raw_request)
+            except (ApiError, StoreError) as error:
+                return answer_error(raw_request, error)
+            return made if isinstance(made, Response) else LongAnswer(made)
 
-        retrieve.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
-        return retrieve
-
-    def cancelling(self) -> Endpoint:
-        """Return the endpoint that cancels a response that is made in the background."""
-
-        async def cancel(response_id: str, raw_request: HttpRequest) -> object:
-            hooks = _hooks(raw_request)
-            record = None if hooks is None else hooks.records.get(response_id)
-            if hooks is None or record is None or record.over:
-                return await self.vllm.cancel_responses(response_id=response_id, raw_request=raw_request)
-            await record.cancel()
-            return _json(hooks.spoken(raw_request).spoken(record.response))
-
-        cancel.__annotations__ |= {"response_id": str, "raw_request": HttpRequest}
-        return cancel
+        about.__annotations__ |= {"raw_request": HttpRequest}
+        return about
 
 
-async def _admitted(hooks: Hooks, record: Record[VllmRun[bytes]]) -> None:
-    """Wait until the engine has taken a request that is answered in the background; what it refuses leaves no response."""
+async def _queued(hooks: Hooks, owner: Owner[VllmRun[bytes]]) -> StoredResponse:
+    """Return a response that was begun in the background, once it is stored and the engine has taken it.
+
+    What could not be stored is not generated, and what the engine refuses leaves no response.
+    """
     try:
-        await record.run.admitted()
+        queued = await owner.queued()
     except BaseException:
-        await record.wait()
-        await hooks.forget(str(record.response["id"]))
+        await owner.run.abandon()
         raise
+    try:
+        await owner.run.admitted()
+    except BaseException:
+        await owner.wait()
+        await hooks.archive.store.delete(owner.tenant, queued.id)
+        raise
+    return queued
 
 
 def _tenant(hooks: Hooks, request: HttpRequest) -> str:

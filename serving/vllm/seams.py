@@ -136,12 +136,6 @@ def valid_request(vllm: Router, body: Mapping[str, object]) -> Request:
         raise refuse(found, body=body) from None
 
 
-def response_type() -> Callable[..., object]:
-    """Return the class of what vLLM's store of responses holds."""
-    made: Callable[..., object] = import_module("vllm.entrypoints.openai.responses.protocol").ResponsesResponse
-    return made
-
-
 def timings() -> Callable[[object, int], Dumpable]:
     """Return the function that makes a response's timings of the engine's and of the number of tokens; it is there since 0.32."""
     made: Callable[[object, int], Dumpable] = import_module(SERVING).build_per_request_timing_metrics

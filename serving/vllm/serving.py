@@ -21,18 +21,18 @@ from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.keys import Keys
-from interlock.serving.requests.conversation import Item, identified, read_input
+from interlock.serving.requests.conversation import identified, read_input
 from interlock.serving.requests.truncation import wants_truncation
 from interlock.serving.requests.values import elements, members
-from interlock.serving.runs.background import Record, Records
+from interlock.serving.runs.archive import Archive
+from interlock.serving.runs.background import Backgrounds, Owner
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
-from interlock.serving.vllm.archive import Archive
-from interlock.serving.vllm.asking import ASKED, Asked, rendered, salted
+from interlock.serving.vllm.asking import ASKED, Asked, Before, rendered, salted
 from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader
@@ -53,7 +53,7 @@ class Hooks:
 
     Args:
         serving: vLLM's instance.
-        archive: Where finished responses are kept.
+        archive: The stored responses.
         tool_timeout: Seconds that a tool may take.
         hide_end: Whether vLLM's parsers must not see the token that ends a round.
         family: The family whose models are read with parsers of our own; None where vLLM's are used.
@@ -74,7 +74,13 @@ class Hooks:
     origins: frozenset[str] = frozenset()
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     open_sockets: OpenRuns = field(factory=OpenRuns, init=False)
-    records: Records[VllmRun[bytes]] = field(factory=Records[VllmRun[bytes]], init=False)
+    backgrounds: Backgrounds[VllmRun[bytes]] = field(init=False)
+    _owners: dict[str, Owner[VllmRun[bytes]]] = field(factory=dict[str, Owner[VllmRun[bytes]]], init=False)
+    """Those of responses that vLLM has just begun in the background, by their ids, until vLLM returns them."""
+
+    @backgrounds.default
+    def _backgrounds(self) -> Backgrounds[VllmRun[bytes]]:
+        return Backgrounds(self.archive, self.open_runs)
 
     def install(self) -> None:
         """Replace vLLM's functions, on this instance alone."""
@@ -112,37 +118,30 @@ class Hooks:
             body: Of `POST /v1/responses`.
             dialect: What its client speaks.
             tenant: Whose request it is.
-            previous: The response that it goes on from, if vLLM shall be given what was said until then as its input.
+            previous: The response that it goes on from, if it is at hand although it may not be stored.
 
         Returns:
             The body that vLLM is to validate, and what was asked; the latter is for `ASKED`, while vLLM begins the response.
 
         Raises:
-            ApiError: 400 or 404; an item of its input cannot be read or opened.
+            ApiError: 400 or 404; an item of its input cannot be read or opened, or what it goes on from is not there.
+            StoreDown: The store cannot be used now, and something that is stored is asked for.
         """
         seals = Seals(self.envelope, str(body.get("model") or ""), tenant)
-        referred = (str(members(item).get("id")) for item in elements(body.get("input")))
-        said, whole = read_input(body.get("input")), {**body, **salted(body, tenant)}
-        if previous is None and wants_truncation(body):
-            previous = self.archive.held.get(str(body.get("previous_response_id")))
-        if previous is not None:
-            said = (*previous.conversation, *said)
-            whole |= {"input": list(said), "previous_response_id": None}
-        before = self.archive.before(whole.get("previous_response_id"), referred)
-        given = [*map(members, elements(body.get("input")))]
-        open_sealed = await seals.opener([*before.output, *before.stored.values(), *said], given)
-        theirs, read_by = rendered(whole, before, open_sealed, harmony=self.serving.use_harmony)
+        said, given = read_input(body.get("input")), [*map(members, elements(body.get("input")))]
+        before = await self._before(body, tenant, previous)
+        open_sealed = await seals.opener([*before.items, *before.stored.values(), *said], given)
+        theirs, read_by = rendered({**body, **salted(body, tenant)}, before, open_sealed, harmony=self.serving.use_harmony)
         return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *before.said(said))))
 
-    def shown(self, response_id: str) -> Mapping[str, object] | None:
-        """Show a response, as it is now if it is made in the background; None if there is no such response."""
-        record, held = self.records.get(response_id), self.archive.held.get(response_id)
-        return record.response if record is not None else None if held is None else held.response
-
-    def items(self, response_id: str) -> Sequence[Item] | None:
-        """Return the conversation that a response answered; None if there is no such response, or it is still being made."""
-        held = self.archive.held.get(response_id)
-        return None if held is None else held.items
+    async def _before(self, body: Mapping[str, object], tenant: str, previous: StoredResponse | None) -> Before:
+        """Return what was said before a request."""
+        name, items = body.get("previous_response_id"), map(members, elements(body.get("input")))
+        if previous is None and isinstance(name, str):
+            previous = await self.archive.previous(tenant, name)
+        referred = [str(item.get("id")) for item in items if item.get("type") == "item_reference"]
+        stored = await self.archive.store.find(tenant, referred) if referred else {}
+        return Before(stored, () if previous is None else previous.conversation)
 
     async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest) -> object:
         """Have vLLM validate and render a request, and return what comes of it: a run of ours, or vLLM's refusal.
@@ -152,7 +151,7 @@ class Hooks:
             request: The same in vLLM's form.
             raw_request: What it came in.
         """
-        if wants_truncation(asked.body) and request.previous_response_id is None:
+        if wants_truncation(asked.body):
             probe = evolve(asked, generate=False)
             request = await fitted(request, lambda shorter: self._begin(probe, shorter, raw_request))
         return await self._begin(asked, request, raw_request)
@@ -163,16 +162,13 @@ class Hooks:
             return await self.serving.create_responses(request, raw_request)
         finally:
             ASKED.reset(token)
+            self.serving.msg_store.pop(request.request_id, None)  # nobody reads it again, and vLLM would keep it for ever
+            self.serving.response_store.pop(request.request_id, None)
 
     def end(self) -> None:
         """End all responses and connections, and those that are still to come: the server shuts down."""
         self.open_runs.end()
         self.open_sockets.end()
-
-    async def forget(self, response_id: str) -> None:
-        """Forget a response of which nobody was told."""
-        self.records.drop(response_id)
-        await self.archive.drop(response_id)
 
     def _generating(self, theirs: Callable[..., object], asked: Asked, *arguments: Any, **others: Any) -> object:  # noqa: ANN401 - vLLM's own call
         """Note how long a prompt is, and return vLLM's loop, which begins when somebody iterates it."""
@@ -185,15 +181,16 @@ class Hooks:
         return self._run(asked, begun, [Start()]) if asked.generate else self._rendered(asked, begun)
 
     def _begin_in_background(self, asked: Asked, *arguments: Any, **others: Any) -> Awaitable[None]:  # noqa: ANN401 - likewise
-        """Record the run at once, because its readers may come before its task begins."""
+        """Return what makes a response in the background, in a task of vLLM's."""
         begun = Begun(*arguments, **others)
-        record = Record(self._run(asked, begun, [Enqueue()]))
-        self.records.add(begun.request.request_id, record)
-        return record.make(self.open_runs)
+        run = self._run(asked, begun, [Enqueue()])
+        owner = self.backgrounds.owner(asked.seals.tenant, run, lambda: StoredResponse(run.driver.response, asked.items))
+        self._owners[begun.request.request_id] = owner
+        return owner.make()
 
-    def _read_background(self, _: Asked, response_id: str) -> Record[VllmRun[bytes]] | None:
-        """Return the record of a response that has just begun."""
-        return self.records.get(response_id)
+    def _read_background(self, _: Asked, response_id: str) -> Owner[VllmRun[bytes]]:
+        """Return the owner of a response that has just begun."""
+        return self._owners.pop(response_id)
 
     def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
         request, context = begun.request, begun.context
@@ -219,11 +216,11 @@ class Hooks:
         return RenderedRun(driver_of(asked, begun), begun.steps, asked.prompts[-1], self._settling(asked, begun.request))
 
     def _settling(self, asked: Asked, request: Request) -> Callable[[ResponseDriver[bytes]], Awaitable[None]]:
-        """Return what keeps a response that has ended, and logs it."""
+        """Return what stores a response that has ended, unless its owner does, and logs it."""
 
         async def settle(ended: ResponseDriver[bytes]) -> None:
-            if request.store:
-                await self.archive.keep(StoredResponse(ended.response, asked.items))
+            if request.store and not request.background and ended.status != "cancelled":
+                await self.archive.store.put(asked.seals.tenant, StoredResponse(ended.response, asked.items))
             self._log(ended.response, streamed=asked.streamed)
 
         return settle

@@ -71,7 +71,7 @@ class SocketHost:
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request as vLLM does and return its run; without `generate`, its prompt is rendered and nothing else."""
         tenant = self.hooks.tenant(self.socket.headers.get("authorization", ""))
-        theirs, read = await self.hooks.read(body, self.dialect, tenant, self._previous(body, latest))
+        theirs, read = await self.hooks.read(body, self.dialect, tenant, latest)
         asked = evolve(read, generate=generate)
         join((), asked.items)  # which refuses what answers no call
         try:
@@ -93,15 +93,6 @@ class SocketHost:
         run = cast("VllmRun[bytes] | RenderedRun[bytes]", begun)
         await admitted(run)
         return run
-
-    def _previous(self, body: Mapping[str, object], latest: StoredResponse | None) -> StoredResponse | None:
-        """Return the response that a request goes on from; vLLM is given the whole conversation, so it need not hold it."""
-        response_id = body.get("previous_response_id")
-        held = latest or self.hooks.archive.held.get(str(response_id))
-        if response_id is not None and held is None:
-            message = f"Previous response with id '{str(response_id)[:100]}' not found."
-            raise invalid("previous_response_id", message, "previous_response_not_found")
-        return held
 
     def _raw_request(self) -> HttpRequest:
         """Return the connection as the request that vLLM takes priorities, traces and sessions from."""

@@ -3,8 +3,9 @@
 from attrs import evolve
 
 from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.fsm.proof.owner import walk_background
 from interlock.fsm.proof.stored import walk_stored
-from interlock.fsm.proof.walk import walk_background, walk_turns
+from interlock.fsm.proof.walk import walk_turns
 from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Edge
 from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
@@ -20,9 +21,9 @@ def test_every_edge_of_the_loop_over_turns_fires_and_every_stream_is_legal():
     assert (walk.holds, walk.edges, walk.unfired, walk.faults) == (True, len(TURNS.edges), (), ())
 
 
-def test_every_edge_of_the_life_in_the_background_fires_and_its_end_is_kept():
+def test_every_edge_of_the_owner_in_the_background_fires_and_every_way_ends():
     walk = walk_background()
-    assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 4, len(BACKGROUND.edges), ())
+    assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 9, len(BACKGROUND.edges), ())
 
 
 def test_a_response_that_is_stored_before_it_has_ended_is_found():
@@ -44,17 +45,20 @@ def test_what_is_fed_after_the_end_is_found():
 def test_an_edge_that_cannot_fire_is_named():
     walk = walk_turns(evolve(TURNS, edges=[*TURNS.edges, Edge("settling", TurnTrigger.CALL, "settling")]))
     assert walk.holds  # a settling run could fire it
-    late = Edge("ended", BackgroundTrigger.GROW, "evicted", [BackgroundEffect.KEEP])
-    walk = walk_background(evolve(BACKGROUND, edges=[*BACKGROUND.edges, late]))
-    assert walk.faults == ("ended/grow: events are kept after the end", "ended/grow: no reader is woken")
 
 
-def test_events_that_go_before_their_end_and_readers_that_wait_for_ever_are_found():
-    early = Edge("running", BackgroundTrigger.EVICT, "evicted")
-    walk = walk_background(evolve(BACKGROUND, edges=[*BACKGROUND.edges, early]))
-    assert walk.faults == ("running/evict: the events go before their end",)
-    silent = changed(BACKGROUND, "running", BackgroundTrigger.END, effects=[BackgroundEffect.CONCLUDE, BackgroundEffect.WAKE])
-    assert walk_background(silent).faults == ("running/end: those who wait for the end do not go on with it",)
+def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_for_ever_is_found():
+    twice = changed(BACKGROUND, "writing", BackgroundTrigger.GROW, effects=[BackgroundEffect.WRITE])
+    assert walk_background(twice).faults == ("writing/grow: a second write begins before the first is answered",)
+    soon = changed(BACKGROUND, "holding", BackgroundTrigger.DUE, effects=[BackgroundEffect.FINISH])
+    assert walk_background(soon).faults == ("holding/due: the response is ended before its run is over",)
+    waiting = changed(BACKGROUND, "closing", BackgroundTrigger.RETRY, effects=[])
+    assert walk_background(waiting).faults == (
+        "closing/retry: what a store answers is not what is waited for",
+        "closing/retry: the run is over, and nothing more happens",
+    )
+    silent = changed(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
+    assert walk_background(silent).faults == ("ending/written: those who wait for the end do not go on with it",)
 
 
 def test_every_edge_of_the_life_of_a_stored_response_fires_and_it_has_one_owner_and_one_end():

@@ -64,7 +64,7 @@ async def _tasks(_request: Request) -> JSONResponse:
 
 def main() -> None:
     """Serve on a free port of the loopback."""
-    app = create_app(BreakingEngine(), store=MemoryStore(max_bytes=STORED), max_background_bytes=STORED)
+    app = create_app(BreakingEngine(), store=MemoryStore(max_bytes=STORED))
     app.router.routes.append(Route("/tasks", _tasks))
     listening = server.listen("127.0.0.1", 0)
     server.serve(app, listening, on_ready=lambda: print(server.url_of(listening), flush=True))  # noqa: T201 - for who started it

@@ -6,7 +6,6 @@ import json
 import threading
 import tracemalloc
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import httpx
 import openai
@@ -16,14 +15,10 @@ from live.injection import ask
 from live.wire import bodies, without_chance
 from openai import OpenAI
 
-from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.runs import background
-from interlock.serving.runs.background import Record, Records
-from interlock.serving.runs.open_runs import OpenRuns
-from interlock.serving.store import MemoryStore
+from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
 
 ASKED = {"model": "staged", "input": "Hi", "background": True}
 STREAM = {"stream": "true"}
@@ -245,112 +240,68 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     assert engine.closed.is_set()
 
 
-def test_what_is_left_without_its_events_is_the_response(served) -> None:
+def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_made(served) -> None:
     store = MemoryStore()
     with served(StagedEngine(steps(ANSWER)), store=store) as server:
         url = f"{server}/v1/responses"
-        response = bodies(httpx.post(url, json={**ASKED, "stream": True}).content)[-1]["response"]
+        stream = httpx.post(url, json={**ASKED, "stream": True}).content
+        foreground = httpx.post(url, json={**ASKED, "background": False}).json()["id"]
+    response = bodies(stream)[-1]["response"]
     with served(StagedEngine(), store=store) as another:
         one = f"{another}/v1/responses/{response['id']}"
         assert httpx.get(one).json() == httpx.post(f"{one}/cancel").json() == response
-        assert failure(httpx.get(one, params=STREAM)) == (400, "stream", "unsupported_parameter")
+        assert read(one) == stream
         assert httpx.delete(one).json()["deleted"] is True
         assert httpx.get(one).status_code == 404
+        other = f"{another}/v1/responses/{foreground}"
+        assert failure(httpx.get(other, params=STREAM)) == (400, "stream", "unsupported_parameter")
 
 
-def test_a_shutdown_does_not_wait_for_ever() -> None:
-    class Endless:
-        async def events(self):
-            await asyncio.Event().wait()
-            yield []
-
-        def interrupt(self, _ending):
-            pass
-
-        def conclude(self):
-            return []
-
-    async def shut_down():
-        records = Records()
-        record = Record(Endless())
-        records.add("resp_1", record)
-        record.begin(OpenRuns())
-        await records.wait(0)
-        return record.over
-
-    assert asyncio.run(shut_down()) is False
-
-
-def test_the_oldest_that_are_over_give_way() -> None:
-    class Kept:
-        over = evicted = False
-        size = 0
-
-        def evict(self):
-            self.evicted = True
-
-    records, kept = Records(limit=2), [Kept() for _ in range(5)]
-    for number in range(4):
-        records.add(f"{number}", kept[number])
-    assert [records.get(f"{number}") for number in range(4)] == kept[:4]
-    for each in kept[:3]:
-        each.over = True
-    records.add("4", kept[4])
-    assert [records.get(f"{number}") for number in range(5)] == [None, None, None, *kept[3:]]
-    assert [each.evicted for each in kept] == [True, True, True, False, False]
-
-
-def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold(monkeypatch) -> None:
-    monkeypatch.setattr(background, "LINGER", 0.0)
+def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold() -> None:
     bound = 4 * 2**20
     body = json.dumps({**ASKED, "instructions": "x" * 100_000}).encode()
 
     async def fill():
         engine = StagedEngine(steps(ANSWER))
-        app = create_app(engine, store=MemoryStore(max_bytes=2**20), max_background_bytes=bound)
+        app = create_app(engine, store=MemoryStore(max_bytes=bound))
         await ask(app, "POST", "/v1/responses", body)
         gc.collect()
         tracemalloc.start()
         for _ in range(40):
             answered = await ask(app, "POST", "/v1/responses", body)
-            assert answered.status == 200
-            await app.state.open_runs.wait(60)
-            await asyncio.sleep(0.001)
+            shown = f"/v1/responses/{json.loads(answered.body)['id']}"
+            del answered  # which holds the whole buffer that it was written into
+            await ask(app, "GET", shown, query=b"stream=true")  # which ends when the response does
             engine.turns.clear()  # which hold the requests
-        await asyncio.sleep(0.01)
+        await app.state.backgrounds.wait(60)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-        shown = await ask(app, "GET", f"/v1/responses/{json.loads(answered.body)['id']}")
-        return held, json.loads(shown.body)["status"]
+        return held, json.loads((await ask(app, "GET", shown)).body)["status"]
 
     held, status = asyncio.run(fill())
     assert status == "completed"
-    assert held < 1.2 * (bound + 2**20)
+    assert held < 1.2 * bound
 
 
-def test_a_response_for_which_those_that_are_made_leave_no_room_is_refused() -> None:
-    async def crowd():
-        engine = StagedEngine([step(REASONING), Gate()])
-        app = create_app(engine, max_background_bytes=3 * 2**20)
-        body = json.dumps({**ASKED, "instructions": "x" * 60_000}).encode()
-        answers = [await ask(app, "POST", "/v1/responses", body) for _ in range(5)]
-        app.state.open_runs.end()
-        await app.state.open_runs.wait(60)
-        answers.append(await ask(app, "POST", "/v1/responses", body))
-        app.state.open_runs.end()
-        return [(answer.status, json.loads(answer.body).get("error")) for answer in answers]
+class BrokenStore(MemoryStore):
+    """A store that takes nothing in the background."""
 
-    begun = (200, None)
-    message = "Too many responses are being made in the background; try again when some of them have ended."
-    refused = {"message": message, "type": "rate_limit_exceeded", "param": None, "code": "rate_limit_exceeded"}
-    assert asyncio.run(crowd()) == [begun, begun, *[(429, refused)] * 3, begun]
+    error: StoreError
+
+    async def enqueue(self, *_):
+        raise self.error
 
 
-def test_the_events_of_a_response_that_is_being_made_cannot_be_evicted() -> None:
-    record = Record(SimpleNamespace())
-    with pytest.raises(IllegalTransition, match="background: 'evict' is illegal in state 'queued', which has start, cancel, end"):
-        record.evict()
+@pytest.mark.parametrize(
+    ("error", "status", "code"), [(StoreFull(), 429, "rate_limit_exceeded"), (StoreDown(), 503, "store_unavailable")]
+)
+def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generated(served, error, status, code) -> None:
+    engine, store = StagedEngine(steps(ANSWER)), BrokenStore()
+    store.error = error
+    with served(engine, store=store) as server:
+        answer = httpx.post(f"{server}/v1/responses", json=ASKED)
+    assert (failure(answer), answer.headers["retry-after"], engine.turns) == ((status, None, code), "1", [])
 
 
 def test_the_real_client_begins_reads_resumes_and_cancels(served) -> None:

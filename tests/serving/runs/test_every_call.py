@@ -67,9 +67,10 @@ async def background(injector):
     if begun.status != 200:
         return begun, app, engine
     one = f"{PATH}/{json.loads(begun.body)['id']}"
+    streamed = await ask(app, "GET", one, query=b"stream=true")
     shown = await ask(app, "GET", one)
     assert json.loads(shown.body)["status"] in ENDED
-    return await ask(app, "GET", one, query=b"stream=true"), app, engine
+    return streamed, app, engine
 
 
 def request(**others):
@@ -122,7 +123,12 @@ def places(scenario):
     apart(look(Injector()))  # the first fills caches
     injector = Injector()
     apart(look(injector))
-    return [place for place in injector.places() if not EXEMPT & {place.function, place.callee}][::STRIDE]
+    return [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))][::STRIDE]
+
+
+def _is_store(place):
+    """Return whether a place is in a store, which says itself what of a commit is there after a fault."""
+    return place.file.startswith("serving/store/")
 
 
 async def broken(scenario, place, error):

@@ -69,21 +69,22 @@ def test_a_reference_is_the_item_that_is_stored_and_goes_where_that_is_there():
     wanted = list(plain([CALL, OUTPUT]))
     assert asked(input=[reference, OUTPUT], before=Before(stored={"ctc_1": CALL}))[0]["input"] == wanted
     assert asked(input=[CALL, reference, OUTPUT])[0]["input"] == wanted
-    assert asked(input=[{"id": "ctc_1"}, OUTPUT], before=Before([CALL]))[0]["input"] == wanted[1:]
+    assert asked(input=[{"id": "ctc_1"}, OUTPUT], before=Before(items=[CALL]))[0]["input"] == wanted
     with pytest.raises(ApiError, match="Item with id 'ctc_1' not found") as refused:
         asked(input=[reference])
     assert refused.value.status == 404
 
 
-def test_what_the_model_said_before_is_put_before_the_input_where_vllm_forgets_calls():
-    before = Before([CALL])
-    assert asked(input=[OUTPUT], before=before, harmony=False)[0]["input"] == list(plain([CALL, OUTPUT]))
-    assert asked(input="Go on.", before=before, harmony=False)[0]["input"] == [
+@pytest.mark.parametrize("harmony", [True, False])
+def test_what_was_said_before_is_put_before_the_input_for_vllm_has_nothing_stored(harmony):
+    before = Before(items=[CALL])
+    theirs, _ = asked(input=[OUTPUT], previous_response_id="resp_1", before=before, harmony=harmony)
+    assert (theirs["input"], "previous_response_id" in theirs) == (list(plain([CALL, OUTPUT])), False)
+    assert asked(input="Go on.", before=before, harmony=harmony)[0]["input"] == [
         *plain([CALL]),
         {"type": "message", "role": "user", "content": "Go on."},
     ]
-    assert asked(input=[OUTPUT], before=before)[0]["input"] == list(plain([OUTPUT]))
-    assert asked(input=None, before=before)[0]["input"] == []
+    assert asked(input=None, before=before, harmony=harmony)[0]["input"] == list(plain([CALL]))
 
 
 def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():

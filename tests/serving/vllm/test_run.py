@@ -13,10 +13,11 @@ from openai_harmony import HarmonyError
 from interlock.events.dialects import OPENAI
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.oracle import check
+from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.run import OUR_FAULT
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.store import MemoryStore
 from interlock.serving.vllm import seams
-from interlock.serving.vllm.archive import Archive
 from interlock.serving.vllm.asking import ASKED, Asked
 from interlock.serving.vllm.serving import Hooks
 
@@ -34,7 +35,7 @@ def vllm(monkeypatch):
 
 
 def hooks_on(serving, timeout=5.0):
-    hooks = Hooks(serving, Archive(serving, fake.Stored), timeout)
+    hooks = Hooks(serving, Archive(MemoryStore()), timeout)
     hooks.install()
     return hooks
 
@@ -387,7 +388,7 @@ def test_a_parser_that_would_write_the_end_token_does_not_see_it(stopped_by, hid
     async def make(hide_end):
         parser = fake.Parser(delta(content="a"), delta(content="b"))
         serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser)
-        Hooks(serving, Archive(serving, fake.Stored), 5.0, hide_end).install()
+        Hooks(serving, Archive(MemoryStore()), 5.0, hide_end).install()
         ASKED.set(Asked({"model": "m", "input": "Hi", "stream": True}, OPENAI, {}, SEALS))
         await read(await serving.create_responses(Request(model="m", input="Hi", stream=True), None))
         return parser.seen
@@ -513,33 +514,28 @@ def test_a_log_that_fails_is_no_fault_of_the_stream():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_log_outputs, serving.request_logger = True, object()
     assert summary(made(serving)) == ([COMPLETED], "completed")
-    assert list(serving.response_store) == ["resp_1"]
 
 
-def test_vllm_stores_the_calls_and_what_it_cannot_store_is_kept_to_be_shown():
-    class Picky(fake.Stored):
-        def __init__(self, **fields):
-            if fields["model"] == "odd":
-                raise ValueError("no")
-            super().__init__(**fields)
+def stored(**body):
+    """Make a response, and give what the store has of it then, for its tenant and for another."""
 
-    async def make(model):
-        serving = Serving(fake.HarmonyContext, outputs(CALL.replace("<|call|>", "<|end|><|start|>assistant") + ANSWER))
-        hooks = Hooks(serving, Archive(serving, Picky), 1.0)
+    async def make():
+        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+        hooks = Hooks(serving, Archive(MemoryStore()), 1.0)
         hooks.install()
-        ASKED.set(Asked({}, OPENAI, {}, SEALS))
-        run = await serving.create_responses(Request(input="Hi", model=model), None)
-        steps = await read(run)
-        return serving, hooks, response(steps)
+        said = ({"type": "message", "id": "msg_0", "role": "user", "content": "Hi"},)
+        ASKED.set(Asked({}, OPENAI, {}, Seals(hooks.envelope, "m", "tenant"), said))
+        shown = response(await read(await serving.create_responses(Request(input="Hi", model="m", **body), None)))
+        return shown, await hooks.archive.get("tenant", "resp_1"), await hooks.archive.get("", "resp_1")
 
-    serving, hooks, shown = asyncio.run(make("m"))
-    assert [item["type"] for item in serving.response_store["resp_1"].output] == ["function_call"]
-    assert hooks.shown("resp_1") == shown
-    serving, hooks, shown = asyncio.run(make("odd"))
-    assert (serving.response_store, hooks.shown("resp_1")) == ({}, shown)
+    return asyncio.run(make())
+
+
+def test_a_response_is_stored_for_its_tenant_with_what_it_answered():
+    shown, kept, others = stored()
+    assert (kept.response, [item["id"] for item in kept.items], others) == (shown, ["msg_0"], None)
 
 
 def test_what_shall_not_be_stored_is_not():
-    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-    assert response(made(serving, store=False))["store"] is False
-    assert serving.response_store == {}
+    shown, kept, _ = stored(store=False)
+    assert (shown["store"], kept) == (False, None)
