@@ -4,13 +4,13 @@ import json
 
 import pytest
 from playing import body
-from turns import FUNCTION, Turn
+from turns import END, FUNCTION, TOOL_CALL, Turn
 from websockets.sync.client import connect
 
 pytestmark = pytest.mark.parametrize("server", ["parsed"], indirect=True)
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
-CALL = '<think>\n\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+CALL = f"<think>\n\n</think>\n\n{TOOL_CALL}{END}"
 
 
 def turn(socket, *rounds, **others):
@@ -26,8 +26,8 @@ def test_a_lane_goes_on_from_a_call(server):
         first = turn(socket, CALL)
         call = first["output"][-1]
         answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
-        second = turn(socket, "", "<think>\n\n</think>\n\nIt is sunny.", previous_response_id=first["id"], input=[answer])
-        third = turn(socket, "", "<think>\n\n</think>\n\nGood.", previous_response_id=second["id"], input="Thanks.")
+        second = turn(socket, "", f"<think>\n\n</think>\n\nIt is sunny.{END}", previous_response_id=first["id"], input=[answer])
+        third = turn(socket, "", f"<think>\n\n</think>\n\nGood.{END}", previous_response_id=second["id"], input="Thanks.")
     assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", "get_weather", {"city": "Rome"})
     assert [response["status"] for response in (first, second, third)] == ["completed"] * 3
     prompts = [response["usage"]["input_tokens"] for response in (first, second, third)]
