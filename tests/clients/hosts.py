@@ -25,7 +25,7 @@ class Played:
 
     Args:
         url: Its own.
-        model: What it calls its model; `gpt-5.5` is the same one, for clients that know that name.
+        model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
         heard: Returns the prompts that the model was given, as text, control tokens included.
     """
 
@@ -54,7 +54,7 @@ class Listening:
     """An engine that writes one turn after another, and remembers what each was asked to continue."""
 
     turns: list
-    models: tuple = ("gpt-oss", "gpt-5.5")
+    models: tuple = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
     format: str = "harmony"
     heard: list = field(factory=list)
 

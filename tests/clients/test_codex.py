@@ -1,12 +1,20 @@
 """Codex as it comes, its multi-agent tools on: it reads, patches, runs and goes on with a session, in every host."""
 
 import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import httpx
 import pytest
-from clients.running import HERE, run
+from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.writing import Said
 
+README = (ROOT / "README.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
 FREELY = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
 
@@ -93,3 +101,55 @@ def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name
     assert len(played.heard()) == len(KNOWN)
     places = [last.rindex(text) for text in ("multi_agent_v1", "invalid agent id nobody", "Success. Updated")]
     assert places == sorted(places)
+
+
+def block(language, holding):
+    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    return found
+
+
+def asked():
+    """What the README has Codex do."""
+    (prompt,) = re.findall(r'codex exec --skip-git-repo-check "(.*)"', block("sh", "codex exec"))
+    return prompt
+
+
+def test_the_configuration_of_the_readme_works(folder, host):
+    with host([call("exec_command", cmd="ls"), answer("It has notes.")]) as played:
+        config = block("toml", "model_provider").replace("http://127.0.0.1:8000", played.url)
+        (folder / "home" / "config.toml").write_text(config)
+        assert codex(folder, *FREELY, asked()) == "It has notes."
+        assert "notes.txt" in played.heard()[-1]
+
+
+@pytest.fixture
+def served():
+    """The URL of what the README's command serves, at a port that is free."""
+    (command,) = re.findall(r"^interlock (serve .*--model .*)$", block("sh", "--model openai/gpt-oss-20b"), re.MULTILINE)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    interlock = str(Path(sys.executable).with_name("interlock"))
+    with subprocess.Popen([interlock, *command.split(), "--port", str(port)]) as process:  # noqa: S603 - our own text
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _wait(process, url)
+            yield url
+        finally:
+            process.terminate()
+
+
+def _wait(process, url):
+    while process.poll() is None:
+        try:
+            httpx.get(f"{url}/health").raise_for_status()
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("interlock serve ended")
+
+
+def test_the_commands_of_the_readme_work_without_a_model(folder, served):
+    config = block("toml", "model_provider").replace("http://127.0.0.1:8000", served)
+    (folder / "home" / "config.toml").write_text(config)
+    assert codex(folder, *FREELY, asked()) == "notes.txt"

@@ -102,7 +102,8 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """The families that are played on real engines, with the reasoning of each."""
 
-TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", "tiny", "gpt-5.5")
+NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
+TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
 LONG: Final = 60_000
 """Tokens of a context that holds what an agent says of itself."""
 
