@@ -113,7 +113,7 @@ def rendered(
             is not.
     """
     asked = read_hosted(body)
-    offered = offer(asked.tools, body.get("tool_choice"), asked.items, HOSTED)
+    offered = offer(asked.tools, body.get("tool_choice"), (*before.items, *asked.items), HOSTED)
     for kind in offered.left_out:
         logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
     theirs = {**body, "include": [LOGPROBS] if LOGPROBS in elements(body.get("include")) else None}

@@ -6,7 +6,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from live.engines import steps
 
 from interlock.parsers.families.writing import encode
@@ -63,8 +63,9 @@ class Listening:
 
     async def generate(self, turn):
         self.heard.append("".join(text for text, _ in prompt(turn)))
+        count = await self.count(turn)
         for output in steps(harmony(self.turns[len(self.heard) - 1])):
-            yield output
+            yield evolve(output, input_tokens=count)
 
 
 @contextmanager

@@ -57,9 +57,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def configure(folder, played, model=None):
+def configure(folder, played, model=None, more=""):
     (folder / "home" / "config.toml").write_text(
-        f'model = "{model or played.model}"\nmodel_provider = "interlock"\n'
+        f'model = "{model or played.model}"\nmodel_provider = "interlock"\n{more}\n'
         f'[model_providers.interlock]\nname = "Interlock"\nbase_url = "{played.url}/v1"\nwire_api = "responses"\n'
     )
 
@@ -81,6 +81,30 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
     assert len(heard) == len(TURNS)
     wanted = ["Mend the greeting.", "helo\n", "Success. Updated", "nobody", "6 notes.txt", "spelled right", "Shout it.", "HELLO"]
     places = [heard[-1].rindex(text) for text in wanted]
+    assert places == sorted(places)
+
+
+FULL = 12_500
+"""Tokens of a context that Codex is to take for full: it opens with 7,000 to 11,500, by the host, and after a long output it has
+13,000 to 21,000."""
+
+LONG = [
+    call("exec_command", cmd="seq 1 8000"),
+    call("exec_command", cmd="echo so many"),
+    answer("We count. The numbers end with 8000."),  # what Codex asks for when its context is full
+    call("exec_command", cmd="echo $((8000 + 1))"),
+    answer("The next number is 8001."),
+]
+
+
+def test_codex_compacts_a_session_that_grows_too_long_and_goes_on_from_the_summary(folder, host):
+    with host(LONG) as played:
+        configure(folder, played, more=f"model_auto_compact_token_limit = {FULL}")
+        assert codex(folder, *FREELY, "Count on.") == "The next number is 8001."
+        heard = played.heard()
+    assert len(heard) == len(LONG)
+    assert ["7999" in prompt for prompt in heard] == [False, True, True, False, False]
+    places = [heard[-1].rindex(text) for text in ("Count on.", "The numbers end with 8000.", "8001\n")]
     assert places == sorted(places)
 
 

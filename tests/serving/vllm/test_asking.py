@@ -46,6 +46,8 @@ def test_tools_that_the_input_brings_are_offered_and_read_by():
     found = {"type": "tool_search_output", "call_id": "call_1", "tools": [SKY]}
     theirs, read_by = asked(input=[HI, found])
     assert (theirs["tools"], read_by["tools"]) == ([{**WEATHER, "name": "sky__weather"}], [SKY])
+    later = asked(before=Before(items=[HI, found]))
+    assert (later[0]["tools"], later[1]["tools"]) == (theirs["tools"], [SKY])
 
 
 def test_what_cannot_be_offered_is_left_out_with_a_warning(caplog):
