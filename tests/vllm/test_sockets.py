@@ -143,7 +143,7 @@ def test_a_stored_response_is_listed_and_deleted(server):
     assert [item["content"] for item in listed] == [[{"type": "input_text", "text": "Hi."}]]
     assert httpx.delete(url).json() == {"id": first, "object": "response", "deleted": True}
     gone = httpx.post(f"{server.url}/v1/responses", json=asked(DONE, previous_response_id=first))
-    assert [httpx.get(url).status_code, gone.status_code] == [404, 404]
+    assert (httpx.get(url).status_code, gone.json()["error"]["code"]) == (404, "previous_response_not_found")
 
 
 def test_a_compressed_body_is_read(server):
