@@ -63,7 +63,21 @@ def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
     return _made("interlock.serving.store.sqlite", "SqliteStore", "apsw", "sqlite")(place, **{"ttl": TTL, **given})
 
 
-_SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {"memory": _memory, "sqlite": _sqlite}
+def _redis(scheme: str, place: str, query: str) -> ResponseStore:
+    if not re.match(r"//[^/]", place):
+        raise StoreUnfit(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
+    given = _read(scheme, query, {"ttl": _duration, "logs": _duration})
+    made = _made("interlock.serving.store.redis", "RedisStore", "redis", "redis")
+    return made(f"{scheme.replace('valkey', 'redis')}:{place}", **{"ttl": TTL, **given})
+
+
+_SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "redis": _redis,
+    "rediss": _redis,
+    "valkey": _redis,
+}
 
 
 def _made(module: str, name: str, package: str, extra: str) -> Callable[..., ResponseStore]:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from live.redis_server import needs_redis
 
 from interlock.serving.store import (
     LEASE,
@@ -15,6 +16,7 @@ from interlock.serving.store import (
     MemoryStore,
     StoredResponse,
 )
+from interlock.serving.store.redis import RedisStore
 from interlock.serving.store.sqlite import SqliteStore
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
@@ -33,20 +35,27 @@ class Opened:
         self.store = make(lambda: self.now)
 
 
-def a_memory_store(_path):
-    return lambda clock: MemoryStore(ttl=3600, clock=clock)
+def a_memory_store(clock):
+    return MemoryStore(ttl=3600, clock=clock)
 
 
 def a_sqlite_store(path):
     return lambda clock: SqliteStore(str(path / "store.db"), ttl=3600, clock=clock, calendar=clock)
 
 
-MAKERS = {"memory": a_memory_store, "sqlite": a_sqlite_store}
+def a_redis_store(url):
+    return lambda clock: RedisStore(url, ttl=3600, shift=lambda: clock() - 1000)
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=needs_redis)])
 def opened(request, tmp_path):
-    return Opened(MAKERS[request.param](tmp_path))
+    match request.param:
+        case "memory":
+            return Opened(a_memory_store)
+        case "sqlite":
+            return Opened(a_sqlite_store(tmp_path))
+        case _:
+            return Opened(a_redis_store(request.getfixturevalue("redis_url")))
 
 
 def run(opened, story):

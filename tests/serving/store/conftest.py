@@ -1,0 +1,21 @@
+"""A Redis server for all tests of one process, emptied for each."""
+
+import socket
+
+import pytest
+from live.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis_url(redis_server):
+    with socket.create_connection(("127.0.0.1", redis_server.port)) as connection:
+        connection.sendall(b"FLUSHALL\r\n")
+        assert connection.recv(100) == b"+OK\r\n"
+    return redis_server.url

@@ -1,0 +1,319 @@
+"""The store in Redis outlives the server's end, wakes readers on any host, and leaves nothing behind of what is deleted."""
+
+import asyncio
+
+import pytest
+import redis
+from live.redis_server import RedisServer, needs_redis
+
+from interlock.serving.store import Addition, Conflict, Conversation, Gap, LeaseLost, StoreDown, StoredResponse, open_store
+from interlock.serving.store.redis import RedisStore
+from interlock.serving.store.redis.calls import Calls, Severed, base_of
+from interlock.serving.store.redis.scripts import SCRIPTS
+
+pytestmark = needs_redis
+
+
+GONE = {"trigger": "delete", "leased": False, "links": [], "added": []}
+
+
+def stored(number, *items, output=()):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
+
+
+def message(number, text="Hello"):
+    return {"id": f"msg_{number}", "type": "message", "content": text}
+
+
+def run(store, story):
+    async def told():
+        try:
+            return await story(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(told())
+
+
+@pytest.fixture
+def own_server():
+    """A server that keeps what it acknowledges, and that a test may end."""
+    server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.close()
+
+
+def test_nothing_that_was_acknowledged_is_lost_when_the_server_is_killed_and_the_store_comes_back_by_itself(own_server) -> None:
+    async def story(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"one"])
+        own_server.kill()
+        with pytest.raises(StoreDown, match=rf"redis://127.0.0.1:{own_server.port}/0 cannot be used: "):
+            await store.append(lease, 1, [b"two"])
+        for ask in (store.lost(1), store.info(), store.migrate()):
+            with pytest.raises(StoreDown):
+                await ask
+        own_server.start()
+        await store.append(lease, 1, [b"two"])
+        log = await store.read("", "resp_1", 0, 10)
+        return log.frames, log.state
+
+    assert run(RedisStore(own_server.url), story) == ((b"one", b"two"), "running")
+
+
+def test_who_watches_is_woken_by_another_process_also_after_the_server_was_away(own_server) -> None:
+    async def story(store):
+        other = RedisStore(own_server.url)
+        lease = await store.enqueue("", stored(1), "a")
+        with store.watching("", "resp_1") as watch, store.watching("", "resp_2") as quiet:
+            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await quiet.wait(60)
+            await other.append(lease, 0, [b"one"])
+            await asyncio.wait_for(watch.wait(60), 30)
+            own_server.kill()
+            own_server.start()
+            await asyncio.wait_for(watch.wait(60), 30)  # something may have come while nobody listened
+            await other.append(lease, 1, [b"two"])
+            await asyncio.wait_for(watch.wait(60), 30)
+            log = await store.read("", "resp_1", 0, 10)
+        await other.close()
+        return log.frames
+
+    assert run(RedisStore(own_server.url), story) == (b"one", b"two")
+
+
+def test_many_who_watch_cost_one_connection(redis_url) -> None:
+    async def story(store):
+        await store.put("", stored(1))
+        watches = [store.watching("", f"resp_{number}") for number in range(50)]
+        entered = [watch.__enter__() for watch in watches]
+        for watch in entered:
+            await asyncio.wait_for(watch.wait(60), 30)
+        clients = redis.Redis.from_url(redis_url).client_list(_type="pubsub")
+        for watch in watches:
+            watch.__exit__(None, None, None)
+        return len(clients), int(clients[0]["sub"])
+
+    assert run(RedisStore(redis_url), story) == (1, 51)
+
+
+def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url) -> None:
+    def turns(count):
+        items = [message(number, f"{number} " * 100) for number in range(2 * count)]
+        return [stored(turn, *items[: 2 * turn + 1], output=items[2 * turn + 1 : 2 * turn + 2]) for turn in range(count)]
+
+    plain = redis.Redis.from_url(redis_url)
+
+    async def story(store):
+        seen = []
+        for index, turn in enumerate(turns(100)):
+            if index in {50, 99}:
+                before = plain.info()["total_net_input_bytes"]
+            await store.put("", turn)
+            if index in {50, 99}:
+                seen.append(plain.info()["total_net_input_bytes"] - before)
+        last = await store.get("", "resp_99")
+        keys = len(plain.keys(f"{base_of('')}:[il]:*"))
+        return seen, last == turns(100)[-1], keys
+
+    (middle, late), same, keys = run(RedisStore(redis_url), story)
+    assert late < 3 * middle
+    assert (same, keys) == (True, 400)
+
+
+def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
+    shift = 0.0
+    store = RedisStore(redis_url, ttl=3600, shift=lambda: shift)
+    talk = Conversation("conv_1", 1_700_000_000, {})
+
+    async def story(store):
+        nonlocal shift
+        await store.create_conversation("", talk, [message(1)])
+        await store.put("", stored(1, message(1), output=[message(2)]), Addition("conv_1", 0, (message(1), message(2))))
+        lease = await store.enqueue("", stored(2, message(1), message(2), message(3)), "a")
+        await store.append(lease, 0, [b"one"])
+        await store.put("", stored(3, message(1), output=[message(4)]))
+        await store.delete("", "resp_1")
+        await store.delete_conversation("", "conv_1")
+        shift = 3600
+        return (await store.sweep()).expired
+
+    assert run(store, story) == 2
+    left = redis.Redis.from_url(redis_url).keys("*")
+    assert sorted(left) == [b"interlock:layout", b"interlock:tenants", f"{base_of('')}:items".encode()]
+    assert redis.Redis.from_url(redis_url).get(f"{base_of('')}:items") == b"0"
+
+
+def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
+    shift = 0.0
+    store = RedisStore(redis_url, ttl=3600, shift=lambda: shift)
+
+    async def story(store):
+        nonlocal shift
+        for number in range(3):
+            await store.put("", stored(number, message(number)))
+        shift = 3600
+        await store.put("", stored(3, message(3)))
+        return await store.info()
+
+    info = run(store, story)
+    assert (info.responses, info.items) == ({"ended": 1}, 1)
+
+
+def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(redis_url) -> None:
+    shift = 0.0
+    store = RedisStore(redis_url, logs=60, shift=lambda: shift)
+
+    async def story(store):
+        nonlocal shift
+        lease = await store.enqueue("", stored(1), "a")
+        await store.finish(lease, 0, [b"one", b"two"], stored(1))
+        early = await store.sweep()
+        shift = 60
+        late = await store.sweep()
+        log = await store.read("", "resp_1", 0, 10)
+        return early.trimmed, late.trimmed, (await store.sweep()).trimmed, log.frames, log.oldest, log.following, log.state
+
+    assert run(store, story) == (0, 1, 0, (), 2, 2, "ended")
+
+
+def test_a_conversation_that_is_deleted_while_another_goes_on_from_it_is_stored_whole(monkeypatch, redis_url) -> None:
+    items = [message(number) for number in range(20)]
+    run_script = Calls.run
+
+    async def interfered(calls, name, tenant, asked, values=(), **others):
+        found = await run_script(calls, name, tenant, asked, values, **others)
+        if name == "known":
+            await run_script(calls, "write", tenant, {**GONE, "id": "resp_1"})
+        return found
+
+    async def story(store):
+        await store.put("", stored(1, *items))
+        monkeypatch.setattr(Calls, "run", interfered)
+        await store.put("", stored(2, *items, message(20)))
+        return await store.get("", "resp_2")
+
+    assert run(RedisStore(redis_url), story) == stored(2, *items, message(20))
+
+
+def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
+    plain = redis.Redis.from_url(redis_url)
+
+    async def story(store):
+        await store.put("", stored(1))
+        plain.config_set("maxmemory", 1)
+        with pytest.raises(StoreDown, match="maxmemory"):
+            await store.put("", stored(2))
+        plain.config_set("maxmemory", 0)
+        await store.put("", stored(3))
+        return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+
+    assert run(RedisStore(redis_url), story) == [True, False, True]
+
+
+def test_a_password_is_shown_nowhere(redis_url) -> None:
+    store = RedisStore(redis_url.replace("//", "//me:secret@"))
+
+    async def story(store):
+        with pytest.raises(StoreDown) as refused:
+            await store.get("", "resp_1")
+        return str(refused.value)
+
+    assert "secret" not in run(store, story)
+
+
+def test_a_layout_of_a_newer_release_is_refused(redis_url) -> None:
+    redis.Redis.from_url(redis_url).set("interlock:layout", 2)
+
+    async def story(store):
+        with pytest.raises(StoreDown, match="has the layout 2, and 1 is needed"):
+            await store.get("", "resp_1")
+        with pytest.raises(StoreDown, match="has the layout 2, of a newer release of Interlock; 1 is known here"):
+            await store.migrate()
+
+    run(RedisStore(redis_url), story)
+
+
+def test_a_url_says_where_redis_is(redis_url) -> None:
+    store = open_store(f"{redis_url.replace('redis:', 'valkey:')}?ttl=1h&logs=never")
+    assert (store.url, store.ttl, store.logs) == (redis_url, 3600, None)
+    assert open_store("rediss://db").url == "rediss://db"
+
+    async def story(store):
+        await store.put("", stored(1))
+        return await store.get("", "resp_1"), (await store.info()).kind.partition(" ")[0]
+
+    assert run(store, story) == (stored(1), "Redis")
+
+
+def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
+    async def story(store):
+        lease = await store.enqueue("one", stored(1, message(1)), "a")
+        await store.append(lease, 0, [b"one"])
+        await store.create_conversation("one", Conversation("conv_1", 0, {}), [message(1)])
+        return await store.get("one", "resp_1")
+
+    assert run(RedisStore(redis_url), story) == stored(1, message(1))
+    names = [name.decode() for name in redis.Redis.from_url(redis_url).keys("*")]
+    others = [name for name in names if not name.startswith(base_of("one"))]
+    assert sorted(others) == ["interlock:layout", "interlock:tenants"]
+    assert "{" in base_of("one")
+
+
+def test_the_scripts_are_given_the_table(redis_url) -> None:
+    assert redis_url
+    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, renew = {'running', {'extend'}}" in SCRIPTS["write"]
+    assert "expired = {}" in SCRIPTS["write"]
+
+
+def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
+    async def story(store):
+        lease = await store.enqueue("", stored(1), "a")
+        said = []
+        for error, attempt in (
+            (Gap, store.append(lease, 5, [b"one"])),
+            (Conflict, store.put("", stored(1))),
+            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", 0, ()))),
+        ):
+            with pytest.raises(error) as refused:
+                await attempt
+            said.append(str(refused.value))
+        await store.delete("", "resp_1")
+        with pytest.raises(LeaseLost) as refused:
+            await store.renew(lease)
+        return [*said, str(refused.value)]
+
+    assert run(RedisStore(redis_url), story) == [
+        "The next event has the number 0, not 5.",
+        "There is a response with that id already; it is queued.",
+        "The conversation 'conv_1' has changed meanwhile.",
+        "The lease of 'a' is over: the response is absent.",
+    ]
+
+
+def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> None:
+    """The connection is lost after Redis has carried out what was asked: the worst moment."""
+    run_script = Calls.run
+    losing = []
+
+    async def lost(calls, name, tenant, asked, values=(), **others):
+        found = await run_script(calls, name, tenant, asked, values, **others)
+        if name == "write" and losing.pop():
+            raise Severed("The answer did not come.")
+        return found
+
+    monkeypatch.setattr(Calls, "run", lost)
+
+    async def story(store):
+        losing.extend([False, True] * 4)
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"one"])
+        await store.finish(lease, 1, [b"two"], stored(1))
+        await store.put("", stored(2))
+        losing.extend([True])
+        with pytest.raises(StoreDown):
+            await store.delete("", "resp_2")
+        log = await store.read("", "resp_1", 0, 10)
+        return lease.epoch, log.frames, log.state, await store.get("", "resp_2")
+
+    assert run(RedisStore(redis_url), story) == (1, (b"one", b"two"), "ended", None)
