@@ -161,6 +161,10 @@ conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on 
 bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures in benchmarks/out
 	.venv-vllm/bin/python benchmarks/bench.py
 
+.PHONY: losses
+losses: .venv-vllm/.test ## What vLLM's parsers lose and cost beside ours, on the same inputs; writes docs/families.md
+	.venv-vllm/bin/python benchmarks/losses.py
+
 .PHONY: bench-server
 bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
 	PYTHONPATH=tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, Final
@@ -16,13 +17,15 @@ from interlock.parsers.families import SYNTAXES
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
-__all__ = ["parse_pieces"]
+__all__ = ["parse_pieces", "pieces_of", "read_text"]
 
 _REQUEST: Final = ResponsesRequest.model_validate(
     {**REQUEST, "tools": [{**tool, "parameters": {"properties": {"city": {"type": "string"}}}} for tool in REQUEST["tools"]]}
 )
 _PIECES: Final = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>")
 """Marks that are parts of our markers."""
+_LETTERS: Final = 4
+"""In a token of plain text."""
 
 
 @cache
@@ -33,6 +36,7 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     bare.decoder = tokenizers.decoders.ByteLevel()
     texts = chain.from_iterable(markers for syntax in SYNTAXES.values() for markers in syntax.markers.values())
     marks = [*_PIECES, *(text for text in dict.fromkeys(texts) if text[-1] in ">]" and text[0] in "<[" and "name" not in text)]
+    marks = [mark for mark in marks if mark in _PIECES or not any(piece in mark for piece in _PIECES)]
     bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in [*marks, "<think>", "</think>"]])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
 
@@ -47,11 +51,7 @@ def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:
     Returns:
         Microseconds for a piece.
     """
-    tokenizer = _tokenizer()
-    kind = ParserManager.get_parser(
-        tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
-    )
-    parse = kind(tokenizer, _REQUEST.tools).parse_delta
+    tokenizer, parse = _tokenizer(), _parser(stream)
     ids = tokenizer.encode(stream.before, add_special_tokens=False)
     first = _marked(tokenizer, ids)
     for token in ids[:first]:
@@ -64,6 +64,48 @@ def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:
     return watch.microseconds / len(pieces)
 
 
+def _parser(stream: Stream) -> Callable[..., Any]:
+    """Return what parses the deltas of a stream."""
+    kind = ParserManager.get_parser(
+        tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
+    )
+    return kind(_tokenizer(), _REQUEST.tools).parse_delta
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return a text as tokens: the marks of all families, and else four letters at a time."""
+    marks = sorted(_tokenizer().get_added_vocab(), key=len, reverse=True)
+    parts = re.split(f"({'|'.join(map(re.escape, marks))})", text)
+    return [
+        piece
+        for part in parts
+        for piece in ([part] if part in marks else [part[at : at + _LETTERS] for at in range(0, len(part), _LETTERS)])
+        if piece
+    ]
+
+
+def read_text(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what vLLM's parser makes of a stream: all text and names, and the arguments of each call.
+
+    Args:
+        stream: Which parsers; what came before is not looked at.
+        pieces: The text, delta by delta.
+    """
+    tokenizer, parse = _tokenizer(), _parser(stream)
+    said, calls = "", dict[int, str]()
+    for at, piece in enumerate(pieces):
+        ids = tokenizer.encode(piece, add_special_tokens=False)
+        delta = parse(piece, ids, _REQUEST, [1], finished=at + 1 == len(pieces))
+        if delta is None:
+            continue
+        said += f"{delta.reasoning or ''}{delta.content or ''}"
+        for call in delta.tool_calls or ():
+            said += call.function.name or "" if call.function else ""
+            calls[call.index] = calls.get(call.index, "") + ((call.function.arguments or "") if call.function else "")
+    return said, list(calls.values())
+
+
 def _marked(tokenizer: Any, ids: Sequence[int]) -> int:  # noqa: ANN401 - see above
     """Return where the last mark ends, and some letters after it: what vLLM's parsers have to be given piece by piece."""
-    return min(len(ids), max((at for at, token in enumerate(ids) if token in tokenizer.all_special_ids), default=0) + 80)
+    marks = {*tokenizer.get_added_vocab().values()}
+    return min(len(ids), max((at for at, token in enumerate(ids) if token in marks), default=0) + 80)

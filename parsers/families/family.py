@@ -43,6 +43,7 @@ class Syntax:
         growing: What it may look like before it is whole. What does not is no name.
         key: What a whole key looks like: the group `key`, and `string` where the markup says whether the value is one.
         lenient: Whether a value that neither the markup nor a schema gives a type is JSON if it can be.
+        ids: What the ids of calls look like, where the family writes them.
         needs: The marker that vocabularies lack whose models write an older format.
     """
 
@@ -52,6 +53,7 @@ class Syntax:
     growing: re.Pattern[str] = re.compile(rf"""\s*["']?{_NAME}*["']?\s*""")
     key: re.Pattern[str] = re.compile(r"""\s*["']?(?P<key>[^"'<>\s](?:[^<>\n]*[^"'<>\s])?)["']?\s*""")
     lenient: bool = False
+    ids: re.Pattern[str] | None = None
     needs: str = ""
 
 
@@ -120,3 +122,13 @@ class Family:
         """Return the key that a text gives, and whether its value is said to be a string; None if it is no key."""
         found = None if self.syntax is None else self.syntax.key.fullmatch(text)
         return None if found is None else (found["key"], found.groupdict().get("string"))
+
+    def written_id(self, call_id: str) -> str:
+        """Return the id of a call as the model wrote it: without the prefix of the API, if the rest is what the family writes.
+
+        Args:
+            call_id: As the API has it (rule R7).
+        """
+        written = call_id.removeprefix("call_")
+        ids = None if self.syntax is None else self.syntax.ids
+        return written if ids is not None and ids.fullmatch(written) else call_id

@@ -41,7 +41,7 @@ def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends:
 
 def _resting(state: str, channel: str, opens: Effect, *rows: _Row) -> Iterator[_Row]:
     """Yield the rows of a place between markers, where white space is framing and text opens an item."""
-    ends = (_Row(state, end, "between", (_E.FORGET,)) for end in _ENDS)
+    ends = (_Row(state, end, "between") for end in _ENDS)
     yield from _others(state, [*rows, _Row(state, _T.BLANK, state, (_E.REST,)), *ends], channel, opens)
 
 

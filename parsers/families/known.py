@@ -103,6 +103,7 @@ KIMI_K2: Final = Syntax(
         _T.UNSECTION: ("<|tool_calls_section_end|>",),
     },
     name=re.compile(r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.:/$-]+?)(?::\d+)?)\s*"),
+    ids=re.compile(r"functions\.[\w.:/$-]+:\d+"),
 )
 
 DEEPSEEK_V31: Final = Syntax(
@@ -130,6 +131,7 @@ MISTRAL: Final = Syntax(
     "json",
     {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]",), _T.GLUED_JSON: ("{",)},
     name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
+    ids=re.compile(r"[0-9A-Za-z]{9}"),
     needs="[ARGS]",
     growing=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )

@@ -23,7 +23,7 @@ from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.reading import Logprobs
 from interlock.serving.vllm.shapes import Output, Tokenizer
 
-__all__ = ["FORCED", "FamilyReader", "Source", "configured", "family_reader", "specials"]
+__all__ = ["FORCED", "FamilyReader", "Source", "configured", "family_reader", "specials", "with_written_ids"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable that makes the plugin use vLLM's parsers for all models, if it says `vllm`."""
@@ -60,6 +60,20 @@ def configured(args: object) -> Family | None:
     outputs = getattr(args, "structured_outputs_config", None)
     reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)
     return family(tools or None, reasoning or None) if known(tools, reasoning) else None
+
+
+def with_written_ids(items: Sequence[Mapping[str, object]], read: Family) -> list[Mapping[str, object]]:
+    """Return a conversation in which calls and their outputs have the ids that the model wrote, for it to be rendered.
+
+    Args:
+        items: As the client sends them; their ids begin with `call_` (rule R7).
+        read: The model's family.
+    """
+    ids = (item.get("call_id") for item in items)
+    return [
+        {**item, "call_id": read.written_id(said)} if isinstance(said, str) else item
+        for item, said in zip(items, ids, strict=True)
+    ]
 
 
 @lru_cache(maxsize=16)

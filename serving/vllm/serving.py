@@ -35,7 +35,7 @@ from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.asking import ASKED, Asked, Before, rendered, salted
 from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
-from interlock.serving.vllm.families import Source, family_reader
+from interlock.serving.vllm.families import Source, family_reader, with_written_ids
 from interlock.serving.vllm.fitting import fitted
 from interlock.serving.vllm.reading import Logprobs, Reader, delta_reader, harmony_reader, hosted_functions
 from interlock.serving.vllm.rendered import RenderedRun
@@ -132,6 +132,8 @@ class Hooks:
         before = await self._before(body, tenant, previous)
         open_sealed = await seals.opener([*before.items, *before.stored.values(), *said], given)
         theirs, read_by = rendered({**body, **salted(body, tenant)}, before, open_sealed, harmony=self.serving.use_harmony)
+        if self.family is not None and isinstance(theirs.get("input"), list):
+            theirs["input"] = with_written_ids(cast("list[Mapping[str, object]]", theirs["input"]), self.family)
         return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *before.said(said))))
 
     async def _before(self, body: Mapping[str, object], tenant: str, previous: StoredResponse | None) -> Before:

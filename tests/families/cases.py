@@ -60,6 +60,36 @@ CASES = [
     ),
     Case("indented text after reasoning", "hermes", "Hm.</think>\n\n    x = 1", [reasoning("Hm."), answer("    x = 1")]),
     Case("a message of white space", "hermes", f"</think>\n\n{_HERMES}\n\n", [call("f", '{"s": "a"}')]),
+    Case("reasoning that begins with white space", "hermes", "  Hm.</think>Sunny.", [reasoning("  Hm."), answer("Sunny.")]),
+    Case("white space before the model begins it", "hermes", "  <think>So.</think>Sunny.", [reasoning("So."), answer("Sunny.")]),
+    Case("reasoning of white space", "hermes", "\n  </think>Sunny.", [answer("Sunny.")]),
+    *(
+        Case(
+            f"a call that is none in reasoning, after {before!r}",
+            family,
+            f"{before}{text}</think>Sunny.",
+            [reasoning(f"{before}{text}"), answer("Sunny.")],
+        )
+        for before in ("", "Hm. ")
+        for family, text in (
+            ("qwen3_coder", "<tool_call>x"),
+            ("qwen3_coder", "<tool_call>f>"),
+            ("qwen3_coder", "<tool_call><function=f x"),
+            ("glm45", "<tool_call>not a name"),
+            ("kimi_k2", "<|tool_calls_section_begin|> f<|tool_call_argument_begin|>"),
+        )
+    ),
+    *(
+        Case(
+            f"a call in reasoning after {before!r}",
+            "glm45",
+            f"{before}<tool_call>f</tool_call>",
+            [*([reasoning(before)] if before else []), call("f", "{}")],
+        )
+        for before in ("", "Hm.")
+    ),
+    Case("white space before reasoning", "hermes", "</think>  <think>So.</think>Sunny.", [reasoning("So."), answer("Sunny.")]),
+    Case("white space before the end of reasoning", "glm45", "</think>  </think>Sunny.", [answer("Sunny.")]),
     # markers in prose
     Case("a quoted marker", "hermes", "</think>Write `<tool_call>` first.", [answer("Write `<tool_call>` first.")]),  # 56658
     Case("a quoted marker in reasoning", "qwen3_coder", "Write <tool_call> and\n</think>", [reasoning("Write <tool_call> and")]),
@@ -158,6 +188,31 @@ CASES = [
         [answer("Say <function=name>.")],
     ),
     Case("a tool that nobody declared", "glm45", "</think><tool_call>strange</tool_call>", [call("strange", "{}")]),
+    *(
+        Case(
+            f"no section after {before!r}, and a tool that nobody declared",
+            "qwen3_coder",
+            f"</think>{before}<function=strange>\n</function>",
+            [answer(f"{shown}<function=strange>\n</function>")],
+        )
+        for before, shown in (
+            ("", ""),
+            ("\n", ""),
+            ("</think>", ""),
+            ("So", "So"),
+            ("<tool_call>x", "<tool_call>x"),
+            ("So <tool_call>x", "So <tool_call>x"),
+            ("So <function=x>", "So <function=x>"),
+            ("<function=x>", "<function=x>"),
+        )
+    ),
+    Case(
+        "no section, text, and a tool that nobody declared after a section",
+        "qwen3_coder",
+        f"</think>{_CODER}So <function=strange>\n</function>",
+        [call("f", '{"s":"a"}'), answer("So <function=strange>\n</function>")],
+    ),
+    Case("no section", "qwen3_coder", "</think><function=f>\n</function>\n</tool_call>", [call("f", "{}")]),
     Case("a section that is not ended", "minimax_m2", '</think><minimax:tool_call><invoke name="f"></invoke>', [call("f", "{}")]),
     Case(
         "a call that is not ended before its section is",

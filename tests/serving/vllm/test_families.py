@@ -8,7 +8,7 @@ from recovery.notation import answer, call, items, reasoning
 
 from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.families import Settings, family
-from interlock.serving.vllm.families import FORCED, Source, configured, family_reader, specials
+from interlock.serving.vllm.families import FORCED, Source, configured, family_reader, specials, with_written_ids
 from interlock.serving.vllm.pairing import Pairing
 
 HERMES = family("hermes", "qwen3")
@@ -175,3 +175,24 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
     for at in range(0, len(ids), size):
         reading.read(output(ids[at : at + size], prompt=[1]))
     assert reading.end("stop")[-1].usage == Usage(1, 1, len(ids), 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "call_id", "written"),
+    [
+        ("kimi_k2", "call_functions.f:0", "functions.f:0"),
+        ("kimi_k2", "call_6f1a", "call_6f1a"),
+        ("mistral", "call_abc123def", "abc123def"),
+        ("mistral", "call_0123456789abcdef", "call_0123456789abcdef"),
+        ("hermes", "call_functions.f:0", "call_functions.f:0"),
+    ],
+)
+def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
+    said = {"type": "message", "role": "user", "content": "Hi."}
+    called, answered = ({"type": kind, "call_id": call_id} for kind in ("function_call", "function_call_output"))
+    assert with_written_ids([said, called, answered], family(name)) == [
+        said,
+        {**called, "call_id": written},
+        {**answered, "call_id": written},
+    ]
+    assert family(None, "qwen3").written_id(call_id) == call_id

@@ -13,6 +13,7 @@ from openai_harmony import HarmonyError
 from interlock.events.dialects import OPENAI
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.oracle import check
+from interlock.parsers.families import family
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.run import OUR_FAULT
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
@@ -539,3 +540,13 @@ def test_a_response_is_stored_for_its_tenant_with_what_it_answered():
 def test_what_shall_not_be_stored_is_not():
     shown, kept, _ = stored(store=False)
     assert (shown["store"], kept) == (False, None)
+
+
+def test_what_goes_back_to_the_model_has_the_ids_that_it_wrote():
+    serving = fake.Serving(fake.ParsableContext, [])
+    hooks = Hooks(serving, Archive(MemoryStore()), 1.0, family=family("kimi_k2"))
+    called = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "call_functions.f:0"}
+    answered = {"type": "function_call_output", "call_id": "call_functions.f:0", "output": "12"}
+    theirs, asked = asyncio.run(hooks.read({"model": "m", "input": [called, answered]}, OPENAI))
+    assert [item["call_id"] for item in theirs["input"]] == ["functions.f:0"] * 2
+    assert [item["call_id"] for item in asked.items] == ["call_functions.f:0"] * 2

@@ -1,0 +1,184 @@
+"""`make losses`: what vLLM's parsers lose, and what they cost, beside Interlock's on the same inputs; writes docs/families.md.
+
+    python benchmarks/losses.py
+
+Each input is a turn in the format of a family, with numbered words in it, given token by token and three tokens at a time. What
+is written between `<!-- measured: vllm -->` and `<!-- end -->` is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from attrs import evolve, frozen
+from speed import their_parsers
+from speed.outputs import REQUEST, Stream
+from speed.rows import families
+from speed.size import FULL
+from speed.timing import INTERLOCK, VLLM
+
+from interlock.fsm.deltas import Open, Usage
+from interlock.parsers import Chunk, FamilyParser
+from interlock.parsers.families import USUAL, Settings, family
+from interlock.parsers.families.alphabet import Trigger
+from interlock.parsers.families.writing import Said, encode
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
+SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
+FAMILIES: Final = (
+    "qwen3_coder",
+    "hermes",
+    "glm47",
+    "minimax_m2",
+    "deepseek_v32",
+    "deepseek_v4",
+    "kimi_k2",
+    "deepseek_v3",
+    "deepseek_v31",
+    "mistral",
+)
+WORD: Final = re.compile(r"w\d+x")
+TOKENS: Final = (1, 3)
+
+Read = Callable[[Stream, Sequence[str]], tuple[str, list[str]]]
+"""Reads a turn, delta by delta: all text and names, and the arguments of each call."""
+
+
+@frozen
+class Turn:
+    """What a model wrote.
+
+    Args:
+        text: All of it.
+        calls: How many calls it made.
+        valid: Whether their arguments are JSON.
+        thinks: Whether it begins with reasoning.
+    """
+
+    text: str
+    calls: int = 1
+    valid: bool = True
+    thinks: bool = False
+
+
+def turns(name: str) -> Mapping[str, Turn]:
+    """Return the turns of a family, by what is the matter with them; the numbers are vLLM's issues and pull requests."""
+
+    def call(word: str, function: str = "get_weather") -> str:
+        return encode([Said("call", f'{{"city":"{word}"}}', function)], name)
+
+    one, marker = call("w1x"), encode([Said("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
+    end = one.index("w1x") + len("w1x")
+    markers = family(name).markers
+    closing = markers.get(Trigger.UNVALUE, ('"}',))[-1]
+    after = one.index(closing, end) + len(closing)
+    return {
+        "one call": Turn(one),
+        "text after": Turn(f"{one}Then w2x."),  # 57120
+        "text between": Turn(f"{one}Now w2x.{call('w3x')}", 2),  # 56263, 56840, 47903
+        "reasoning not ended": Turn(f"<think>It is w2x.{one}", thinks=True),  # 51914, 52645
+        "call not ended": Turn(f"{one[:after]}"),  # 48931
+        "text in a call": Turn(f"{one[:after]} w2x {one[after:]}", valid=False),  # 48931
+        "quoted marker": Turn(f"Write `{marker}` and w2x, then w3x.", 0),  # 56658
+        "cut": Turn(one[: end - 1], valid=False),  # 55284
+        "unknown tool": Turn(call("w1x", "unheard")),  # 36435
+    }
+
+
+def interlock(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
+    """Read a turn with a parser of ours."""
+    parser = FamilyParser(family(stream.calls, stream.reasoning), Settings.from_request(REQUEST), "between")
+    deltas = [delta for piece in pieces for delta in parser.feed(Chunk(text=piece))]
+    said, calls, active = "", list[str](), ""
+    for delta in [*deltas, *parser.end("stop", Usage())]:
+        match delta:
+            case Open(kind, fields):
+                active = kind
+                said += str(fields.get("name", ""))
+                calls += [""] if kind == "function_call" else []
+            case str() if active == "function_call":
+                calls[-1] += delta
+            case str():
+                said += delta
+            case _:
+                pass
+    return said, calls
+
+
+def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
+    """Return what is wrong with what was read, by a letter each; the page says which.
+
+    Args:
+        read: The contender.
+        name: The family.
+        turn: What was written.
+        tokens: In each delta.
+    """
+    reasoning = None if name == "mistral" else USUAL[name]  # which vLLM reads with Mistral's own tokenizer alone
+    pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else f"<think>Hm.</think>{turn.text}")
+    joined = ["".join(pieces[at : at + tokens]) for at in range(0, len(pieces), tokens)]
+    said, calls = read(Stream(name, reasoning, ""), joined)
+    shown = " ".join([said, *calls])
+    return "".join(
+        letter
+        for letter, found in (
+            ("L", not set(WORD.findall(turn.text)) <= set(WORD.findall(shown))),
+            ("T", len(calls) < turn.calls and set(WORD.findall(turn.text)) <= set(WORD.findall(shown))),
+            ("J", turn.valid and not all(map(_is_object, calls))),
+            ("C", len(calls) > turn.calls),
+        )
+        if found
+    )
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
+
+
+def losses() -> Iterator[str]:
+    """Yield the table of what is lost."""
+    columns = tuple(turns("hermes"))
+    for told, read in (("vLLM", their_parsers.read_text), ("Interlock", interlock)):
+        yield f"| {told} | {' | '.join(columns)} |"
+        yield f"|---|{'---|' * len(columns)}"
+        for name in FAMILIES:
+            cells = (
+                " / ".join(dict.fromkeys(wrong(read, name, turn, tokens) or "·" for tokens in TOKENS))
+                for turn in turns(name).values()
+            )
+            yield f"| `{name}` | {' | '.join(cells)} |"
+        yield ""
+
+
+def costs() -> Iterator[str]:
+    """Yield the table of what a piece of arguments costs."""
+    lengths = FULL.arguments
+    yield f"| µs for a piece of four letters, after | {' | '.join(f'{length:,} characters' for length in lengths)} |"
+    yield f"|---|{'---:|' * len(lengths)}"
+    found: dict[str, list[str]] = {}
+    for row in families.rows(evolve(FULL, repeats=1), their_parsers):
+        if row.at is not None:
+            ours, theirs = row.rounds[INTERLOCK](), row.rounds[VLLM]()
+            found.setdefault(row.name.partition(",")[0], []).append(f"{theirs:,.1f} · {ours:.2f}")
+    for name, cells in found.items():
+        yield f"| `{name}`, vLLM · Interlock | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measure, and write the section."""
+    lines = [f"Measured on vLLM {version('vllm')} by `make losses`.", "", *losses(), *costs()]
+    text = "\n".join(lines)
+    PAGE.write_text(SECTION.sub(lambda found: f"{found[1]}{text}\n{found[2]}", PAGE.read_text("utf-8")), "utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
