@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from interlock.serving.errors import invalid
+from interlock.serving.requests.values import elements, members
+
 __all__ = [
     "INTRODUCTION",
     "SUMMARIZE",
     "compacted",
     "is_summary",
+    "require_last_trigger",
     "summary_message",
     "summary_request",
     "window",
@@ -46,6 +50,30 @@ TAKEN_OVER: Final = (
     *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
 )
 """What the request for a summary takes over from the request that it is made for; above all no tools, limits or forms."""
+
+
+def threshold_of(body: Mapping[str, object]) -> int | None:
+    """Return the tokens of a prompt beyond which a conversation is to be compacted: the fewest that a request gives, if any.
+
+    Args:
+        body: A request, found valid.
+    """
+    given = (members(each).get("compact_threshold") for each in elements(body.get("context_management")))
+    return min((each for each in given if isinstance(each, int)), default=None)
+
+
+def require_last_trigger(items: Sequence[Mapping[str, object]]) -> None:
+    """Refuse a trigger of compaction after which more is said: what that would be, nobody knows.
+
+    Args:
+        items: The input of a request.
+
+    Raises:
+        ApiError: 400.
+    """
+    for index, item in enumerate(items[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
 def window(items: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from interlock.events.resource import without_secrets
 from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
+from interlock.serving.requests.compaction import require_last_trigger, threshold_of
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
 from interlock.serving.requests.parameters import Conversation, Parameters
 from interlock.serving.requests.refusals import QUOTED, refusal, too_long
@@ -153,13 +154,8 @@ def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResp
         top_logprobs=given.top_logprobs or 0,
         text_format=members(settings.get("format")) or {"type": "text"},
         reasoning_effort=given.reasoning.effort if given.reasoning else None,
-        compact_threshold=_threshold(given),
+        compact_threshold=threshold_of(raw),
     )
-
-
-def _threshold(given: Parameters) -> int | None:
-    thresholds = [each.compact_threshold for each in given.context_management or () if each.compact_threshold is not None]
-    return min(thresholds, default=None)
 
 
 def _choice(given: object) -> str | Mapping[str, object]:
@@ -189,10 +185,7 @@ def _require_one_past(request: CreateResponse) -> None:
 
 
 def _require_last_trigger(request: CreateResponse) -> None:
-    """Refuse a trigger of compaction after which more is said: what that would be, nobody knows."""
-    for index, item in enumerate(request.input[:-1]):
-        if item["type"] == "compaction_trigger":
-            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
+    require_last_trigger(request.input)
 
 
 def _require_distinct_names(request: CreateResponse) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from attrs import frozen
 from pydantic import Field, Tag, ValidationError
 
+from interlock.serving.requests.compaction import require_last_trigger
 from interlock.serving.requests.conversation import Item, read_input
 from interlock.serving.requests.items import (
     ITEMS,
@@ -26,6 +27,7 @@ from interlock.serving.requests.items import (
     Reference,
     type_of,
 )
+from interlock.serving.requests.parameters import ContextManagements
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.shapes import LongText, Shape, by_type, text_or
 from interlock.serving.requests.tools import TOOLS, Custom, McpServer, Namespace, OtherTool
@@ -78,6 +80,7 @@ class Ours(Shape):
     """The parameters that hold items and tools."""
 
     input: INPUT | None = None
+    context_management: ContextManagements | None = None
     tools: Annotated[list[TOOL], Field(fail_fast=True)] | None = None
 
 
@@ -104,7 +107,9 @@ def read_hosted(body: Mapping[str, object]) -> HostedRequest:
         ApiError: 400; an item is of a type that nobody knows, or one that is not the host's has not its shape.
     """
     try:
-        Ours.model_validate({name: body[name] for name in ("input", "tools") if name in body})
+        Ours.model_validate({name: body[name] for name in Ours.model_fields if name in body})
     except ValidationError as error:
         raise refusal(error) from None
-    return HostedRequest(read_input(body.get("input")), [members(tool) for tool in elements(body.get("tools"))])
+    items = read_input(body.get("input"))
+    require_last_trigger(items)
+    return HostedRequest(items, [members(tool) for tool in elements(body.get("tools"))])

@@ -19,9 +19,10 @@ from interlock.serving.requests.values import elements, members
 if TYPE_CHECKING:
     from interlock.serving.runs import run
 
-__all__ = ["Compaction", "CompactionError", "Summary", "compacting", "summary_of"]
+__all__ = ["FAILED", "Compaction", "CompactionError", "Summary", "compacting", "summary", "summary_of"]
 
 FAILED: Final = "The conversation could not be compacted: "
+"""What the message of an error begins with that says why there is no summary."""
 
 
 class CompactionError(EngineError):

@@ -15,7 +15,8 @@ from typing import Final
 from attrs import field, frozen
 
 from interlock.events.dialects import Dialect
-from interlock.serving.requests.compaction import window
+from interlock.fsm.driver import ResponseDriver
+from interlock.serving.requests.compaction import threshold_of, window
 from interlock.serving.requests.conversation import Item, resolved
 from interlock.serving.requests.hosted import read_hosted
 from interlock.serving.requests.offer import Offer, offer
@@ -55,6 +56,7 @@ class Asked:
         items: The conversation that it asks to go on, its own input last; each item has an id.
         streamed: Whether its client wants a stream; vLLM is asked for one in any case.
         generate: Whether output is wanted; without it the prompt is rendered and counted.
+        driver: The driver of the response, if that has begun already, and goes on from a conversation that was compacted.
         prompts: The lengths in tokens of the prompts that vLLM has rendered for it.
     """
 
@@ -65,7 +67,18 @@ class Asked:
     items: tuple[Item, ...] = field(default=(), repr=False)
     streamed: bool = True
     generate: bool = True
+    driver: ResponseDriver[bytes] | None = field(default=None, repr=False)
     prompts: list[int] = field(factory=list[int], init=False)
+
+    @property
+    def compacts_only(self) -> bool:
+        """Whether the conversation is to be compacted and nothing else."""
+        return bool(self.items) and self.items[-1]["type"] == "compaction_trigger"
+
+    @property
+    def compact_threshold(self) -> int | None:
+        """The tokens of a prompt beyond which the conversation is compacted before the model answers; None for never."""
+        return threshold_of(self.body)
 
 
 ASKED: Final[ContextVar[Asked | None]] = ContextVar("interlock_asked", default=None)
@@ -117,6 +130,7 @@ def rendered(
     for kind in offered.left_out:
         logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
     theirs = {**body, "include": [LOGPROBS] if LOGPROBS in elements(body.get("include")) else None}
+    theirs.pop("context_management", None)  # which is ours to keep
     if body.get("tools") is not None or offered.tools:
         theirs["tools"] = list(offered.tools)
     choice = _choice(offered)

@@ -19,15 +19,17 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPENAI
 from interlock.events.json import dumps
-from interlock.serving.errors import ApiError
+from interlock.serving.errors import ApiError, missing
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.compacted import CompactedAnswer, compact_request
 from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.keys import TENANT
 from interlock.serving.runs.background import Owner
 from interlock.serving.store import StoredResponse, StoreError
+from interlock.serving.vllm.compacting import begin_summary
 from interlock.serving.vllm.middleware import LongAnswer
 from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.run import VllmRun, admitted
@@ -81,6 +83,7 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (PATH, vllm.with_cancellation(vllm.load_aware_call(api.creating())), "POST", valid),
         (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.retrieve)), "GET", []),
         (f"{PATH}/{{id}}/cancel", vllm.load_aware_call(api.about_stored(StoredRoutes.cancel)), "POST", []),
+        (f"{PATH}/compact", vllm.with_cancellation(vllm.load_aware_call(api.compacting())), "POST", valid),
         (f"{PATH}/input_tokens", vllm.with_cancellation(vllm.load_aware_call(api.counting())), "POST", valid),
         (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.delete)), "DELETE", []),
         (f"{PATH}/{{id}}/input_items", vllm.load_aware_call(api.about_stored(StoredRoutes.list_input)), "GET", []),
@@ -145,6 +148,34 @@ class Api:
             await socket.close()
         else:
             await serve_socket(self.vllm, hooks, hooks.spoken(socket), socket)
+
+    def compacting(self) -> Endpoint:
+        """Return the endpoint that compacts a conversation."""
+
+        async def compact(body: dict[str, Any], raw_request: HttpRequest) -> object:
+            hooks = _hooks(raw_request)
+            if hooks is None:
+                return error_response(NO_RESPONSES)
+            with panics_as_errors():
+                try:
+                    return await self._compact(hooks, body, raw_request)
+                except (ApiError, StoreError) as error:
+                    return answer_error(raw_request, error)
+
+        compact.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
+        return compact
+
+    async def _compact(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
+        asked = compact_request(body)
+        _, read = await hooks.read(asked, OPENAI, _tenant(hooks, raw_request))
+        if not read.items:
+            raise missing("input")
+        begun = await begin_summary(hooks, read)
+        if isinstance(begun, self.vllm.ErrorResponse):
+            return _refused(begun)
+        run = cast("VllmRun[bytes]", begun)
+        await admitted(run)
+        return LongAnswer(CompactedAnswer(Exchange(run, hooks.open_runs), read.items, read.seals.seal_summary))
 
     def counting(self) -> Endpoint:
         """Return the endpoint that counts the tokens of the prompt that a request would have."""

@@ -7,7 +7,7 @@ the same run (rule R19). How a run is waited for, interrupted and ended is `inte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from attrs import define, evolve, field
@@ -49,6 +49,7 @@ class VllmRun(Run[T]):
         rounds: The hooks in it.
         reader: Reads its outputs.
         tools: The sessions with tool servers.
+        additions: Returns what vLLM adds to the response when it has ended.
         settled: Stores and logs the response when it has ended, before its client knows that it has.
         beginning: How it begins.
     """
@@ -58,6 +59,7 @@ class VllmRun(Run[T]):
     _rounds: Rounds
     _reader: Reader
     _tools: ToolSessions
+    additions: Callable[[], Mapping[str, object]]
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _beginning: Sequence[Delta]
     _step_made: object = field(default=None, init=False)
@@ -69,7 +71,18 @@ class VllmRun(Run[T]):
         Raises:
             Exception: Why it is not taken, as vLLM says it.
         """
-        await self._admission.wait()
+        if self.compaction is None:  # else the engine is given another prompt, once there is one
+            await self._admission.wait()
+
+    async def take_over(self, again: VllmRun[T]) -> None:
+        """Go on with what vLLM has begun for another prompt, in the place of what it had begun for this one.
+
+        Args:
+            again: A run with the same driver, not begun.
+        """
+        await self._admission.close()
+        self._steps, self._admission, self._rounds = again._steps, again._admission, again._rounds
+        self._reader, self._tools, self.additions = again._reader, again._tools, again.additions
 
     async def abandon(self) -> None:
         """Close a run that nobody will iterate."""

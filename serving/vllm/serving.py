@@ -34,6 +34,7 @@ from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.asking import ASKED, Asked, Before, rendered, salted
 from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
+from interlock.serving.vllm.compacting import compaction_of
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader, with_written_ids
 from interlock.serving.vllm.fitting import fitted
@@ -145,20 +146,20 @@ class Hooks:
         stored = await self.archive.store.find(tenant, referred) if referred else {}
         return Before(stored, () if previous is None else previous.conversation)
 
-    async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest) -> object:
+    async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest | None) -> object:
         """Have vLLM validate and render a request, and return what comes of it: a run of ours, or vLLM's refusal.
 
         Args:
             asked: The request, as it was sent.
             request: The same in vLLM's form.
-            raw_request: What it came in.
+            raw_request: What it came in; None for what the server asks by itself.
         """
         if wants_truncation(asked.body):
             probe = evolve(asked, generate=False)
             request = await fitted(request, lambda shorter: self._begin(probe, shorter, raw_request))
         return await self._begin(asked, request, raw_request)
 
-    async def _begin(self, asked: Asked, request: Request, raw_request: HttpRequest) -> object:
+    async def _begin(self, asked: Asked, request: Request, raw_request: HttpRequest | None) -> object:
         token = ASKED.set(asked)
         try:
             return await self.serving.create_responses(request, raw_request)
@@ -197,8 +198,10 @@ class Hooks:
     def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
         request, context = begun.request, begun.context
         reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
-        rounds = Rounds(context, request, dialogue, lambda: driver.ready, self.tool_timeout)
-        driver = driver_of(asked, begun, additions=Additions(self.serving, request, context, rounds))
+        rounds = Rounds(context, request, dialogue, lambda: run.driver.ready, self.tool_timeout)
+
+        def added() -> Mapping[str, object]:
+            return run.additions()
 
         async def enter(stack: AsyncExitStack) -> None:
             await getattr(self.serving, seams.TOOL_SESSIONS)(request, context, stack)
@@ -211,7 +214,12 @@ class Hooks:
 
         admission = Admission(begun.steps, check, announced=begun.sampling.structured_outputs is None)
         settle, sessions = self._settling(asked, request), ToolSessions(enter, self.tool_timeout)
-        return VllmRun(driver, begun.steps, admission, rounds, reader, sessions, settle, opening)
+        additions = Additions(self.serving, request, context, rounds)
+        driver = asked.driver or driver_of(asked, begun, additions=added)
+        run: VllmRun[bytes] = VllmRun(driver, begun.steps, admission, rounds, reader, sessions, additions, settle, opening)
+        if asked.driver is None:
+            run.compaction = compaction_of(self, asked, run, request.request_id)
+        return run
 
     def _rendered(self, asked: Asked, begun: Begun) -> RenderedRun[bytes]:
         """Return the run of a request that wants no output."""
