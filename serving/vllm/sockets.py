@@ -16,11 +16,11 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import Dialect
 from interlock.serving.errors import ApiError, invalid
-from interlock.serving.http.intake import is_foreign_page
+from interlock.serving.http.intake import MAX_BODY_BYTES, is_foreign_page
 from interlock.serving.requests.conversation import join
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.values import members
-from interlock.serving.sockets.connection import Begun, Connection
+from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm.asking import Asked
 from interlock.serving.vllm.rendered import RenderedRun
@@ -47,7 +47,8 @@ async def serve_socket(vllm: Router, hooks: Hooks, dialect: Dialect, socket: Web
         await socket.close(POLICY_VIOLATION)
         return
     await socket.accept()
-    connection = Connection[StoredResponse](socket, SocketHost(vllm, hooks, dialect, socket), hooks.open_runs)
+    host = SocketHost(vllm, hooks, dialect, socket)
+    connection = Connection[StoredResponse](socket, host, hooks.open_runs, Limits(held_bytes=MAX_BODY_BYTES))
     with hooks.open_sockets.holding(connection):
         await connection.serve()
 
