@@ -17,7 +17,7 @@ from streams import RECORDINGS, driven, of_item, of_response, recorded, shortene
 from subjects import SUBJECTS
 
 from interlock.events.items import ITEMS
-from interlock.fsm import Delta, background, stored, turns
+from interlock.fsm import Delta, background, conversation, stored, turns
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, draw, key_of, to_mermaid, to_svg
@@ -45,6 +45,7 @@ MODULES = {
     "turns": turns,
     "background": background,
     "stored": stored,
+    "conversation": conversation,
     "lane": tables,
     "connection": tables,
 }
@@ -54,6 +55,7 @@ WALKED = {
     "turns": turns.TURNS,
     "background": background.BACKGROUND,
     "stored": stored.STORED,
+    "conversation": conversation.CONVERSATION,
     "lane": tables.LANE,
     "connection": tables.CONNECTION,
 }

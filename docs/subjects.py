@@ -207,6 +207,11 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "end that is committed stays.",
         fired=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
     ),
+    "conversation": Subject(
+        "A conversation that a client has created is a list of items. A response that is made in it holds it until it has ended, "
+        "and then adds what was asked and answered, in the commit of its own end; nobody else changes the items meanwhile.",
+        fired=("create", "change", "hold", "renew", "join", "hold", "lapse", "delete"),
+    ),
     "lane": Subject(
         "In WebSocket mode a lane holds the requests of one `stream_id`, and answers them one after another.",
         fired=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),

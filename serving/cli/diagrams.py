@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interlock.fsm.background import BACKGROUND, BackgroundEffect
+from interlock.fsm.conversation import CONVERSATION, ConversationEffect
 from interlock.fsm.diagram import Graph, draw, key_of
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.stored import STORED, StoredEffect
@@ -19,6 +20,7 @@ HOSTS: Final[Mapping[str, Graph]] = {
         draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
         draw(BACKGROUND, way=("idle", "holding", "writing", "closing", "ending", "ended"), key=key_of(BackgroundEffect)),
         draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
+        draw(CONVERSATION, way=("absent", "free", "held", "deleted"), key=key_of(ConversationEffect)),
         draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
         draw(CONNECTION, key=key_of(ConnectionEffect)),
     )

@@ -39,13 +39,14 @@ def verify(
     The driver is explored, with every input in every state, until nothing new appears; so is the loop over turns that feeds it.
     """
     from interlock.fsm.proof import OPEN_ITEMS, prove
+    from interlock.fsm.proof.conversation import walk_conversation
     from interlock.fsm.proof.owner import walk_background
     from interlock.fsm.proof.stored import walk_stored
     from interlock.fsm.proof.walk import walk_turns
 
     begun = process_time()  # the proof itself has no clock
     proof = prove(open_items=open_items or OPEN_ITEMS)
-    walks = {"turns": walk_turns(), "background": walk_background(), "stored": walk_stored()}
+    walks = {"turns": walk_turns(), "background": walk_background(), "stored": walk_stored(), "conversation": walk_conversation()}
     seconds = process_time() - begun
     if json:
         typer.echo(_json(proof, walks, seconds))

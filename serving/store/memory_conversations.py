@@ -6,13 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import getsizeof
 from time import monotonic
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 from attrs import define, evolve, field
 
+from interlock.fsm.conversation import ConversationEffect, ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
-from interlock.serving.store.leases import LEASE, has_lapsed
+from interlock.serving.store.holds import effects_of, is_held
+from interlock.serving.store.leases import LEASE
 from interlock.serving.store.packing import pack
 from interlock.serving.store.shelf import Shelf, unpacked
 from interlock.serving.store.store import Addition, Conversation
@@ -23,6 +25,8 @@ Key: TypeAlias = tuple[str, str]
 """Tenant and id."""
 Kind: TypeAlias = Literal["response", "conversation"]
 Entry: TypeAlias = tuple[Kind, Key]
+
+_T, _E = ConversationTrigger, ConversationEffect
 
 PER_CONVERSATION: Final = 1500
 """Bytes that the tables take for a conversation beside its items and its metadata."""
@@ -79,18 +83,23 @@ class MemoryConversations:
     async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
         """Give a conversation other metadata."""
         held = self._conversation(tenant, conversation_id)
-        if held is not None:
+        if held is None:
+            return None
+
+        def write() -> None:
             held.said = evolve(held.said, metadata=metadata)
-            self._measure(held)
-        return None if held is None else held.said
+
+        self._fire(held, _T.DESCRIBE, write)
+        self._measure(held)
+        return held.said
 
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
         """Delete a conversation."""
         key = tenant, conversation_id
-        if key in self._conversations:
-            self._evict(("conversation", key))
-            return True
-        return False
+        held = self._conversations.get(key)
+        if held is not None:
+            self._fire(held, _T.DELETE, lambda: self._evict(("conversation", key)))
+        return held is not None
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
         """Return the items of a conversation."""
@@ -102,9 +111,7 @@ class MemoryConversations:
         held = self._conversation(tenant, conversation_id)
         if held is None:
             return None
-        self._require_free(held)
-        self._grow(tenant, held, items)
-        held.said = evolve(held.said, version=held.said.version + 1)
+        self._fire(held, _T.CHANGE, lambda: self._grow(tenant, held, items))
         self._make_room()
         return held.said
 
@@ -114,10 +121,8 @@ class MemoryConversations:
         places = [] if held is None else [place for place, packed in enumerate(held.items) if unpacked(packed)["id"] == item_id]
         if held is None or not places:
             return None
-        self._require_free(held)
-        self._shelf.drop(tenant, held.items.pop(places[0]))
+        self._fire(held, _T.CHANGE, lambda: self._shelf.drop(tenant, held.items.pop(places[0])))
         self._measure(held)
-        held.said = evolve(held.said, version=held.said.version + 1)
         return held.said
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
@@ -125,15 +130,14 @@ class MemoryConversations:
         held = self._conversation(tenant, conversation_id)
         if held is None:
             return None
-        self._require_free(held, owner)
-        held.owner, held.until = owner, self.clock() + LEASE
+        self._fire(held, _T.HOLD, by=owner)
         return held.said.version
 
     async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
         """Let others add to a conversation again."""
         held = self._conversation(tenant, conversation_id)
-        if held is not None and held.owner == owner:
-            held.owner = ""
+        if held is not None:
+            self._fire(held, _T.RELEASE, by=owner)
 
     def _conversation(self, tenant: str, conversation_id: str) -> HeldConversation | None:
         """Return a conversation, which is now the one used last."""
@@ -150,14 +154,33 @@ class MemoryConversations:
         before, held.size = held.size, PER_CONVERSATION + len(pack(held.said.metadata)) + getsizeof(held.items)
         self._conversations_size += held.size - before
 
-    def _require_free(self, held: HeldConversation, owner: str = "") -> None:
-        """Refuse who is not the owner of a conversation that somebody holds.
+    def _fire(
+        self, held: HeldConversation, trigger: ConversationTrigger, write: Callable[[], None] = lambda: None, by: str = ""
+    ) -> None:
+        """Fire an edge of a conversation, and carry out its effects.
+
+        Args:
+            held: The conversation.
+            trigger: What is fired.
+            write: Changes what an edge changes beside the hold and the version.
+            by: Who holds it, or is to.
 
         Raises:
             Conflict: Another holds it.
         """
-        if held.owner not in {"", owner} and not has_lapsed(held.until, self.clock()):
-            raise Conflict(f"A response is being made that adds to the conversation '{held.said.id}'.")
+        for effect in effects_of(held.said.id, held.owner, held.until, self.clock(), trigger, by):
+            match effect:
+                case _E.KEEP | _E.DESCRIBE | _E.REMOVE:
+                    write()
+                case _E.WRITE:
+                    write()
+                    held.said = evolve(held.said, version=held.said.version + 1)
+                case _E.TAKE:
+                    held.owner, held.until = by, self.clock() + LEASE
+                case _E.FREE:
+                    held.owner = ""
+                case _:
+                    assert_never(effect)
 
     def _require_version(self, tenant: str, addition: Addition | None) -> None:
         """Refuse an addition to a conversation that has changed, before anything is written.
@@ -175,8 +198,7 @@ class MemoryConversations:
         """Add to a conversation what `_require_version` has let through."""
         if addition is not None:
             held = self._conversations[tenant, addition.conversation_id]
-            self._grow(tenant, held, addition.items)
-            held.said, held.owner = evolve(held.said, version=held.said.version + 1), ""
+            self._fire(held, _T.JOIN, lambda: self._grow(tenant, held, addition.items))
 
     def _use(self, kind: Kind, key: Key) -> None:
         """Note that something is used now."""
@@ -186,7 +208,7 @@ class MemoryConversations:
     def _may_go(self, entry: Entry) -> bool:
         """Return whether something may be evicted: a conversation that nobody holds."""
         held = self._conversations[entry[1]]
-        return not held.owner or has_lapsed(held.until, self.clock())
+        return not is_held(held.owner, held.until, self.clock())
 
     def _evict(self, entry: Entry) -> None:
         """Remove something."""

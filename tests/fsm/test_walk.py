@@ -3,6 +3,8 @@
 from attrs import evolve
 
 from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.fsm.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.fsm.proof.conversation import walk_conversation
 from interlock.fsm.proof.owner import walk_background
 from interlock.fsm.proof.stored import walk_stored
 from interlock.fsm.proof.walk import walk_turns
@@ -80,3 +82,24 @@ def test_an_end_that_keeps_the_lease_and_a_change_that_wakes_nobody_are_found():
     assert "running/finish: the response is kept as it ended, and its lease goes on" in walk_stored(leased).faults
     silent = changed(STORED, "running", StoredTrigger.CANCEL, effects=[StoredEffect.FLAG])
     assert walk_stored(silent).faults == ("running/cancel: nobody is woken",)
+
+
+def test_every_edge_of_the_life_of_a_conversation_fires_and_who_holds_it_finds_it_as_it_was():
+    walk = walk_conversation()
+    assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 4, len(CONVERSATION.edges), ())
+
+
+def test_what_is_wrong_with_the_holds_of_a_conversation_is_found():
+    def faults(state, trigger, dest, *effects):
+        edges = [edge for edge in CONVERSATION.edges if (edge.source, edge.trigger) != (state, trigger)]
+        return walk_conversation(evolve(CONVERSATION, edges=[*edges, Edge(state, trigger, dest, [*effects])])).faults
+
+    trigger, effect = ConversationTrigger, ConversationEffect
+    assert faults("held", trigger.CHANGE, "held", effect.WRITE) == (
+        "held/change: the items change under who holds them",
+        "held/change: it is added to and held on to",
+    )
+    assert faults("held", trigger.HOLD, "held", effect.TAKE) == ("held/hold: a second one takes it",)
+    assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: it is freed although nobody holds it",)
+    without = [edge for edge in CONVERSATION.edges if edge.trigger is not trigger.LAPSE]
+    assert walk_conversation(evolve(CONVERSATION, edges=without)).faults == ("held: a hold that does not end",)

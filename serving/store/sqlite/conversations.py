@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never, cast
 
 from attrs import frozen
 
+from interlock.fsm.conversation import ConversationEffect, ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
-from interlock.serving.store.leases import LEASE, has_lapsed
+from interlock.serving.store.holds import effects_of
+from interlock.serving.store.leases import LEASE
 from interlock.serving.store.packing import pack, unpack
 from interlock.serving.store.pieces import pieces_of
 from interlock.serving.store.sqlite.items import Items, Seq
@@ -17,6 +19,8 @@ from interlock.serving.store.sqlite.sql import Sql
 from interlock.serving.store.store import Addition, Conversation
 
 __all__ = ["Conversations"]
+
+_T, _E = ConversationTrigger, ConversationEffect
 
 
 @frozen
@@ -59,20 +63,18 @@ class Conversations:
 
     def update(self, tenant: str, name: str, metadata: Mapping[str, object]) -> Conversation | None:
         """Give a conversation other metadata."""
-        update = "UPDATE conversation SET metadata = ? WHERE tenant = ? AND id = ?"
-        self.sql.do(update, (pack(metadata), tenant, name))
+        row = self._row(tenant, name)
+        if row is not None:
+            update = "UPDATE conversation SET metadata = ? WHERE seq = ?"
+            self._fire(name, row, _T.DESCRIBE, lambda: self.sql.do(update, (pack(metadata), row.seq)))
         return self.get(tenant, name)
 
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a conversation, and the items that nothing else refers to."""
         row = self._row(tenant, name)
-        if row is None:
-            return False
-        items = self.sql.rows("DELETE FROM member WHERE conversation = ? RETURNING item", (row.seq,))
-        self.sql.do("DELETE FROM conversation WHERE seq = ?", (row.seq,))
-        for (item,) in items:
-            Items(self.sql).drop(item)
-        return True
+        if row is not None:
+            self._fire(name, row, _T.DELETE, lambda: self._remove(row.seq))
+        return row is not None
 
     def items(self, tenant: str, name: str) -> tuple[Item, ...] | None:
         """Return the items of a conversation."""
@@ -87,9 +89,8 @@ class Conversations:
         row = self._row(tenant, name)
         if row is None:
             return None
-        self._require_free(name, row)
-        self._grow(tenant, row.seq, items)
-        return self._changed(tenant, name, row)
+        self._fire(name, row, _T.CHANGE, lambda: self._grow(tenant, row.seq, items))
+        return self.get(tenant, name)
 
     def remove(self, tenant: str, name: str, item_id: str) -> Conversation | None:
         """Remove an item from a conversation that nobody holds."""
@@ -101,24 +102,23 @@ class Conversations:
         found = () if row is None else self.sql.rows(query, (row.seq, item_id))
         if row is None or not found:
             return None
-        self._require_free(name, row)
         ((place, item),) = found
-        self.sql.do("DELETE FROM member WHERE conversation = ? AND place = ?", (row.seq, place))
-        Items(self.sql).drop(item)
-        return self._changed(tenant, name, row)
+        self._fire(name, row, _T.CHANGE, lambda: self._drop(row.seq, place, item))
+        return self.get(tenant, name)
 
     def hold(self, tenant: str, name: str, owner: str) -> int | None:
         """Keep others from adding to a conversation."""
         row = self._row(tenant, name)
         if row is None:
             return None
-        self._require_free(name, row, owner)
-        self.sql.do("UPDATE conversation SET owner = ?, until = ? WHERE seq = ?", (owner, self.now + LEASE, row.seq))
+        self._fire(name, row, _T.HOLD, by=owner)
         return row.version
 
     def release(self, tenant: str, name: str, owner: str) -> None:
         """Let others add to a conversation again."""
-        self.sql.do("UPDATE conversation SET owner = '' WHERE (tenant, id, owner) = (?, ?, ?)", (tenant, name, owner))
+        row = self._row(tenant, name)
+        if row is not None:
+            self._fire(name, row, _T.RELEASE, by=owner)
 
     def require_version(self, tenant: str, addition: Addition | None) -> None:
         """Refuse an addition to a conversation that has changed, before anything is written.
@@ -134,9 +134,7 @@ class Conversations:
         """Add to a conversation what `require_version` has let through; nobody holds it any more."""
         row = None if addition is None else self._row(tenant, addition.conversation_id)
         if addition is not None and row is not None:
-            self._grow(tenant, row.seq, addition.items)
-            self._changed(tenant, addition.conversation_id, row)
-            self.sql.do("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))
+            self._fire(addition.conversation_id, row, _T.JOIN, lambda: self._grow(tenant, row.seq, addition.items))
 
     def _row(self, tenant: str, name: str) -> Row | None:
         query = "SELECT seq, created_at, metadata, version, owner, until FROM conversation WHERE tenant = ? AND id = ?"
@@ -150,13 +148,44 @@ class Conversations:
         rows = [(conversation, place + index, item) for index, item in enumerate(taken, 1)]
         self.sql.many("INSERT INTO member VALUES (?, ?, ?)", rows)
 
-    def _changed(self, tenant: str, name: str, row: Row) -> Conversation | None:
-        self.sql.do("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
-        return self.get(tenant, name)
+    def _drop(self, conversation: Seq, place: int, item: Seq) -> None:
+        self.sql.do("DELETE FROM member WHERE conversation = ? AND place = ?", (conversation, place))
+        Items(self.sql).drop(item)
 
-    def _require_free(self, name: str, row: Row, owner: str = "") -> None:
-        if row.owner not in {"", owner} and not has_lapsed(row.until, self.now):
-            raise Conflict(f"A response is being made that adds to the conversation '{name}'.")
+    def _remove(self, conversation: Seq) -> None:
+        items = self.sql.rows("DELETE FROM member WHERE conversation = ? RETURNING item", (conversation,))
+        self.sql.do("DELETE FROM conversation WHERE seq = ?", (conversation,))
+        for (item,) in items:
+            Items(self.sql).drop(item)
+
+    def _fire(
+        self, name: str, row: Row, trigger: ConversationTrigger, write: Callable[[], object] = lambda: None, by: str = ""
+    ) -> None:
+        """Fire an edge of a conversation, and carry out its effects.
+
+        Args:
+            name: Its id.
+            row: The conversation.
+            trigger: What is fired.
+            write: Changes what an edge changes beside the hold and the version.
+            by: Who holds it, or is to.
+
+        Raises:
+            Conflict: Another holds it.
+        """
+        for effect in effects_of(name, row.owner, row.until, self.now, trigger, by):
+            match effect:
+                case _E.KEEP | _E.DESCRIBE | _E.REMOVE:
+                    write()
+                case _E.WRITE:
+                    write()
+                    self.sql.do("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
+                case _E.TAKE:
+                    self.sql.do("UPDATE conversation SET owner = ?, until = ? WHERE seq = ?", (by, self.now + LEASE, row.seq))
+                case _E.FREE:
+                    self.sql.do("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))
+                case _:
+                    assert_never(effect)
 
 
 def _said(name: str, row: Row) -> Conversation:
