@@ -229,6 +229,7 @@ class Serving:
     use_harmony = True
     request_logger = None
     enable_log_outputs = False
+    enable_store = True
 
     def __init__(self, context_type=HarmonyContext, *script, sessions=MappingProxyType({}), parser=None):
         self.context_type, self.script, self.parser = context_type, script, parser

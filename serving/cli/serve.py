@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
     from interlock.serving.sealing import SealingKeys
+    from interlock.serving.store import ResponseStore
     from interlock.serving.tools.configuration import ToolServers
     from interlock.serving.tools.protocol import ToolRunner
     from interlock.serving.tools.reach import Reach
@@ -68,6 +69,14 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         str | None,
         typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="INTERLOCK_STORE",
+            help="Where responses are stored: memory:, sqlite:PATH (the processes of one host), redis://HOST (several hosts).",
+        ),
+    ] = None,
     max_stored: Annotated[
         int,
         typer.Option(
@@ -109,7 +118,6 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
     from interlock.serving.sealing import RANDOM_KEY
-    from interlock.serving.store import MemoryStore
     from interlock.serving.tools.configuration import ToolServers
 
     keys, sealing_keys = _keys(api_key), _sealing_keys()
@@ -121,7 +129,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         share_between_keys=share_between_keys,
         cors_origins=cors_origin or (),
         dialect=DIALECTS[dialect],
-        store=MemoryStore(max_bytes=max_stored * MIB),
+        store=_store(store, max_stored * MIB),
         tools=tools,
         max_streams=max_streams,
         sealing_keys=sealing_keys,
@@ -199,6 +207,17 @@ def _sealing_keys() -> SealingKeys | None:
         return SealingKeys.from_environment()
     except ValueError as error:
         fail(str(error))
+
+
+def _store(url: str | None, max_bytes: int) -> ResponseStore:
+    """Return the store that is asked for; by default that in memory, bounded."""
+    from interlock.serving.store import MemoryStore, StoreError
+    from interlock.serving.store.opening import open_store
+
+    try:
+        return open_store(url) if url else MemoryStore(max_bytes=max_bytes)
+    except StoreError as error:
+        fail(f"--store: {error}")
 
 
 def _reach(given: Iterable[str]) -> Reach:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Final, TypeVar
 
 from attrs import field, frozen
@@ -123,7 +124,6 @@ class Api:
     Args:
         maker: Makes the responses.
         open_sockets: The WebSocket connections.
-        backgrounds: The responses in the background.
         started_at: When the server was started.
     """
 
@@ -133,11 +133,11 @@ class Api:
     socket_limits: Limits
     origins: frozenset[str]
     open_sockets: OpenRuns = field(factory=OpenRuns)
-    backgrounds: Backgrounds[ResponseRun[bytes]] = field(init=False)
     started_at: int = field(factory=now)
 
-    @backgrounds.default
-    def _backgrounds(self) -> Backgrounds[ResponseRun[bytes]]:
+    @cached_property
+    def backgrounds(self) -> Backgrounds[ResponseRun[bytes]]:
+        """The responses in the background."""
         return Backgrounds(self.maker.archive, self.maker.open_runs)
 
     def routes(self) -> list[BaseRoute]:

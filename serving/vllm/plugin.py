@@ -20,6 +20,7 @@ from interlock.serving.keys import Keys
 from interlock.serving.runs.archive import Archive
 from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.store import MemoryStore
+from interlock.serving.store.opening import open_store
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
@@ -50,6 +51,9 @@ VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 """The environment variable that, as 1, lets what was stored with one API key be there for the others too."""
 
+STORE: Final = "INTERLOCK_STORE"
+"""The environment variable that names the store of responses; with it, responses are stored without vLLM's own variable."""
+
 DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
 
@@ -78,6 +82,8 @@ class InterlockPlugin:
     required_tasks: tuple[str, ...] = ("generate",)
     _obstacle: str | None = field(default=None, init=False)
     """Why vLLM's own route stays."""
+    _watching: asyncio.Task[None] | None = field(default=None, init=False)
+    """Ends the responses whose process was lost."""
     _watch: Watch | None = field(default=None, init=False)
     """The last streams, if they are to be shown."""
 
@@ -112,7 +118,7 @@ class InterlockPlugin:
         if self._obstacle is not None or serving is None:
             return
         try:
-            archive = Archive(MemoryStore())
+            archive = _archive(serving)
             family = None if serving.use_harmony else configured(args)
             keys = _keys(args)
             sealing_keys = SealingKeys.from_environment()
@@ -132,6 +138,7 @@ class InterlockPlugin:
             self._leave(f"{error!r}")
             return
         setattr(state, STATE, hooks)
+        self._watching = asyncio.create_task(archive.watch_over())
         readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
@@ -140,8 +147,12 @@ class InterlockPlugin:
         if self._watch is not None:
             self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
-        if getattr(serving, "enable_store", False) and processes > 1:
-            logger.warning("With %d API processes, a stored response can be retrieved only from the one that made it.", processes)
+        if serving.enable_store and processes > 1 and isinstance(archive.store, MemoryStore):
+            logger.warning(
+                "With %d API processes, a stored response is there only in the one that made it, unless %s names a store.",
+                processes,
+                STORE,
+            )
 
     def _leave(self, obstacle: str) -> None:
         self._obstacle = obstacle
@@ -158,6 +169,18 @@ def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
+
+
+def _archive(serving: Serving) -> Archive:
+    """Return the stored responses: where the environment says, or else in memory, if vLLM was told to store any.
+
+    Raises:
+        StoreError: The environment names no store that there is.
+    """
+    url = os.environ.get(STORE)
+    if url:
+        serving.enable_store = True
+    return Archive(open_store(url) if url else MemoryStore())
 
 
 def _keys(args: object) -> Keys:

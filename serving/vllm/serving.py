@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 from attrs import evolve, field, frozen
@@ -21,7 +21,7 @@ from interlock.fsm.deltas import Delta, Enqueue, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.keys import Keys
-from interlock.serving.requests.conversation import identified, read_input
+from interlock.serving.requests.conversation import Item, identified, read_input
 from interlock.serving.requests.truncation import wants_truncation
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.archive import Archive
@@ -75,12 +75,12 @@ class Hooks:
     origins: frozenset[str] = frozenset()
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     open_sockets: OpenRuns = field(factory=OpenRuns, init=False)
-    backgrounds: Backgrounds[VllmRun[bytes]] = field(init=False)
     _owners: dict[str, Owner[VllmRun[bytes]]] = field(factory=dict[str, Owner[VllmRun[bytes]]], init=False)
     """Those of responses that vLLM has just begun in the background, by their ids, until vLLM returns them."""
 
-    @backgrounds.default
-    def _backgrounds(self) -> Backgrounds[VllmRun[bytes]]:
+    @cached_property
+    def backgrounds(self) -> Backgrounds[VllmRun[bytes]]:
+        """The responses in the background."""
         return Backgrounds(self.archive, self.open_runs)
 
     def install(self) -> None:
@@ -143,7 +143,7 @@ class Hooks:
         if previous is None and isinstance(name, str):
             previous = await self.archive.previous(tenant, name)
         referred = [str(item.get("id")) for item in items if item.get("type") == "item_reference"]
-        stored = await self.archive.store.find(tenant, referred) if referred else {}
+        stored: Mapping[str, Item] = await self.archive.store.find(tenant, referred) if referred else {}
         return Before(stored, () if previous is None else previous.conversation)
 
     async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest | None) -> object:

@@ -176,6 +176,7 @@ class Serving(Protocol):
     use_harmony: bool
     request_logger: RequestLogger | None
     enable_log_outputs: bool
+    enable_store: bool
     response_store: MutableMapping[str, object]
     msg_store: MutableMapping[str, object]
     """The messages that each stored response went on from, in the form of the model's path."""

@@ -355,7 +355,7 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
     state = SimpleNamespace(openai_serving_responses=serving)
     asyncio.run(InterlockPlugin().init_state(None, state, SimpleNamespace(api_server_count=processes)))
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "With 2 API processes, a stored response can be retrieved only from the one that made it."
+        "With 2 API processes, a stored response is there only in the one that made it, unless INTERLOCK_STORE names a store."
     ] * said
 
 
