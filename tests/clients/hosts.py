@@ -26,11 +26,13 @@ class Played:
     Args:
         url: Its own.
         model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
+        full: Tokens of a context that Codex is to take for full: more than it opens with, less than it has after a long output.
         heard: Returns the prompts that the model was given, as text, control tokens included.
     """
 
     url: str
     model: str
+    full: int
     heard: object
 
 
@@ -73,7 +75,7 @@ def standalone(turns):
     """Serve a script with a server of our own."""
     engine = Listening(turns)
     with ServerThread(create_app(engine)) as url:
-        yield Played(url, engine.models[0], lambda: engine.heard)
+        yield Played(url, engine.models[0], 12_500, lambda: engine.heard)
 
 
 @define(eq=False)
@@ -83,11 +85,13 @@ class InVllm:
     Args:
         setup: As tests/vllm/serve.py wants it.
         write: Writes a turn as the model does.
+        full: As in `Played`.
         folder: For the script.
     """
 
     setup: str
     write: object
+    full: int
     folder: Path
     _process: subprocess.Popen = field(init=False)
     _url: str = field(init=False)
@@ -111,4 +115,4 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        yield Played(self._url, "tiny", lambda: [json.loads(line) for line in prompts.read_text().splitlines()])
+        yield Played(self._url, "tiny", self.full, lambda: [json.loads(line) for line in prompts.read_text().splitlines()])

@@ -84,10 +84,6 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
     assert places == sorted(places)
 
 
-FULL = 12_500
-"""Tokens of a context that Codex is to take for full: it opens with 7,000 to 11,500, by the host, and after a long output it has
-13,000 to 21,000."""
-
 LONG = [
     call("exec_command", cmd="seq 1 8000"),
     call("exec_command", cmd="echo so many"),
@@ -99,7 +95,7 @@ LONG = [
 
 def test_codex_compacts_a_session_that_grows_too_long_and_goes_on_from_the_summary(folder, host):
     with host(LONG) as played:
-        configure(folder, played, more=f"model_auto_compact_token_limit = {FULL}")
+        configure(folder, played, more=f"model_auto_compact_token_limit = {played.full}")
         assert codex(folder, *FREELY, "Count on.") == "The next number is 8001."
         heard = played.heard()
     assert len(heard) == len(LONG)
