@@ -15,6 +15,9 @@ const calls = [];
 const result = streamText({
   model: providers[process.argv[2] ?? "openai"](),
   prompt: question,
+  ...(process.env.STORE === "no" && {
+    providerOptions: { openai: { store: false, include: ["reasoning.encrypted_content"] } },
+  }),
   tools: {
     [weather.name]: tool({
       description: weather.description,

@@ -54,3 +54,13 @@ def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
     asked, call, answer = (last.rindex(text) for text in ("Get the weather of: Berlin", "get_weather", "18 °C and sunny"))
     assert asked < answer
     assert call < answer
+
+
+@pytest.mark.parametrize("name", ["the AI SDK, @ai-sdk/openai", "the Agents SDK for Python"])
+def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, host):
+    with host(TURNS) as played:
+        ran = run(SCRIPTS[name], HERE, BASE_URL=f"{played.url}/v1", MODEL="gpt-5.5", STORE="no")
+        assert said(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        _, last = played.heard()
+    places = [last.rindex(text) for text in ("Get the weather of: Berlin", "I look.", "get_weather", "18 °C and sunny")]
+    assert places == sorted(places)

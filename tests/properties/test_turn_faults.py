@@ -20,6 +20,7 @@ from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import begin_response
+from interlock.serving.sealing import Envelope, SealingKeys, Seals
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
 
@@ -77,9 +78,11 @@ class FaultyParser:
         return self.parser.end(reason, usage)
 
 
-def begin(first=FIRST, second=SECOND, tell: Callable = told):
-    request = read_request({"model": "staged", "input": "Hi"})
-    engine = StagedEngine(first, second)
+def begin(first=FIRST, second=SECOND, tell: Callable = told, summary=None):
+    """A run of two turns; with a summary, one before which its conversation is compacted."""
+    managed = {} if summary is None else {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
+    request = read_request({"model": "staged", "input": "Hi", **managed})
+    engine = StagedEngine(*([] if summary is None else [summary]), first, second)
     run = begin_response(
         request,
         request.conversation(),
@@ -89,7 +92,12 @@ def begin(first=FIRST, second=SECOND, tell: Callable = told):
         ids=SequentialIds(),
         clock=lambda: 0,
     )
+    run.compact_with(SEALS)
     return run, engine
+
+
+SUMMARY = pieces(f"{REASONING}<|channel|>final<|message|>They have met.<|return|>")
+SEALS = Seals(Envelope(SealingKeys.random()), "staged")
 
 
 async def collected(run):
@@ -104,17 +112,19 @@ def ended(run):
     return events[-1]["response"]
 
 
-def written():
+def written(summary=None):
     """How many deliveries a run makes that nothing interrupts."""
 
     async def count():
-        run, _ = begin()
+        run, _ = begin(summary=summary)
         return len([events async for events in run.events()])
 
     return asyncio.run(count())
 
 
 DELIVERIES = range(written())
+EARLY = range(written(SUMMARY) - len(DELIVERIES) + 2)
+"""The deliveries of a run until its conversation is compacted, and one more."""
 
 
 def test_a_run_that_nothing_breaks_is_whole():
@@ -140,6 +150,49 @@ def test_an_engine_that_breaks(turn, place, error):
     response = ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("place", range(len(SUMMARY)))
+def test_an_engine_that_breaks_while_it_writes_a_summary(place, error):
+    run, engine = begin(summary=[*SUMMARY[:place], error])
+    response = ended(run)
+    assert (response["status"], "a secret" in str(response)) == ("failed", False)
+    assert [(item["type"], item["encrypted_content"]) for item in response["output"]] == [("compaction", "")]
+    assert engine.closed.is_set()
+    assert len(engine.turns) == 1
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "error"])
+def test_a_summary_that_is_ended_is_none(reason):
+    run, _ = begin(summary=[*SUMMARY[:-1], EngineOutput(Chunk(), reason)])
+    response = ended(run)
+    assert (response["status"], response["usage"]["output_tokens"] > 0) == ("failed", True)
+
+
+@pytest.mark.parametrize("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
+@pytest.mark.parametrize("delivery", EARLY)
+def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
+    async def interrupted():
+        run, engine = begin(summary=SUMMARY)
+        events = []
+        async for place, made in enumerated(run.events()):
+            if place == delivery:
+                run.interrupt(ending)
+            events.extend(json.loads(json.dumps(event.body)) for event in made)
+        return events, engine
+
+    events, engine = asyncio.run(interrupted())
+    assert check(events) == []
+    assert events[-1]["response"]["status"] == ("cancelled" if isinstance(ending, Cancel) else "failed")
+    assert engine.closed.is_set() or not engine.turns
+
+
+async def enumerated(values):
+    place = 0
+    async for value in values:
+        yield place, value
+        place += 1
 
 
 @pytest.mark.parametrize("error", STRAY, ids=lambda error: type(error).__name__)
