@@ -23,7 +23,7 @@ def scripted(answer):
     return {"vllm_xargs": body("gpt_oss", Turn("", rounds))["vllm_xargs"]}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "compact" not in case])
+@pytest.mark.parametrize("case", CASES)
 def test_the_server_passes(server, case):
     CASES[case](Suite(server.url, "tiny", scripted, HEADERS))
 

@@ -56,8 +56,8 @@ def test_open_responses_are_spoken_to_those_who_ask(server):
 
 
 def test_a_client_that_goes_away_aborts_the_request(server):
-    def begin(response_id):
-        request = {**asked(ENDLESS), "stream": True, "request_id": response_id}
+    def begin():
+        request = {**asked(ENDLESS), "stream": True}
         with httpx.stream("POST", f"{server.url}/v1/responses", json=request, timeout=60) as answer:
             pieces = answer.iter_bytes()
             while b"output_text.delta" not in next(pieces):
@@ -67,9 +67,9 @@ def test_a_client_that_goes_away_aborts_the_request(server):
 
 
 def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
-    def begin(response_id):
+    def begin():
         with contextlib.suppress(httpx.ReadTimeout):  # without it, this client was held up itself, and it is tried again
-            httpx.post(f"{server.url}/v1/responses", json=asked(ENDLESS, request_id=response_id), timeout=1)
+            httpx.post(f"{server.url}/v1/responses", json=asked(ENDLESS), timeout=1)
 
     assert is_aborted(server, begin)
 
