@@ -9,17 +9,18 @@ tools there are, whoever serves the request says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, is_object, members
 
-__all__ = ["Offer", "declare", "offer"]
+__all__ = ["Hosted", "Offer", "declare", "offer"]
 
 Tool: TypeAlias = Mapping[str, object]
 
@@ -61,14 +62,30 @@ class Offer:
     left_out: tuple[str, ...]
 
 
-def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: Mapping[str, Tool]) -> Offer:
+@frozen
+class Hosted:
+    """The tools that a server runs.
+
+    Args:
+        tools: As an engine gets them, by the types that requests have for them.
+        labels: The labels of the MCP servers that an engine knows by itself.
+    """
+
+    tools: Mapping[str, Tool] = field(factory=dict[str, Tool])
+    labels: AbstractSet[object] = frozenset()
+
+
+NONE: Final = Hosted()
+
+
+def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: Hosted) -> Offer:
     """Return what is offered of a request's tools.
 
     Args:
         tools: As the request has them.
         choice: Its `tool_choice`, if it has one.
         items: Its input, which may bring tools: what a search found.
-        hosted: The hosted tools that may be offered, by the types that requests have for them.
+        hosted: The hosted tools that may be offered.
     """
     declared = declare(tools, items)
     offered: dict[object, Offered] = {}
@@ -107,7 +124,7 @@ def _is_needless(tool: Tool) -> bool:
     return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling")
 
 
-def _offered(tool: Tool, hosted: Mapping[str, Tool]) -> Iterator[Offered]:
+def _offered(tool: Tool, hosted: Hosted) -> Iterator[Offered]:
     """Yield what is offered of a tool: nothing, itself or the members of a namespace."""
     kind = str(tool.get("type"))
     match kind:
@@ -122,17 +139,17 @@ def _offered(tool: Tool, hosted: Mapping[str, Tool]) -> Iterator[Offered]:
         case _ if kind in CLIENT_TOOLS:
             yield Offered(_client_tool(kind, tool), kind, frozenset({kind}))
         case "mcp":
-            if tool.get("server_label") in hosted:
+            if tool.get("server_label") in hosted.labels:
                 yield Offered(tool, kind, frozenset({tool.get("server_label")}))
-        case _ if kind in hosted:
-            yield Offered({**tool, **hosted[kind]}, kind)
+        case _ if kind in hosted.tools:
+            yield Offered({**tool, **hosted.tools[kind]}, kind)
         case _:
             return
 
 
 def _members(space: Tool) -> Iterator[Offered]:
     for tool in map(members, elements(space.get("tools"))):
-        for each in _offered(tool, {}):
+        for each in _offered(tool, NONE):
             name = f"{space.get('name')}{SEPARATOR}{each.tool['name']}"
             named = frozenset({*each.names, name, f"{space.get('name')}.{each.tool['name']}"})
             yield Offered({**each.tool, "name": name}, each.kind, named)

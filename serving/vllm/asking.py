@@ -19,7 +19,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.compaction import threshold_of, window
 from interlock.serving.requests.conversation import Item, resolved
 from interlock.serving.requests.hosted import read_hosted
-from interlock.serving.requests.offer import Offer, offer
+from interlock.serving.requests.offer import Hosted, Offer, offer
 from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
 from interlock.serving.sealing import Seals
@@ -29,12 +29,14 @@ __all__ = ["ASKED", "Asked", "Before", "rendered", "salted"]
 logger = logging.getLogger(__name__)
 
 SEARCH: Final = {"type": "web_search_preview"}
-BUILT_IN: Final = ("code_interpreter", "container", "web_search_preview")
-HOSTED: Final[Mapping[str, Mapping[str, object]]] = {
-    **dict.fromkeys(("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"), SEARCH),
-    **{kind: {"type": kind} for kind in BUILT_IN},
-}
-"""The tools that vLLM runs, by the types that requests have for them; an MCP server whose label is one of them means it too."""
+HOSTED: Final = Hosted(
+    {
+        **dict.fromkeys(("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"), SEARCH),
+        "code_interpreter": {"type": "code_interpreter"},
+    },
+    frozenset({"code_interpreter", "container", "web_search_preview"}),
+)
+"""The tools that vLLM runs; it knows some of them by the labels of MCP servers too."""
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss does not know, each with the nearest that it knows."""

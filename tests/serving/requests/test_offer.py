@@ -3,13 +3,16 @@
 import pytest
 
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.serving.requests.offer import Offer, declare, offer
+from interlock.serving.requests.offer import Hosted, Offer, declare, offer
 
-HOSTED = {
-    "web_search": {"type": "web_search_preview"},
-    "web_search_preview": {"type": "web_search_preview"},
-    "code_interpreter": {"type": "code_interpreter"},
-}
+HOSTED = Hosted(
+    {
+        "web_search": {"type": "web_search_preview"},
+        "web_search_preview": {"type": "web_search_preview"},
+        "code_interpreter": {"type": "code_interpreter"},
+    },
+    frozenset({"container"}),
+)
 NOTHING = {"type": "object", "properties": {}}
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = {"type": "function", "name": "weather", "parameters": CITY}
@@ -99,7 +102,7 @@ def test_tools_are_declared_by_a_request_and_by_its_conversation():
 def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     tools = ({"type": "web_search", "search_context_size": "low"}, {"type": "web_search_preview"})
     assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
-    mine = {"type": "mcp", "server_label": "code_interpreter", "server_url": "http://x"}
+    mine = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
     assert offered(mine, other) == Offer((mine,), None, (mine, other), ("mcp",))
 
@@ -115,7 +118,7 @@ def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one()
 
 
 def test_what_no_function_can_stand_for_is_left_out():
-    kinds = ("image_generation", "file_search", "computer", "computer_use_preview")
+    kinds = ("container", "image_generation", "file_search", "computer", "computer_use_preview")
     assert offered(*({"type": kind} for kind in kinds)).left_out == kinds
     assert offered({"type": "programmatic_tool_calling"}, {"type": "namespace", "name": "empty"}).left_out == ()
 
@@ -154,5 +157,5 @@ def test_allowed_tools_are_all_that_is_offered():
 
 
 def test_an_mcp_server_is_chosen_by_its_label():
-    server = {"type": "mcp", "server_label": "code_interpreter"}
+    server = {"type": "mcp", "server_label": "container"}
     assert offered(server, choice=server).choice == server
