@@ -52,10 +52,10 @@ def to_mermaid(graph: Graph) -> str:
     for number, edge in enumerate(lanes):
         text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
         if joined[frozenset((edge.source, edge.dest))] == 1:
-            lines.append(f'    {edge.source} -->|"{text}"| {edge.dest}')
+            lines.append(f'    {_mermaid_id(edge.source)} -->|"{text}"| {_mermaid_id(edge.dest)}')
             drawn.append(edge.style)
         else:
-            lines.append(f'    {edge.source} --- line{number}["{text}"]:::label --> {edge.dest}')
+            lines.append(f'    {_mermaid_id(edge.source)} --- line{number}["{text}"]:::label --> {_mermaid_id(edge.dest)}')
             drawn += [edge.style, edge.style]
     for style, line in _MERMAID_LINE.items():
         if numbers := [str(number) for number, drawn_style in enumerate(drawn) if drawn_style is style]:
@@ -68,7 +68,12 @@ def _mermaid_node(graph: Graph, node: Node) -> str:
     """Return a state, with the lines that return to it."""
     loops = [label for edge in graph.edges if edge.source == edge.dest == node.name for label in edge.labels]
     text = "<br/>".join([node.name, *(f"↻ {line}" for label in loops for line in [graph.written(label)])])
-    return f'{node.name}["{text}"]:::{node.role.value}'
+    return f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}'
+
+
+def _mermaid_id(name: str) -> str:
+    """Return a name without the spaces that mermaid takes for the end of it."""
+    return name.replace(" ", "_")
 
 
 def _mermaid_label(graph: Graph, label: Label) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Markers are triggers by their roles; a family says which text has which role. A 
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 __all__ = ["Effect", "Trigger"]
 
@@ -77,7 +77,7 @@ class Trigger(StrEnum):
     """The turn ends for any other reason: the budget, a filter, an abort, an error."""
 
 
-class Effect(Enum):
+class Effect(StrEnum):
     """What an edge does."""
 
     HOLD = "hold"

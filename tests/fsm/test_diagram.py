@@ -29,6 +29,7 @@ from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
 from interlock.fsm.diagram.layout import _spread, lay_out
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.stored import STORED
+from interlock.fsm.table import Edge, Table
 from interlock.fsm.turns import TURNS
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
@@ -349,3 +350,13 @@ def test_the_key_says_what_the_effects_of_a_picture_mean() -> None:
     assert ">note</text>" in drawn
     assert ">Note text, in two lines</text>" in drawn
     assert ">Begin</text>" not in drawn
+
+
+def test_a_state_whose_name_has_spaces_is_one_word_to_mermaid():
+    table = Table("doors", "at rest", [Edge("at rest", "push", "wide open"), Edge("wide open", "pull", "at rest")])
+    lines = to_mermaid(draw(table)).splitlines()
+    assert [line for line in lines if "at_rest" in line] == [
+        '    at_rest["at rest"]:::initial',
+        '    at_rest --- line0["push"]:::label --> wide_open',
+        '    wide_open --- line1["pull"]:::label --> at_rest',
+    ]
