@@ -19,14 +19,15 @@ from interlock.serving.errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.http.answers import Exchange
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.identity import random_id
+from interlock.serving.requests.compaction import TAKEN_OVER
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, is_array, members
 from interlock.serving.runs.compacting import Summary, summary
 
 __all__ = ["CompactedAnswer", "compact_request"]
 
-TAKEN: Final = ("model", "input", "previous_response_id", "instructions", "prompt_cache_key", "reasoning", "service_tier")
-"""The parameters of a compaction, as those of a response."""
+TAKEN: Final = ("input", "previous_response_id", *TAKEN_OVER)
+"""The parameters of a compaction: the conversation, and what the request for its summary takes over."""
 
 
 def compact_request(body: Mapping[str, object]) -> dict[str, object]:

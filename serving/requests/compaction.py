@@ -14,6 +14,7 @@ from interlock.serving.requests.values import elements, members
 __all__ = [
     "INTRODUCTION",
     "SUMMARIZE",
+    "TAKEN_OVER",
     "compacted",
     "is_summary",
     "require_last_trigger",
