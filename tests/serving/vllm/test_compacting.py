@@ -251,3 +251,10 @@ def test_a_client_that_leaves_stops_the_summary() -> None:
             return serving.aborted
 
     assert asyncio.run(asking())
+
+
+def test_the_summary_is_asked_for_with_vllms_own_parameters() -> None:
+    serving = Turns(SUMMARY)
+    given = {"vllm_xargs": {"a": 1}, "priority": 2, "temperature": 0.5}
+    assert post(serving, {"model": "m", "input": "Hi", **given}, "/compact").status_code == 200
+    assert {name: getattr(serving.asked[0], name) for name in given} == given
