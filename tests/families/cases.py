@@ -310,6 +310,12 @@ CASES = [
         [call("f", '{"s":"a"}'), answer(" Well,  then")],
     ),
     Case(
+        "text on a line of its own after a value",
+        "minimax_m2",
+        '</think><minimax:tool_call><invoke name="f"><parameter name="s">a</parameter>\n  Well</invoke></minimax:tool_call>',
+        [call("f", '{"s":"a"}'), answer("  Well")],
+    ),
+    Case(
         "a key that is none",
         "minimax_m2",
         '</think><minimax:tool_call><invoke name="f"><parameter name="">a</parameter></invoke>',

@@ -1,0 +1,193 @@
+"""Changes of the framing, one edge at a time, and what becomes of each: refused when declared, caught by a case, or neither.
+
+A change is tried on the texts that come through its state: the cases, whose items are written down, and random texts, of which
+the properties hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+from attrs import define, evolve, field, frozen
+from families.campaign import random_text
+from families.cases import CASES
+from families.properties import GROUPS, READ_AS, cut, holds_of, read
+from families.relations import Pair, pairs
+from recovery.notation import Item, run
+
+from interlock.fsm.deltas import FinishReason
+from interlock.fsm.errors import DeclarationError
+from interlock.fsm.proof.mutations import changes
+from interlock.fsm.table import Edge
+from interlock.parsers import Chunk
+from interlock.parsers.families import SYNTAXES, FamilyParser, family
+from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.brackets import Framing
+from interlock.parsers.families.drawing import part_for, triggers_of
+from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.lexicon import lexica
+
+Fate: TypeAlias = Literal["refused", "caught", "survived"]
+
+RANDOM: Final = 150
+"""Random texts for each group of families."""
+
+_T: Final = Trigger
+_DECIDED: Final = {
+    _T.MEMBER: _T.MEMBER,
+    _T.SETTLED: _T.MEMBER,
+    _T.STRANGE: _T.KEYS,
+    _T.WHOLE: _T.QUOTE,
+    _T.ENDED: _T.QUOTE,
+    _T.UNNEST: _T.QUOTE,
+}
+"""Triggers that are fired only where another one counts."""
+
+
+@frozen
+class Mutation:
+    """The framing with one edge changed.
+
+    Args:
+        edge: As it was.
+        change: What was done to it.
+        edges: All edges that are left.
+    """
+
+    edge: Edge[Trigger, Effect]
+    change: str
+    edges: Sequence[Edge[Trigger, Effect]]
+
+    def declare(self) -> Framing:
+        return Framing(FRAMING.name, FRAMING.initial, self.edges, total=Trigger)
+
+    def __str__(self) -> str:
+        return f"{self.edge.source}/{self.edge.trigger}: {self.change}"
+
+
+@frozen
+class Tried:
+    """A text on which changes are tried.
+
+    Args:
+        family: That wrote it.
+        text: From inside of its reasoning on.
+        reason: Why it ends.
+        items: What is in it, if that is written down.
+    """
+
+    family: str
+    text: str
+    reason: FinishReason = "stop"
+    items: Sequence[Item] | None = None
+
+    def holds(self, framing: Framing) -> bool:
+        """Whether a framing reads it rightly."""
+        if self.items is None:
+            holds_of(self.family, self.text, (1, 3), self.reason, framing=framing)
+            return True
+        partitions = (1 << 20,), (1,), (3,)
+        return all(read(self.family, self.text, sizes, self.reason, framing) == [*self.items] for sizes in partitions)
+
+
+@define
+class _Firing(FamilyParser):
+    """Notes the edges that are taken."""
+
+    fired: set[tuple[str, Trigger]] = field(factory=set, init=False)
+
+    def _fire(self, trigger: Trigger, text: str) -> bool:
+        self.fired.add((self._state.name, trigger))
+        return super()._fire(trigger, text)
+
+
+def _fired(tried: Tried | Pair) -> set[tuple[str, Trigger]]:
+    """The edges that a text takes, at once or letter by letter."""
+    reader = _Firing(family(tried.family, "qwen3"), READ_AS)
+    reason = tried.reason if isinstance(tried, Tried) else "stop"
+    for size in (1 << 20, 1):
+        run(reader, [Chunk(text=piece) for piece in cut(tried.text, (size,))], reason)
+    return reader.fired
+
+
+def texts() -> Iterator[Tried]:
+    """The cases, and random texts."""
+    yield from (Tried(case.family, case.text, case.reason, case.items) for case in CASES)
+    rng = Random(7)  # noqa: S311 - repeatable, not secret
+    for names in GROUPS.values():
+        for _ in range(RANDOM):
+            name = rng.choice(names)
+            yield Tried(name, "".join(random_text(rng, name)), rng.choice(["stop", "length"]))
+
+
+@cache
+def _through() -> Mapping[str, Sequence[tuple[set[tuple[str, Trigger]], Tried | Pair]]]:
+    """The texts that come through each state, with the edges that they take: pairs that were made for it, and all others."""
+    through: defaultdict[str, list[tuple[set[tuple[str, Trigger]], Tried | Pair]]] = defaultdict(list)
+    for pair in pairs():
+        through[pair.state].append((_fired(pair), pair))
+    for tried in texts():
+        fired = _fired(tried)
+        for state in {state for state, _ in fired}:
+            through[state].append((fired, tried))
+    return through
+
+
+@cache
+def _families(state: str) -> list[frozenset[Trigger]]:
+    """What can be triggered by the families whose texts lead to a state."""
+    reads = (family(name, "qwen3") for name in SYNTAXES)
+    return [triggers_of(read_as) for read_as in reads if state in part_for(read_as, read_as.name).states]
+
+
+def can_come(edge: Edge[Trigger, Effect]) -> bool:
+    """Whether some family's text can fire an edge, or could if its row were another.
+
+    A marker comes only in families that have it, and some triggers only where another one has a meaning.
+    """
+    rows = FRAMING.states[edge.source].rows
+    if edge.trigger is _T.GLUED_JSON and rows[_T.NEST] != rows[_T.TEXT]:
+        return False  # a brace is a bracket there
+    needed = _DECIDED.get(edge.trigger)
+    means = needed is None or rows[needed] != rows[Trigger.TEXT]
+    shaping = edge.trigger in {_T.QUOTE, _T.NEST, _T.BREAK}
+    return means and (shaping or any(edge.trigger in triggers for triggers in _families(edge.source)))
+
+
+def mutations() -> Iterator[Mutation]:
+    """Every change of the framing.
+
+    The rows that a state leaves out are those of text, by one declaration; they are changed together.
+    """
+    for name, state in FRAMING.states.items():
+        edges = [edge for edge in FRAMING.edges if edge.source == name]
+        plain = [edge for edge in edges if state.rows[edge.trigger] == state.rows[Trigger.TEXT]]
+        text = next(edge for edge in plain if edge.trigger is Trigger.TEXT)
+        for changed in ([text, *(edge for edge in plain if edge is not text)], *([edge] for edge in edges if edge not in plain)):
+            others = [edge for edge in FRAMING.edges if edge not in changed]
+            for change, to in changes(FRAMING, changed[0]):
+                rows = [evolve(edge, trigger=each.trigger) for edge in to for each in changed] if "on " not in change else to
+                yield Mutation(changed[0], change, (*others, *rows))
+
+
+def fate_of(mutation: Mutation) -> Fate:
+    """What becomes of a change."""
+    try:
+        framing = mutation.declare()
+    except DeclarationError:
+        return "refused"
+    place = mutation.edge.source, mutation.edge.trigger
+    nearest = sorted(_through()[mutation.edge.source], key=lambda each: place not in each[0])
+    lexica.cache_clear()  # it has those of the change before
+    return "survived" if all(_holds(tried, framing) for _, tried in nearest) else "caught"
+
+
+def _holds(tried: Tried | Pair, framing: Framing) -> bool:
+    try:
+        return tried.holds(framing)
+    except Exception:  # noqa: BLE001 - whatever it is, it shows the change
+        return False
