@@ -1,0 +1,91 @@
+"""What a store is to do, as a model of few lines: the table `stored`, and a clock that is moved."""
+
+from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.table import Machine
+from interlock.serving.store import LEASE
+
+TTL = 3600
+EXPIRED = "expired"
+
+
+class Row:
+    """A response in the model."""
+
+    def __init__(self):
+        self.life = Machine.at_start(STORED)
+        self.owner, self.epoch, self.until, self.written = None, 0, 0.0, 0.0
+        self.frames, self.cancelled, self.stored = [], False, None
+
+
+class Talk:
+    """A conversation in the model."""
+
+    def __init__(self, items):
+        self.items, self.version, self.owner, self.until = [*items], 0, None, 0.0
+
+
+class Model:
+    """All responses and conversations of one tenant."""
+
+    def __init__(self):
+        self.now = 10_000.0
+        self.rows = {}
+        self.talks = {}
+
+    def over(self, until):
+        return until <= self.now or until > self.now + LEASE
+
+    def row(self, name):
+        """Return a response after what time has done to it; an absent one if there is none any more."""
+        row = self.rows.get(name, Row())
+        if self.over(row.until) and StoredTrigger.LAPSE in row.life.state.rows:
+            row.life.fire(StoredTrigger.LAPSE)
+        if self.now >= row.written + TTL and StoredTrigger.EXPIRE in row.life.state.rows:
+            del self.rows[name]
+            return Row()
+        return row
+
+    def write(self, name, trigger, *, lease=None, owner=None, first=0, frames=(), stored=None, addition=None):
+        """Fire an edge; return what the store is to raise or return."""
+        row = self.row(name)
+        if lease is not None and (trigger not in row.life.state.rows or (row.owner, row.epoch) != lease):
+            return "LeaseLost"
+        if trigger not in row.life.state.rows:
+            return "Conflict" if stored is not None else None
+        _, effects = row.life.state.rows[trigger]
+        if StoredEffect.LOG in effects and first != len(row.frames):
+            return "Gap"
+        talk = None if addition is None else self.talks.get(addition.conversation_id)
+        if addition is not None and (talk is None or talk.version != addition.version):
+            return "Conflict"
+        row.life.fire(trigger)
+        self.rows[name] = row
+        for effect in effects:
+            self.carry_out(name, row, effect, owner, frames, stored, addition)
+        return row
+
+    def carry_out(self, name, row, effect, owner, frames, stored, addition):
+        match effect:
+            case StoredEffect.KEEP:
+                row.stored, row.written = stored, self.now
+            case StoredEffect.TAKE:
+                row.owner, row.epoch, row.until, row.written = owner, row.epoch + 1, self.now + LEASE, self.now
+            case StoredEffect.EXTEND:
+                row.until, row.written = self.now + LEASE, self.now
+            case StoredEffect.LOG:
+                row.frames += frames
+            case StoredEffect.FLAG:
+                row.cancelled = True
+            case StoredEffect.RELEASE:
+                row.owner = None
+            case StoredEffect.REMOVE:
+                del self.rows[name]
+            case StoredEffect.JOIN if addition is not None:
+                talk = self.talks[addition.conversation_id]
+                talk.items += addition.items
+                talk.version, talk.owner = talk.version + 1, None
+            case _:
+                pass
+
+    def is_held(self, talk, owner=None):
+        return talk.owner not in {None, owner} and not self.over(talk.until)
