@@ -1,4 +1,4 @@
-"""`make bench-docs`: write the tables and pictures of docs/performance.md again, from the last run of the benches.
+"""`make bench-docs`: write the figures of docs/performance.md and docs/state.md again, from the last run of the benches.
 
     python benchmarks/write_docs.py
 
@@ -22,13 +22,33 @@ Run = list[dict[str, Any]]
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE.parent / "docs" / "performance.md"
+STATE: Final = HERE.parent / "docs" / "state.md"
+STORE: Final = HERE / "out" / "store.json"
 PICTURES: Final = HERE.parent / "docs" / "performance"
 CONTENDERS: Final = {"interlock": "Interlock", "plugin": "Interlock, on vLLM's outputs", "vllm": "vLLM", "floor": "floor"}
 SECTION: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Fill in the page, and draw the pictures."""
+    """Fill in the pages, and draw the pictures, as far as there are figures."""
+    if STORE.exists():
+        STATE.write_text(SECTION.sub(_stores, STATE.read_text()))
+        print(f"{STATE} is written")
+    if (HERE / "out" / "latest.json").exists():
+        write_performance()
+
+
+def _stores(match: re.Match[str]) -> str:
+    """Return the table of the stores: a row for each, a column for each figure."""
+    run = json.loads(STORE.read_text())
+    names = [*next(iter(run["rows"].values()))]
+    rows = [_cells(name, *(short(figures[each]) for each in names)) for name, figures in run["rows"].items()]
+    lines = [f"µs for each, on {_machine(run['machine'])}:", "", *_head("store", *names), *rows]
+    return "\n".join([match[1], *lines, "", match[3]])
+
+
+def write_performance() -> None:
+    """Fill in docs/performance.md, and draw its pictures."""
     files = HERE / "out" / "latest.json", HERE / "out" / "server.json"
     runs = [json.loads(file.read_text()) for file in files if file.exists()]
     rows: Run = [row for run in runs for row in run["rows"]]

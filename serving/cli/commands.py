@@ -16,6 +16,7 @@ from interlock.serving.cli.check import check
 from interlock.serving.cli.diagram import diagram
 from interlock.serving.cli.replay import replay
 from interlock.serving.cli.serve import serve
+from interlock.serving.cli.store import store
 from interlock.serving.cli.verify import verify
 from interlock.serving.cli.view import view
 
@@ -77,6 +78,8 @@ EXAMPLES: Final[tuple[tuple[Callable[..., None], tuple[str, ...]], ...]] = (
 for command, examples in EXAMPLES:
     # `\b` keeps the lines of a paragraph as they are.
     app.command(epilog="\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]))(command)
+
+app.add_typer(store, name="store")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes an option's value like this

@@ -71,14 +71,15 @@ class Calls:
     @property
     def client(self) -> redis.Redis:
         """The client of the event loop that runs."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        loop, client = asyncio.get_running_loop(), self._client
+        if client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-            self._client = cast("Any", redis.Redis).from_url(self.url, retry=Retry(NoBackoff(), 0), **settings)
-            self._scripts = {name: self._client.register_script(text) for name, text in SCRIPTS.items()}
+            made: redis.Redis = cast("Any", redis.Redis).from_url(self.url, retry=Retry(NoBackoff(), 0), **settings)
+            self._client = client = made
+            self._scripts = {name: made.register_script(text) for name, text in SCRIPTS.items()}
             self._loop, self._fits = loop, False
             self._tenants.clear()
-        return self._client
+        return client
 
     async def run(
         self, name: str, tenant: str, asked: dict[str, object], values: Sequence[bytes] = (), *, again: bool = True

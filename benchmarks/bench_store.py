@@ -1,0 +1,141 @@
+"""`make bench-store`: what a store costs, for each event and each response, alone and 32 at a time.
+
+    python benchmarks/bench_store.py
+
+Each figure is wall time of one process that waits for each answer, divided by how many there were: what a server adds to a
+response. Redis is a server of our own on this machine; without `redis-server` it is left out. Figures go to
+benchmarks/out/store.json, and from there into docs/state.md by `make bench-docs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from speed.report import machine
+
+from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_store
+
+OUT: Final = Path(__file__).parent / "out" / "store.json"
+FRAME: Final = b"event: response.output_text.delta\ndata: " + b"x" * 211 + b"\n\n"
+"""An event of 254 bytes, as a token of text is."""
+
+EVENTS: Final = 2_048
+BATCH: Final = 32
+RESPONSES: Final = 512
+ROUNDS: Final = 3
+
+
+def main() -> None:
+    """Measure each store, and write the figures."""
+    rows = {name: asyncio.run(measured(url)) for name, url in stores()}
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    print(json.dumps(rows, indent=1))
+
+
+def stores() -> Iterator[tuple[str, str]]:
+    """Yield each store by its name in the table, as long as it may be used."""
+    yield "`memory:`", "memory:"
+    with tempfile.TemporaryDirectory() as folder:
+        yield "`sqlite:PATH`", f"sqlite:{folder}/normal.db"
+        yield "`sqlite:PATH?synchronous=full`", f"sqlite:{folder}/full.db?synchronous=full"
+    if shutil.which("redis-server") is None:
+        print("without Redis: there is no redis-server", file=sys.stderr)
+        return
+    for level in ("everysec", "always"):
+        with redis_server(level) as url:
+            yield f"Redis, `appendfsync {level}`", url
+
+
+@contextmanager
+def redis_server(level: str) -> Iterator[str]:
+    """Run a server that writes what it is told to a file."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        settings = ["--port", f"{port}", "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--appendfsync", level]
+        command = [f"{shutil.which('redis-server')}", *settings]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603 - the server that is installed
+            while True:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.02)
+            yield f"redis://127.0.0.1:{port}/0"
+            process.kill()
+
+
+async def measured(url: str) -> dict[str, float]:
+    """Return the figures of a store, in microseconds."""
+    store = open_store(url)
+    numbers = iter(range(1_000_000))
+    await store.put("", response(next(numbers)))
+    figures: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        lease = await enqueued(store, next(numbers))
+        note(figures, "event", EVENTS, await took(lambda: appended(store, lease, 0, 1)))  # noqa: B023 - awaited at once
+        note(figures, "event of a batch", EVENTS, await took(lambda: appended(store, lease, EVENTS, BATCH)))  # noqa: B023 - likewise
+        leases = [await enqueued(store, next(numbers)) for _ in range(BATCH)]
+        together = await took(lambda: asyncio.gather(*(appended(store, each, 0, BATCH) for each in leases)))  # noqa: B023 - likewise
+        note(figures, "event of a batch, 32 at a time", EVENTS * BATCH, together)
+        new = [response(next(numbers)) for _ in range(2 * RESPONSES)]
+        note(figures, "response", RESPONSES, await took(lambda: put_all(store, new[:RESPONSES])))  # noqa: B023 - likewise
+        shares = [new[RESPONSES + number :: BATCH] for number in range(BATCH)]
+        together = await took(lambda: asyncio.gather(*(put_all(store, share) for share in shares)))  # noqa: B023 - likewise
+        note(figures, "response, 32 at a time", sum(map(len, shares)), together)
+    await store.close()
+    return {name: round(median(values), 1) for name, values in figures.items()}
+
+
+def note(figures: dict[str, list[float]], name: str, count: int, seconds: float) -> None:
+    """Note what one of so many took."""
+    figures.setdefault(name, []).append(seconds / count * 1e6)
+
+
+async def took(work: Callable[[], Awaitable[object]]) -> float:
+    """Return the seconds that something took."""
+    begun = time.perf_counter()
+    await work()
+    return time.perf_counter() - begun
+
+
+async def enqueued(store: ResponseStore, number: int) -> Lease:
+    """Store a response that is to be made."""
+    return await store.enqueue("", response(number), "bench")
+
+
+async def appended(store: ResponseStore, lease: Lease, first: int, batch: int) -> None:
+    """Append events, so many at a time."""
+    for start in range(first, first + EVENTS, batch):
+        await store.append(lease, start, [FRAME] * batch)
+
+
+async def put_all(store: ResponseStore, responses: list[StoredResponse]) -> None:
+    """Store responses one after another."""
+    for each in responses:
+        await store.put("", each)
+
+
+def response(number: int) -> StoredResponse:
+    """Return a response of the usual size: a question, and an answer of a kilobyte."""
+    question = {"id": f"msg_q{number}", "type": "message", "role": "user", "content": f"Question {number}?"}
+    content = [{"type": "output_text", "text": "word " * 200, "annotations": []}]
+    answer = {"id": f"msg_a{number}", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    settings = {"object": "response", "status": "completed", "model": "any", "tools": [], "metadata": {}}
+    return StoredResponse({"id": f"resp_{number}", **settings, "output": [answer]}, (question,))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`interlock store` shows what is in a store, clears it, brings it up to date, and writes what a response was."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+from interlock.serving.recordings.recording import read
+from interlock.serving.recordings.replay import replay_frames
+from interlock.serving.store import StoredResponse, open_store
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "answer.jsonl"
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:{tmp_path / 'store.db'}"
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["store", *arguments])
+    return result.exit_code, result.output
+
+
+def fill(url, story):
+    async def told():
+        store = open_store(url)
+        await story(store)
+        await store.close()
+
+    asyncio.run(told())
+
+
+def ended(number):
+    return StoredResponse({"id": f"resp_{number}", "output": []}, ())
+
+
+def test_what_is_in_a_store_is_counted(url) -> None:
+    async def story(store):
+        await store.put("", ended(1))
+        lease = await store.enqueue("", ended(2), "server-7")
+        await store.append(lease, 0, [b"event"])
+
+    fill(url, story)
+    code, output = call("info", "--store", url)
+    lines = output.splitlines()
+    assert code == 0
+    assert lines[0].startswith("SQLite 3.")
+    assert lines[1:] == [
+        "responses: 1 ended, 1 running",
+        "conversations: 0, items: 0, events: 1",
+        "resp_2 is made by server-7, owner number 1",
+    ]
+
+
+def test_an_empty_store_has_none(url) -> None:
+    assert call("info", "--store", url)[1].splitlines()[1:] == ["responses: none", "conversations: 0, items: 0, events: 0"]
+
+
+def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
+    fill(url, lambda store: store.put("", ended(1)))
+    assert call("sweep", "--store", url) == (0, "0 expired responses and 0 logs removed\n")
+    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "1 expired responses and 0 logs removed\n")
+    monkeypatch.setenv("INTERLOCK_STORE", url)
+    assert call("migrate") == (0, "layout 1, as it was\n")
+
+
+def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> None:
+    frames = list(replay_frames(read(RECORDING)))
+
+    async def story(store):
+        lease = await store.enqueue("", ended(1), "a")
+        await store.finish(lease, 0, frames, ended(1))
+
+    fill(url, story)
+    file = tmp_path / "resp_1.sse"
+    assert call("export", "resp_1", "--store", url, "-o", str(file)) == (0, "")
+    assert file.read_bytes() == b"".join(frames)
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0
+    assert call("export", "resp_1", "--store", url) == (0, b"".join(frames).decode())
+    code, output = call("export", "resp_1", "--store", url, "--body")
+    assert (code, json.loads(output)) == (0, {"id": "resp_1", "output": []})
+
+
+def test_what_cannot_be_exported_is_said(url) -> None:
+    fill(url, lambda store: store.put("", ended(1)))
+    code, output = call("export", "resp_1", "--store", url)
+    assert (code, output.startswith("interlock: resp_1 has no events: it was made in the foreground")) == (2, True)
+    assert call("export", "resp_2", "--store", url) == (2, "interlock: the store has no response 'resp_2'\n")
+    assert call("export", "resp_1", "--store", url, "--tenant", "other", "--body")[0] == 2
+
+
+def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:
+    code, output = call("info", "--store", "mongodb://db")
+    assert (code, output.startswith("interlock: mongodb://db names no store")) == (2, True)
+    code, output = call("info", "--store", f"sqlite:{tmp_path / 'none' / 'store.db'}")
+    assert (code, "unable to open database file" in output) == (2, True)
