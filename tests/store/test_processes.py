@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_every_reader_of_every_response_comes_to_a_legal_end_although_owners_are
 def record(page, key, row):
     """Write a row into the table of a page, in the place of the one that begins like it."""
     before, mark, rest = page.read_text().partition("<!-- runs with faults -->\n")
-    rows = [line for line in rest.splitlines() if line.startswith("|")]
+    rows = [*takewhile(lambda line: line.startswith("|"), rest.splitlines())]
     after = rest.splitlines()[len(rows) :]
     kept = [line for line in rows if not line.startswith(key)]
     page.write_text("\n".join([before + mark + kept[0], kept[1], *sorted([*kept[2:], row]), *after]) + "\n")
