@@ -248,9 +248,10 @@ class Serving:
         return serving
 
     async def create_responses(self, request, raw_request):
-        if request.input == "refuse":
+        said = request.input if isinstance(request.input, str) else request.input[-1].get("content")
+        if said == "refuse":
             return Refused(error=Refusal(message="It is refused.", code=400))
-        if request.input == "odd":
+        if said == "odd":
             return "something else"
         self.context = self.context_type(request, *([self.parser] if self.parser else []))
         self.context.calls = getattr(self, "calls", {})

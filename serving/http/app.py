@@ -33,7 +33,7 @@ from interlock.serving.engines.truncating import Truncating
 from interlock.serving.errors import ApiError
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.compacted import CompactedAnswer, compact_request
-from interlock.serving.http.conversations import Conversations
+from interlock.serving.http.conversations import Conversations, conversation_routes
 from interlock.serving.http.errors import answer_error
 from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, is_foreign_page, read_body
 from interlock.serving.http.stored import StoredRoutes
@@ -151,7 +151,7 @@ class Api:
             Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", stored.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", stored.list_input, methods=["GET"]),
-            *Conversations(self.maker.archive.store, self.max_body_bytes).routes(),
+            *conversation_routes(lambda _: Conversations(self.maker.archive.store, self.max_body_bytes)),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),

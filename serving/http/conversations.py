@@ -24,13 +24,13 @@ from interlock.serving.keys import tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.conversation import Item, identified, join
 from interlock.serving.requests.conversations import read_added, read_metadata, read_new
-from interlock.serving.runs.making import locked, no_such_conversation
-from interlock.serving.store.errors import Conflict, StoreDown
+from interlock.serving.runs.membership import locked, no_such_conversation
+from interlock.serving.store.errors import Conflict, StoreError
 from interlock.serving.store.store import Conversation, ResponseStore
 
-__all__ = ["Conversations"]
+__all__ = ["Conversations", "conversation_routes"]
 
-Answer: TypeAlias = Callable[[Request], Awaitable[object]]
+Answer: TypeAlias = Callable[["Conversations", Request], Awaitable[object]]
 
 PATH: Final = "/v1/conversations"
 
@@ -46,16 +46,6 @@ class Conversations:
 
     store: ResponseStore
     max_body_bytes: int
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        one, items = f"{PATH}/{{id}}", f"{PATH}/{{id}}/items"
-        return [
-            _route(PATH, {"POST": self.create}),
-            _route(one, {"GET": self.retrieve, "POST": self.update, "DELETE": self.delete}),
-            _route(items, {"GET": self.list_items, "POST": self.add}),
-            _route(f"{items}/{{item_id}}", {"GET": self.retrieve_item, "DELETE": self.delete_item}),
-        ]
 
     async def create(self, request: Request) -> object:
         """Create a conversation."""
@@ -130,15 +120,30 @@ class Conversations:
         return read_object(await read_body(request, self.max_body_bytes))
 
 
-def _route(path: str, answers: Mapping[str, Answer]) -> Route:
+def conversation_routes(asked: Callable[[Request], Conversations]) -> list[Route]:
+    """Return the routes.
+
+    Args:
+        asked: Returns what answers a request; it may raise an `ApiError`.
+    """
+    answers: Mapping[str, Mapping[str, Answer]] = {
+        PATH: {"POST": Conversations.create},
+        f"{PATH}/{{id}}": {"GET": Conversations.retrieve, "POST": Conversations.update, "DELETE": Conversations.delete},
+        f"{PATH}/{{id}}/items": {"GET": Conversations.list_items, "POST": Conversations.add},
+        f"{PATH}/{{id}}/items/{{item_id}}": {"GET": Conversations.retrieve_item, "DELETE": Conversations.delete_item},
+    }
+    return [_route(path, by_method, asked) for path, by_method in answers.items()]
+
+
+def _route(path: str, answers: Mapping[str, Answer], asked: Callable[[Request], Conversations]) -> Route:
     """Return the route of a path, which answers what its methods raise on purpose; the rest is the server's to answer."""
 
     async def answer(request: Request) -> Response:
         try:
-            said = await answers["GET" if request.method == "HEAD" else request.method](request)
+            said = await answers["GET" if request.method == "HEAD" else request.method](asked(request), request)
         except Conflict:
             return answer_error(request, locked(request.path_params["id"]))
-        except (ApiError, StoreDown) as error:
+        except (ApiError, StoreError) as error:
             return answer_error(request, error)
         return Response(dumps(said), media_type=JSON)
 

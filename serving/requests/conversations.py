@@ -8,13 +8,14 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 from attrs import field, frozen
 from pydantic import Field, ValidationError
 
+from interlock.serving.errors import invalid
 from interlock.serving.requests.conversation import Item, read_input
 from interlock.serving.requests.items import InputItem
-from interlock.serving.requests.parameters import Metadata
+from interlock.serving.requests.parameters import ConversationOrId, Metadata, id_of
 from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.shapes import Shape
+from interlock.serving.requests.shapes import Shape, Some
 
-__all__ = ["MOST_ADDED", "NewConversation", "read_added", "read_metadata", "read_new"]
+__all__ = ["MOST_ADDED", "NewConversation", "named_conversation", "read_added", "read_metadata", "read_new", "require_alone"]
 
 S = TypeVar("S", bound=Shape)
 
@@ -29,6 +30,14 @@ class Creation(Shape):
 
     items: Added | None = None
     metadata: Metadata | None = None
+
+
+class Naming(Shape):
+    """The body of a request for a response, as far as it names what the response goes on from."""
+
+    conversation: ConversationOrId | None = None
+    previous_response_id: Some | None = None
+    store: bool | None = None
 
 
 class Update(Shape):
@@ -92,6 +101,43 @@ def read_added(raw: Mapping[str, object]) -> tuple[Item, ...]:
     """
     _judged(Adding, raw)
     return read_input(raw["items"])
+
+
+def named_conversation(raw: Mapping[str, object]) -> str | None:
+    """Return the id of the conversation that a request for a response names; None if it names none.
+
+    Args:
+        raw: The body.
+
+    Raises:
+        ApiError: 400; it names the parameter that is wrong.
+    """
+    if raw.get("conversation") is None:
+        return None
+    given = _judged(Naming, raw)
+    name = id_of(given.conversation)
+    require_alone(name, given.previous_response_id, stored=given.store is not False)
+    return name
+
+
+def require_alone(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
+    """Refuse a conversation beside a previous response, and one that a response which is not stored cannot be added to.
+
+    Args:
+        conversation_id: The conversation; None for none.
+        previous_response_id: The previous response; None for none.
+        stored: Whether the response will be stored.
+
+    Raises:
+        ApiError: 400; it names the parameter that is wrong.
+    """
+    if conversation_id is None:
+        return
+    if previous_response_id is not None:
+        message = "Only one of 'previous_response_id' and 'conversation' can be given."
+        raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
+    if not stored:
+        raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
 
 
 def _judged(shape: type[S], raw: Mapping[str, object]) -> S:

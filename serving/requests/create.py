@@ -18,7 +18,8 @@ from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.compaction import require_last_trigger, threshold_of
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
-from interlock.serving.requests.parameters import Conversation, Parameters
+from interlock.serving.requests.conversations import require_alone
+from interlock.serving.requests.parameters import Parameters, id_of
 from interlock.serving.requests.refusals import QUOTED, refusal, too_long
 from interlock.serving.requests.schema import flaw
 from interlock.serving.requests.tools import CALLED, MOST_TOOLS
@@ -144,7 +145,7 @@ def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResp
         store=given.store is not False,
         background=given.background is True,
         previous_response_id=given.previous_response_id,
-        conversation_id=given.conversation.id if isinstance(given.conversation, Conversation) else given.conversation,
+        conversation_id=id_of(given.conversation),
         max_output_tokens=given.max_output_tokens,
         max_tool_calls=given.max_tool_calls,
         parallel_tool_calls=given.parallel_tool_calls is not False,
@@ -179,9 +180,7 @@ def _require_input(request: CreateResponse) -> None:
 
 
 def _require_one_past(request: CreateResponse) -> None:
-    if request.previous_response_id is not None and request.conversation_id is not None:
-        message = "Only one of 'previous_response_id' and 'conversation' can be given."
-        raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
+    require_alone(request.conversation_id, request.previous_response_id, stored=request.store)
 
 
 def _require_last_trigger(request: CreateResponse) -> None:
@@ -236,8 +235,6 @@ def _require_chosen_tool(request: CreateResponse) -> None:
 def _require_store(request: CreateResponse) -> None:
     if request.background and not request.store:
         raise invalid("background", "A response in the background needs 'store' to be true.")
-    if request.conversation_id is not None and not request.store:
-        raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
 
 
 def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:

@@ -16,7 +16,7 @@ from interlock.serving.requests.shapes import Identifier, LongText, Name, Object
 from interlock.serving.requests.tools import ToolChoice, Tools
 from interlock.serving.requests.values import is_object
 
-__all__ = ["NOT_SERVED", "Metadata", "Parameters"]
+__all__ = ["NOT_SERVED", "ConversationOrId", "Metadata", "Parameters", "id_of"]
 
 NOT_SERVED: Final = "unsupported_parameter"
 """The kind of error of a parameter that would change the prompt, and that is not served here."""
@@ -88,6 +88,11 @@ class Conversation(Shape):
 ConversationOrId: TypeAlias = Annotated[
     Annotated[Some, Tag("<text>")] | Annotated[Conversation, Tag("<object>")], text_or("<object>")
 ]
+
+
+def id_of(given: str | Conversation | None) -> str | None:
+    """Return the id of the conversation that a parameter names, in either form."""
+    return given.id if isinstance(given, Conversation) else given
 
 
 class Text(Shape):

@@ -15,18 +15,17 @@ from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, PromptError, invalid
-from interlock.serving.identity import random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.archive import Archive
-from interlock.serving.runs.membership import Membership
+from interlock.serving.runs.membership import Membership, no_such_conversation
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.turns import ResponseRun, begin_response, begin_summary
 from interlock.serving.sealing import Envelope, Seals
-from interlock.serving.store import Conflict, StoredResponse
+from interlock.serving.store import StoredResponse
 from interlock.serving.tools.protocol import ToolRunner
 
-__all__ = ["Maker", "locked", "no_such_conversation", "no_such_model"]
+__all__ = ["Maker", "no_such_model"]
 
 T = TypeVar("T")
 
@@ -150,15 +149,7 @@ class Maker:
     async def _membership(self, asked: CreateResponse, tenant: str) -> Membership | None:
         """Return the part of a response in the conversation that its request names."""
         name = asked.conversation_id
-        if name is None:
-            return None
-        try:
-            membership = await Membership.begin(self.archive.store, tenant, name, random_id("resp"))
-        except Conflict:
-            raise locked(name) from None
-        if membership is None:
-            raise no_such_conversation(name)
-        return membership
+        return None if name is None else await Membership.begin(self.archive.store, tenant, name)
 
     async def _before(self, asked: CreateResponse, tenant: str, latest: StoredResponse | None) -> Sequence[Item]:
         """Return the conversation until the previous response."""
@@ -171,25 +162,6 @@ class Maker:
         """Return the items that the model continues: what came before, and the input of the request."""
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
         return asked.conversation(before, await self.archive.store.find(tenant, referred) if referred else {})
-
-
-def locked(conversation_id: str) -> ApiError:
-    """Return the error for a conversation that another response is adding to.
-
-    Args:
-        conversation_id: Its id.
-    """
-    message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
-    return ApiError(409, message, param="conversation", code="conversation_locked")
-
-
-def no_such_conversation(conversation_id: str) -> ApiError:
-    """Return the error for a conversation that there is not.
-
-    Args:
-        conversation_id: Its id.
-    """
-    return ApiError(404, f"Conversation with id '{conversation_id[:100]}' not found.", param="conversation")
 
 
 def no_such_model(name: str) -> ApiError:

@@ -14,12 +14,14 @@ from typing import Final, Self
 from attrs import field, frozen
 
 from interlock.fsm.deltas import Fault
+from interlock.serving.errors import ApiError
+from interlock.serving.identity import random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict, StoreDown
 from interlock.serving.store.leases import RENEW
-from interlock.serving.store.store import Addition, ConversationStore, StoredResponse
+from interlock.serving.store.store import Addition, ConversationStore, ResponseStore, StoredResponse
 
-__all__ = ["Membership"]
+__all__ = ["Membership", "locked", "no_such_conversation", "put"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class Membership:
         store: Holds the conversation.
         tenant: To whom it belongs.
         conversation_id: Its id.
-        response_id: The response's id.
+        response_id: The id of the response, if it is given one by this server; in any case who holds the conversation.
         version: The version of the conversation that the response goes on from.
         items: The items of the conversation.
     """
@@ -50,22 +52,26 @@ class Membership:
     items: tuple[Item, ...] = field(repr=False)
 
     @classmethod
-    async def begin(cls, store: ConversationStore, tenant: str, conversation_id: str, response_id: str) -> Self | None:
-        """Return the part of a response in a conversation, which is held from now on; None if there is no such conversation.
+    async def begin(cls, store: ConversationStore, tenant: str, conversation_id: str) -> Self:
+        """Return the part of a new response in a conversation, which is held from now on.
 
         Args:
             store: Holds the conversation.
             tenant: To whom it belongs.
             conversation_id: Its id.
-            response_id: The response's id.
 
         Raises:
-            Conflict: Another response is being made in the conversation.
+            ApiError: 404 if there is no such conversation, 409 if another response is being made in it.
+            StoreDown: The store cannot be used now.
         """
-        version = await store.hold(tenant, conversation_id, response_id)
+        response_id = random_id("resp")
+        try:
+            version = await store.hold(tenant, conversation_id, response_id)
+        except Conflict:
+            raise locked(conversation_id) from None
         items = None if version is None else await store.conversation_items(tenant, conversation_id)
         if version is None or items is None:
-            return None
+            raise no_such_conversation(conversation_id)
         return cls(store, tenant, conversation_id, response_id, version, items)
 
     @asynccontextmanager
@@ -114,3 +120,41 @@ class Membership:
             if version != self.version:
                 interrupt(LOST)
                 return
+
+
+async def put(store: ResponseStore, tenant: str, stored: StoredResponse, membership: Membership | None) -> None:
+    """Store a response that has ended, with what it adds to its conversation if that is still there.
+
+    Args:
+        store: Where it is stored.
+        tenant: To whom it belongs.
+        stored: The response.
+        membership: Its part in a conversation; None if it belongs to none.
+
+    Raises:
+        StoreDown: The store cannot be used now.
+    """
+    try:
+        await store.put(tenant, stored, None if membership is None else membership.addition(stored))
+    except Conflict:
+        logger.warning("%s: its conversation was changed or deleted, and is not added to", stored.id)
+        await store.put(tenant, stored)
+
+
+def locked(conversation_id: str) -> ApiError:
+    """Return the error for a conversation that another response is adding to.
+
+    Args:
+        conversation_id: Its id.
+    """
+    message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
+    return ApiError(409, message, param="conversation", code="conversation_locked")
+
+
+def no_such_conversation(conversation_id: str) -> ApiError:
+    """Return the error for a conversation that there is not.
+
+    Args:
+        conversation_id: Its id.
+    """
+    return ApiError(404, f"Conversation with id '{conversation_id[:100]}' not found.", param="conversation")

@@ -32,10 +32,10 @@ from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.offer import declare
 from interlock.serving.runs.compacting import Compaction
-from interlock.serving.runs.membership import Membership
+from interlock.serving.runs.membership import Membership, put
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, Addition, Conflict, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, Addition, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
@@ -230,15 +230,7 @@ class ResponseRun(Run[T]):
     async def _settle(self) -> None:
         """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
         if self.store is not None and not self.request.background and self.driver.status != "cancelled":
-            await self._put(self.store)
-
-    async def _put(self, store: ResponseStore) -> None:
-        """Store the response, with what it adds to its conversation if that is still there."""
-        try:
-            await store.put(self.tenant, self.stored, self.addition)
-        except Conflict:
-            logger.warning("%s: its conversation was changed or deleted, and is not added to", self.stored.id)
-            await store.put(self.tenant, self.stored)
+            await put(self.store, self.tenant, self.stored, self.membership)
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)

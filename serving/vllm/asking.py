@@ -22,7 +22,9 @@ from interlock.serving.requests.hosted import read_hosted
 from interlock.serving.requests.offer import Hosted, Offer, offer
 from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
+from interlock.serving.runs.membership import Membership
 from interlock.serving.sealing import Seals
+from interlock.serving.store import Addition, StoredResponse
 
 __all__ = ["ASKED", "Asked", "Before", "rendered", "salted"]
 
@@ -57,6 +59,7 @@ class Asked:
         seals: Seal what its client is to carry.
         items: The conversation that it asks to go on, its own input last; each item has an id.
         streamed: Whether its client wants a stream; vLLM is asked for one in any case.
+        membership: Its part in a conversation that the client has created; None if it names none.
         generate: Whether output is wanted; without it the prompt is rendered and counted.
         driver: The driver of the response, if that has begun already, and goes on from a conversation that was compacted.
         prompts: The lengths in tokens of the prompts that vLLM has rendered for it.
@@ -67,10 +70,27 @@ class Asked:
     read_by: Mapping[str, object] = field(repr=False)
     seals: Seals
     items: tuple[Item, ...] = field(default=(), repr=False)
+    membership: Membership | None = None
     streamed: bool = True
     generate: bool = True
     driver: ResponseDriver[bytes] | None = field(default=None, repr=False)
     prompts: list[int] = field(factory=list[int], init=False)
+
+    def stored(self, response: Mapping[str, object]) -> StoredResponse:
+        """Return a response as it is stored.
+
+        Args:
+            response: The response object.
+        """
+        return StoredResponse(response, self.items)
+
+    def addition(self, response: Mapping[str, object]) -> Addition | None:
+        """Return what a response that has ended adds to its conversation, if it has one.
+
+        Args:
+            response: The response object.
+        """
+        return None if self.membership is None else self.membership.addition(self.stored(response))
 
     @property
     def compacts_only(self) -> bool:

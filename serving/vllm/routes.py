@@ -7,6 +7,7 @@ would. On a server whose instance was not hooked (its model generates nothing), 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol, cast
 
 from attrs import evolve, frozen
@@ -23,11 +24,13 @@ from interlock.serving.errors import ApiError, missing
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
 from interlock.serving.http.compacted import CompactedAnswer, compact_request
+from interlock.serving.http.conversations import Conversations, conversation_routes
 from interlock.serving.http.errors import answer_error
-from interlock.serving.http.intake import JSON, error_response
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, error_response
 from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.keys import TENANT
 from interlock.serving.runs.background import Owner
+from interlock.serving.runs.membership import Membership
 from interlock.serving.store import StoredResponse, StoreError
 from interlock.serving.vllm.compacting import begin_summary
 from interlock.serving.vllm.middleware import LongAnswer
@@ -89,7 +92,7 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (f"{PATH}/{{id}}/input_items", vllm.load_aware_call(api.about_stored(StoredRoutes.list_input)), "GET", []),
     ):
         app.add_api_route(path, endpoint, methods=[method], dependencies=dependencies)
-    app.router.routes.append(WebSocketRoute(PATH, api.connect))
+    app.router.routes += [WebSocketRoute(PATH, api.connect), *conversation_routes(_conversations)]
     routes = app.router.routes
     routes[:] = [*routes[before:], *routes[:before]]
 
@@ -120,8 +123,20 @@ class Api:
         return create
 
     async def _create(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
+        async with AsyncExitStack() as until_begun:
+            membership = await hooks.membership(body, _tenant(hooks, raw_request), until_begun)
+            return await self._answer(hooks, body, raw_request, membership, until_begun)
+
+    async def _answer(
+        self,
+        hooks: Hooks,
+        body: Mapping[str, object],
+        raw_request: HttpRequest,
+        membership: Membership | None,
+        until_begun: AsyncExitStack,
+    ) -> object:
         dialect = hooks.spoken(raw_request)
-        theirs, reading = await hooks.read(body, dialect, _tenant(hooks, raw_request))
+        theirs, reading = await hooks.read(body, dialect, _tenant(hooks, raw_request), membership=membership)
         request = valid_request(self.vllm, theirs)
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
         # broken off vLLM shows nothing, and counts nothing.
@@ -132,11 +147,13 @@ class Api:
         if isinstance(begun, Owner):
             owner = cast("Owner[VllmRun[bytes]]", begun)
             queued = await _queued(hooks, owner)
+            until_begun.pop_all()
             tail = await hooks.archive.tail(owner.tenant, queued)
             return LongAnswer(KeptAnswer(tail)) if streamed else _json(dialect.spoken(queued.response))
         if isinstance(begun, VllmRun):
             run = cast("VllmRun[bytes]", begun)
             await admitted(run)
+            until_begun.pop_all()
             exchange = Exchange(run, hooks.open_runs)
             return LongAnswer(StreamedAnswer(exchange) if streamed else WholeAnswer(exchange, dialect))
         raise TypeError(f"vLLM began a response as {type(begun).__name__}")
@@ -251,6 +268,15 @@ def _tenant(hooks: Hooks, request: HttpRequest) -> str:
 def _hooks(request: HTTPConnection) -> Hooks | None:
     hooks = getattr(request.app.state, STATE, None)
     return hooks if isinstance(hooks, Hooks) else None
+
+
+def _conversations(request: HttpRequest) -> Conversations:
+    """Return what answers a request about conversations."""
+    hooks = _hooks(request)
+    if hooks is None:
+        raise NO_RESPONSES
+    request.scope[TENANT] = _tenant(hooks, request)
+    return Conversations(hooks.archive.store, MAX_BODY_BYTES)
 
 
 def _json(value: object) -> Response:

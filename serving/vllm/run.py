@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final, Protocol, TypeVar
 
 from attrs import define, evolve, field
@@ -17,6 +18,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.turns import TurnTrigger
 from interlock.serving.errors import EngineError
 from interlock.serving.faults import Outcome, outcome
+from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.vllm.admission import END, Admission
 from interlock.serving.vllm.reading import Reader, finish_reason
@@ -62,6 +64,9 @@ class VllmRun(Run[T]):
     additions: Callable[[], Mapping[str, object]]
     _settled: Callable[[ResponseDriver[T]], Awaitable[None]]
     _beginning: Sequence[Delta]
+    membership: Membership | None = field(default=None, init=False)
+    """The response's part in a conversation, which is held while it is made."""
+    _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _step_made: object = field(default=None, init=False)
     """What the last step of vLLM's loop gave, or `END`."""
 
@@ -93,6 +98,8 @@ class VllmRun(Run[T]):
 
     def _prepare(self) -> Work:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            if self.membership is not None:
+                await self._held.enter_async_context(self.membership.kept(self.interrupt))
             await self._tools.open()
             yield [Start()]
             self._step_made = await self._admission.first_step()
@@ -162,6 +169,7 @@ class VllmRun(Run[T]):
             self._caught(error, "vLLM's loop could not be closed")
         finally:
             await self._tools.close()
+            await self._held.aclose()
 
 
 def is_any_of(error: BaseException, names: frozenset[str]) -> bool:

@@ -22,10 +22,12 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers.families import Family, Settings
 from interlock.serving.keys import Keys
 from interlock.serving.requests.conversation import Item, identified, read_input
+from interlock.serving.requests.conversations import named_conversation
 from interlock.serving.requests.truncation import wants_truncation
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds, Owner
+from interlock.serving.runs.membership import Membership, no_such_conversation, put
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.store import StoredResponse
@@ -110,8 +112,32 @@ class Hooks:
         """
         return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
 
+    async def membership(self, body: Mapping[str, object], tenant: str, until_begun: AsyncExitStack) -> Membership | None:
+        """Return the part of a response in the conversation that its request names, and hold the conversation.
+
+        Args:
+            body: Of the request.
+            tenant: Whose it is.
+            until_begun: Releases the conversation when it is closed.
+
+        Raises:
+            ApiError: 400 if the parameter is wrong, 404 if there is no such conversation, 409 if somebody holds it.
+            StoreDown: The store cannot be used now.
+        """
+        name = named_conversation(body)
+        if name is None:
+            return None
+        membership = await Membership.begin(self.archive.store, tenant, name)
+        until_begun.push_async_callback(membership.release)
+        return membership
+
     async def read(
-        self, body: Mapping[str, object], dialect: Dialect, tenant: str = "", previous: StoredResponse | None = None
+        self,
+        body: Mapping[str, object],
+        dialect: Dialect,
+        tenant: str = "",
+        previous: StoredResponse | None = None,
+        membership: Membership | None = None,
     ) -> tuple[dict[str, object], Asked]:
         """Read the body of a request, before vLLM does.
 
@@ -120,6 +146,7 @@ class Hooks:
             dialect: What its client speaks.
             tenant: Whose request it is.
             previous: The response that it goes on from, if it is at hand although it may not be stored.
+            membership: Its part in the conversation that it names, if a response is to be added to that.
 
         Returns:
             The body that vLLM is to validate, and what was asked; the latter is for `ASKED`, while vLLM begins the response.
@@ -130,21 +157,34 @@ class Hooks:
         """
         seals = Seals(self.envelope, str(body.get("model") or ""), tenant)
         said, given = read_input(body.get("input")), [*map(members, elements(body.get("input")))]
-        before = await self._before(body, tenant, previous)
+        before = await self._before(body, tenant, previous, membership)
         open_sealed = await seals.opener([*before.items, *before.stored.values(), *said], given)
-        theirs, read_by = rendered({**body, **salted(body, tenant)}, before, open_sealed, harmony=self.serving.use_harmony)
+        theirs, read_by = rendered(
+            {**body, **salted(body, tenant), "conversation": None}, before, open_sealed, harmony=self.serving.use_harmony
+        )
         if self.family is not None and isinstance(theirs.get("input"), list):
             theirs["input"] = with_written_ids(cast("list[Mapping[str, object]]", theirs["input"]), self.family)
-        return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *before.said(said))))
+        return theirs, Asked(body, dialect, read_by, seals, identified((*before.items, *before.said(said))), membership)
 
-    async def _before(self, body: Mapping[str, object], tenant: str, previous: StoredResponse | None) -> Before:
+    async def _before(
+        self, body: Mapping[str, object], tenant: str, previous: StoredResponse | None, membership: Membership | None
+    ) -> Before:
         """Return what was said before a request."""
         name, items = body.get("previous_response_id"), map(members, elements(body.get("input")))
         if previous is None and isinstance(name, str):
             previous = await self.archive.previous(tenant, name)
+        said = await self._conversation(body, tenant) if membership is None else membership.items
         referred = [str(item.get("id")) for item in items if item.get("type") == "item_reference"]
         stored: Mapping[str, Item] = await self.archive.store.find(tenant, referred) if referred else {}
-        return Before(stored, () if previous is None else previous.conversation)
+        return Before(stored, said if previous is None else previous.conversation)
+
+    async def _conversation(self, body: Mapping[str, object], tenant: str) -> Sequence[Item]:
+        """Return the items of the conversation that a body names."""
+        name = named_conversation({**body, "store": None})  # nothing is added to it
+        items = () if name is None else await self.archive.store.conversation_items(tenant, name)
+        if items is None:
+            raise no_such_conversation(str(name))
+        return items
 
     async def begin(self, asked: Asked, request: Request, raw_request: HttpRequest | None) -> object:
         """Have vLLM validate and render a request, and return what comes of it: a run of ours, or vLLM's refusal.
@@ -187,7 +227,9 @@ class Hooks:
         """Return what makes a response in the background, in a task of vLLM's."""
         begun = Begun(*arguments, **others)
         run = self._run(asked, begun, [Enqueue()])
-        owner = self.backgrounds.owner(asked.seals.tenant, run, lambda: StoredResponse(run.driver.response, asked.items))
+        owner = self.backgrounds.owner(
+            asked.seals.tenant, run, lambda: asked.stored(run.driver.response), lambda: asked.addition(run.driver.response)
+        )
         self._owners[begun.request.request_id] = owner
         return owner.make()
 
@@ -217,6 +259,7 @@ class Hooks:
         additions = Additions(self.serving, request, context, rounds)
         driver = asked.driver or driver_of(asked, begun, additions=added)
         run: VllmRun[bytes] = VllmRun(driver, begun.steps, admission, rounds, reader, sessions, additions, settle, opening)
+        run.membership = asked.membership
         if asked.driver is None:
             run.compaction = compaction_of(self, asked, run, request.request_id)
         return run
@@ -230,7 +273,7 @@ class Hooks:
 
         async def settle(ended: ResponseDriver[bytes]) -> None:
             if request.store and not request.background and ended.status != "cancelled":
-                await self.archive.store.put(asked.seals.tenant, StoredResponse(ended.response, asked.items))
+                await put(self.archive.store, asked.seals.tenant, asked.stored(ended.response), asked.membership)
             self._log(ended.response, streamed=asked.streamed)
 
         return settle

@@ -7,6 +7,7 @@ connections are `interlock.serving.sockets`; keys are checked by vLLM's own midd
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Final, cast
 
 from attrs import evolve, frozen
@@ -72,18 +73,24 @@ class SocketHost:
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request as vLLM does and return its run; without `generate`, its prompt is rendered and nothing else."""
         tenant = self.hooks.tenant(self.socket.headers.get("authorization", ""))
-        theirs, read = await self.hooks.read(body, self.dialect, tenant, latest)
-        asked = evolve(read, generate=generate)
+        async with AsyncExitStack() as until_begun:
+            membership = await self.hooks.membership(body, tenant, until_begun)
+            theirs, read = await self.hooks.read(body, self.dialect, tenant, latest, membership)
+            run = await self._valid_run(theirs, evolve(read, generate=generate))
+            until_begun.pop_all()
+        return Begun(run, lambda: read.stored(run.driver.response))
+
+    async def _valid_run(self, theirs: Mapping[str, object], asked: Asked) -> VllmRun[bytes] | RenderedRun[bytes]:
+        """Return the run of a request; what vLLM finds wrong with it becomes an error of the API."""
         join((), asked.items)  # which refuses what answers no call
         try:
-            run = await self._run(theirs, asked)
+            return await self._run(theirs, asked)
         except ValidationError as error:
             raise refusal(error) from None
         except Exception as error:
             if is_any_of(error, REFUSALS):
                 raise invalid(None, str(error)) from error
             raise
-        return Begun(run, lambda: StoredResponse(run.driver.response, asked.items))
 
     async def _run(self, theirs: Mapping[str, object], asked: Asked) -> VllmRun[bytes] | RenderedRun[bytes]:
         request = self.vllm.ResponsesRequest(**theirs)

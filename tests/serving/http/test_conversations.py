@@ -188,7 +188,7 @@ class Shaky(MemoryStore):
 async def held(store, during):
     """Hold a conversation while something happens; what interrupts its response is returned."""
     await store.create_conversation("", Conversation("conv_1", 1, {}))
-    part = await Membership.begin(store, "", "conv_1", "resp_1")
+    part = await Membership.begin(store, "", "conv_1")
     interrupted = asyncio.get_running_loop().create_future()
     async with part.kept(interrupted.set_result):
         await during(part)
@@ -202,8 +202,8 @@ def test_a_conversation_is_held_on_to_and_its_loss_ends_the_response(monkeypatch
     async def takes_over():
         store = MemoryStore()
 
-        async def during(_part):
-            await store.release("", "conv_1", "resp_1")
+        async def during(part):
+            await store.release("", "conv_1", part.response_id)
             await store.hold("", "conv_1", "resp_2")
 
         return await held(store, during)
@@ -229,7 +229,7 @@ def test_what_cannot_be_released_is_left_to_its_lease() -> None:
     async def release():
         store = Shaky()
         await store.create_conversation("", Conversation("conv_1", 1, {}))
-        part = await Membership.begin(store, "", "conv_1", "resp_1")
+        part = await Membership.begin(store, "", "conv_1")
         store.down = 1
         await part.release()
 
