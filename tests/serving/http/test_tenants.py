@@ -1,0 +1,33 @@
+"""What one API key has stored does not exist for another."""
+
+import httpx
+import pytest
+from live.engines import ANSWER, StagedEngine, steps
+
+ASKED = {"model": "staged", "input": "Hi"}
+ONE, TWO = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
+
+
+def statuses(url, made, headers):
+    """Give the statuses of all that can be asked about a response with a key."""
+    one, item = f"{url}/v1/responses/{made['id']}", made["output"][0]["id"]
+    reference = [{"type": "item_reference", "id": item}]
+    asked = [
+        httpx.get(one, headers=headers),
+        httpx.get(f"{one}/input_items", headers=headers),
+        httpx.post(f"{url}/v1/responses", json={**ASKED, "previous_response_id": made["id"]}, headers=headers),
+        httpx.post(f"{url}/v1/responses", json={**ASKED, "input": reference}, headers=headers),
+        httpx.post(f"{one}/cancel", headers=headers),
+        httpx.delete(one, headers=headers),
+    ]
+    return [answer.status_code for answer in asked]
+
+
+@pytest.mark.parametrize(
+    ("share", "others", "own"), [(False, [404, 404, 400, 404, 404, 404], 200), (True, [200, 200, 200, 200, 400, 200], 404)]
+)
+def test_what_one_key_stored_is_there_for_another_only_if_they_share(served, share, others, own) -> None:
+    with served(StagedEngine(steps(ANSWER)), api_key=["one", "two"], share_between_keys=share) as url:
+        made = httpx.post(f"{url}/v1/responses", json=ASKED, headers=ONE).json()
+        assert statuses(url, made, TWO) == others
+        assert httpx.get(f"{url}/v1/responses/{made['id']}", headers=ONE).status_code == own
