@@ -1,5 +1,7 @@
 """What a store is to do, as a model of few lines: the table `stored`, and a clock that is moved."""
 
+from copy import copy
+
 from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store import LEASE
@@ -37,7 +39,8 @@ class Model:
 
     def row(self, name):
         """Return a response after what time has done to it; an absent one if there is none any more."""
-        row = self.rows.get(name, Row())
+        row = copy(self.rows.get(name, Row()))
+        row.life = Machine(row.life.state)  # what time alone does is not written: the clock may be set back
         if self.over(row.until) and StoredTrigger.LAPSE in row.life.state.rows:
             row.life.fire(StoredTrigger.LAPSE)
         if self.now >= row.written + TTL and StoredTrigger.EXPIRE in row.life.state.rows:
