@@ -1,5 +1,6 @@
 """What vLLM itself would refuse is asked of it in a form that it renders: tools, items, and later turns."""
 
+import httpx
 import pytest
 from playing import body, judged, stream
 from turns import DONE, FUNCTION, Turn
@@ -58,3 +59,19 @@ def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_tur
     for asked in (gone_on, sent_back):
         response = judged(stream(server.url, asked))[-1]["response"]
         assert last(response)["content"][0]["text"] == "It is done."
+
+
+@SERVER
+def test_items_that_only_other_servers_make_are_read_and_one_that_nobody_knows_is_refused(server):
+    others = [
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rome"}},
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "rail", "tools": []},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": None, "status": "completed"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"role": "user", "content": "Go on."},
+    ]
+    asked = body("gpt_oss", Turn("", ["", DONE]), input=others)
+    assert last(judged(stream(server.url, asked))[-1]["response"])["content"][0]["text"] == "It is done."
+    refused = httpx.post(f"{server.url}/v1/responses", json={**asked, "input": [{"type": "teleport"}]}, timeout=60)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].type")
+    assert "'teleport'" in refused.json()["error"]["message"]
