@@ -38,15 +38,15 @@ class Lease:
 def has_lapsed(until: float, now: float, lease: float = LEASE) -> bool:
     """Return whether a lease is over.
 
-    A lease that ends later than one that begins now was given before the clock was set back, as by a restart of the machine: it
-    is over as well, because nobody would wait for its end.
+    A lease that ends much later than one that begins now was given before the clock was set back, as by a restart of the machine:
+    it is over as well, because nobody would wait for its end. A clock that is set back a little, as clocks are, ends no lease.
 
     Args:
         until: When it ends, by the clock of the store.
         now: What that clock shows.
         lease: How long a lease lasts, in seconds.
     """
-    return not now < until <= now + lease
+    return not now < until <= now + 2 * lease
 
 
 def machine_at(name: str, *, lapsed: bool, expired: bool) -> Machine[StoredTrigger, StoredEffect]:

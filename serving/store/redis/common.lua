@@ -13,7 +13,7 @@ local function whole(number) return string.format('%.0f', number) end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + asked.offset
 
-local function lapsed(till) return not (now < till and till <= now + asked.lease) end
+local function lapsed(till) return not (now < till and till <= now + 2 * asked.lease) end
 
 -- The response as it is stored; nil if there is none. EDGES is the table `stored`.
 local FIELDS = {'state', 'tip', 'outputs', 'owner', 'epoch', 'till', 'cancelled', 'oldest', 'following', 'written'}

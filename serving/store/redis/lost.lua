@@ -1,7 +1,7 @@
--- Returns the responses whose lease is over: those whose lease ends, or would end later than one that begins now.
+-- Returns the responses whose lease is over: those whose lease ends, or was given before the clock was set back by far.
 local leases = base .. ':leases'
 local found = redis.call('ZRANGEBYSCORE', leases, '-inf', whole(now), 'LIMIT', 0, asked.limit)
-local strange = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(now + asked.lease), '+inf', 'LIMIT', 0, asked.limit)
+local strange = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(now + 2 * asked.lease), '+inf', 'LIMIT', 0, asked.limit)
 for _, name in ipairs(strange) do found[#found + 1] = name end
 local lost = {}
 for _, name in ipairs(found) do

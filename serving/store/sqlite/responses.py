@@ -200,7 +200,8 @@ class Responses:
         """Return responses whose owner is lost."""
         where = "state IN ('queued', 'running') AND NOT (? < until AND until <= ?) ORDER BY until LIMIT ?"
         query = f"SELECT tenant, id FROM response WHERE {where}"  # noqa: S608 - a constant
-        return self.sql.rows(query, (self.now, self.now + LEASE, limit))
+        found = self.sql.rows(query, (self.now, self.now + 2 * LEASE, limit))
+        return [(tenant, name) for tenant, name in found if _T.ADOPT in self.machine(self.row(tenant, name)).state.rows]
 
     def expire(self, limit: int) -> int:
         """Remove responses that are stored no longer, and return how many."""
