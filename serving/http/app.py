@@ -181,7 +181,7 @@ class Api:
         run = await self.maker.run(asked, tenant, SseWriter(dialect))
         if not asked.background:
             return StreamedAnswer(Exchange(run, open_runs))
-        queued = await self.backgrounds.begin(self.backgrounds.owner(tenant, run, lambda: run.stored, lambda: run.addition))
+        queued = await self.backgrounds.begin(self.backgrounds.owner(tenant, run, lambda: run.stored, run.membership))
         if asked.stream:
             return KeptAnswer(await self.maker.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from attrs import field, frozen
+from attrs import define, field
 
 from interlock.serving.errors import ApiError, invalid
 from interlock.serving.faults import is_fault
@@ -69,7 +69,7 @@ def is_ended(stored: StoredResponse) -> bool:
     return stored.response["status"] not in {"queued", "in_progress"}
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Archive:
     """The stored responses.
 
@@ -80,6 +80,17 @@ class Archive:
 
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))
+    _why_down: StoreDown | None = field(default=None, init=False)
+    """Why the store could not be used when it was looked at last."""
+
+    def require_store(self) -> None:
+        """Refuse what is to be stored while the store cannot be used, as far as that is known: it is looked at every few seconds.
+
+        Raises:
+            StoreDown: The last look failed.
+        """
+        if self._why_down is not None:
+            raise self._why_down
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """Return a response as it is now; of one that is being made, as far as its events are committed.
@@ -190,7 +201,9 @@ class Archive:
                     await adopt(self.store, tenant, response_id, self.name)
                 if looks % CLEARING == 0:
                     await self.store.sweep()
+                self._why_down = None
             except StoreDown as error:
+                self._why_down = error
                 logger.warning("the store cannot be used: %s", error)
             except BaseException as error:
                 if not is_fault(error):

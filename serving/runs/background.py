@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from time import monotonic
 from typing import Final, Generic, TypeVar, assert_never
 
@@ -20,9 +20,10 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.table import Machine
 from interlock.serving.faults import is_fault
 from interlock.serving.runs.archive import Archive
+from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
-from interlock.serving.store import Addition, Conflict, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
+from interlock.serving.store import Conflict, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
 from interlock.serving.store.leases import LEASE, RENEW
 
 __all__ = ["Backgrounds", "Owner"]
@@ -66,7 +67,7 @@ class Owner(Generic[R]):
         open_runs: Ends the run at a shutdown.
         name: What the process is called as an owner.
         spawn: Begins a task, and holds it.
-        addition: Returns what the response adds to a conversation in its last commit.
+        membership: The response's part in a conversation, which is held until the last commit and added to in it.
     """
 
     run: R
@@ -76,7 +77,7 @@ class Owner(Generic[R]):
     _open_runs: OpenRuns
     _name: str
     _spawn: Callable[[Coroutine[None, None, None]], object]
-    _addition: Callable[[], Addition | None] = lambda: None
+    _membership: Membership | None = None
     _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _new: list[bytes] = field(factory=list[bytes], init=False)
     """Events that were made and are not known to be written."""
@@ -109,6 +110,8 @@ class Owner(Generic[R]):
             self._spawn(self._keep(lease))
         except BaseException as error:
             self._refuse(error)
+            if self._membership is not None:
+                await self._membership.release()
             if not is_fault(error):
                 raise
             return
@@ -173,20 +176,24 @@ class Owner(Generic[R]):
         """Write what is to be written, one after another, until nothing more can be."""
         listening = asyncio.create_task(self._listen(lease))
         try:
-            while BackgroundTrigger.WRITTEN in self._life.state.ways:
-                try:
-                    effect = await self._work.get()
-                    self._writes += 1
-                    self._fire(await self._write(effect, lease))
-                except BaseException as error:
-                    if not is_fault(error):
-                        raise
-                    logger.exception("%s: it could not be written, and is tried again", lease.response_id)
-                    self._try_again()
+            async with nullcontext() if self._membership is None else self._membership.kept(self.run.interrupt):
+                await self._write_all(lease)
         finally:
             self._over.set()
             listening.cancel()
             await asyncio.wait([listening])
+
+    async def _write_all(self, lease: Lease) -> None:
+        while BackgroundTrigger.WRITTEN in self._life.state.ways:
+            try:
+                effect = await self._work.get()
+                self._writes += 1
+                self._fire(await self._write(effect, lease))
+            except BaseException as error:
+                if not is_fault(error):
+                    raise
+                logger.exception("%s: it could not be written, and is tried again", lease.response_id)
+                self._try_again()
 
     def _try_again(self) -> None:
         """Write anew what was to be written: where that has been done, the store says so."""
@@ -235,8 +242,9 @@ class Owner(Generic[R]):
 
     async def _finish(self, lease: Lease, frames: Sequence[bytes]) -> None:
         stored = self._ended()
+        addition = None if self._membership is None else self._membership.addition(stored)
         try:
-            await self._store.finish(lease, self._first, frames, stored, self._addition())
+            await self._store.finish(lease, self._first, frames, stored, addition)
         except Conflict as conflict:
             logger.warning("%s: it is not added to its conversation: %s", lease.response_id, conflict)
             await self._store.finish(lease, self._first, frames, stored)
@@ -268,7 +276,7 @@ class Backgrounds(Generic[R]):
         tenant: str,
         run: R,
         ended: Callable[[], StoredResponse],
-        addition: Callable[[], Addition | None] = lambda: None,
+        membership: Membership | None = None,
     ) -> Owner[R]:
         """Return the owner of a response that is to be made; `Owner.make` makes it.
 
@@ -276,9 +284,9 @@ class Backgrounds(Generic[R]):
             tenant: To whom it belongs.
             run: What makes the response.
             ended: Returns what is stored of the response, as it is when it is called.
-            addition: Returns what it adds to a conversation in its last commit.
+            membership: Its part in a conversation; None if it belongs to none.
         """
-        return Owner(run, tenant, ended, self.archive.store, self.open_runs, self.archive.name, self._spawn, addition)
+        return Owner(run, tenant, ended, self.archive.store, self.open_runs, self.archive.name, self._spawn, membership)
 
     async def begin(self, owner: Owner[R]) -> StoredResponse:
         """Begin to make a response in a task of its own, and return it as it is shown to who began it.

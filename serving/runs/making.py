@@ -85,7 +85,10 @@ class Maker:
         Raises:
             ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
                 names and is not there; 409 if another response is being made in its conversation; 429 if too many are.
+            StoreDown: The store cannot be used now, and the response or what it goes on from is to be there.
         """
+        if asked.store:
+            self.archive.require_store()
         membership = await self._membership(asked, tenant)
         try:
             before = await self._before(asked, tenant, latest) if membership is None else membership.items

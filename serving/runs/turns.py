@@ -35,7 +35,7 @@ from interlock.serving.runs.compacting import Compaction
 from interlock.serving.runs.membership import Membership, put
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, Addition, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, ResponseStore, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
@@ -119,7 +119,7 @@ class ResponseRun(Run[T]):
         return [Enqueue(), Start()] if self.request.background else [Start()]
 
     async def _enter(self) -> None:
-        if self.membership is not None:
+        if self.membership is not None and not self.request.background:  # whose owner holds the conversation
             await self._held.enter_async_context(self.membership.kept(self.interrupt))
 
     def _prepare(self) -> Work:
@@ -221,11 +221,6 @@ class ResponseRun(Run[T]):
     def stored(self) -> StoredResponse:
         """The response as it is now, for a store."""
         return StoredResponse(self.driver.response, self._stored_items)
-
-    @property
-    def addition(self) -> Addition | None:
-        """What the response adds to its conversation, as it is now; None if it belongs to none."""
-        return None if self.membership is None else self.membership.addition(self.stored)
 
     async def _settle(self) -> None:
         """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""

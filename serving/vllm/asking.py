@@ -24,7 +24,7 @@ from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.membership import Membership
 from interlock.serving.sealing import Seals
-from interlock.serving.store import Addition, StoredResponse
+from interlock.serving.store import StoredResponse
 
 __all__ = ["ASKED", "Asked", "Before", "rendered", "salted"]
 
@@ -83,14 +83,6 @@ class Asked:
             response: The response object.
         """
         return StoredResponse(response, self.items)
-
-    def addition(self, response: Mapping[str, object]) -> Addition | None:
-        """Return what a response that has ended adds to its conversation, if it has one.
-
-        Args:
-            response: The response object.
-        """
-        return None if self.membership is None else self.membership.addition(self.stored(response))
 
     @property
     def compacts_only(self) -> bool:

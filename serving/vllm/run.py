@@ -96,10 +96,12 @@ class VllmRun(Run[T]):
     def _opening(self) -> Sequence[Delta]:
         return self._beginning
 
+    async def _enter(self) -> None:
+        if self.membership is not None:
+            await self._held.enter_async_context(self.membership.kept(self.interrupt))
+
     def _prepare(self) -> Work:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            if self.membership is not None:
-                await self._held.enter_async_context(self.membership.kept(self.interrupt))
             await self._tools.open()
             yield [Start()]
             self._step_made = await self._admission.first_step()

@@ -227,9 +227,7 @@ class Hooks:
         """Return what makes a response in the background, in a task of vLLM's."""
         begun = Begun(*arguments, **others)
         run = self._run(asked, begun, [Enqueue()])
-        owner = self.backgrounds.owner(
-            asked.seals.tenant, run, lambda: asked.stored(run.driver.response), lambda: asked.addition(run.driver.response)
-        )
+        owner = self.backgrounds.owner(asked.seals.tenant, run, lambda: asked.stored(run.driver.response), asked.membership)
         self._owners[begun.request.request_id] = owner
         return owner.make()
 
@@ -259,7 +257,7 @@ class Hooks:
         additions = Additions(self.serving, request, context, rounds)
         driver = asked.driver or driver_of(asked, begun, additions=added)
         run: VllmRun[bytes] = VllmRun(driver, begun.steps, admission, rounds, reader, sessions, additions, settle, opening)
-        run.membership = asked.membership
+        run.membership = None if request.background else asked.membership  # of which else its owner takes care
         if asked.driver is None:
             run.compaction = compaction_of(self, asked, run, request.request_id)
         return run

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 from contextlib import suppress
 
 import httpx
@@ -13,8 +14,8 @@ from live.wire import bodies, without_chance
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.runs import making
-from interlock.serving.store import MemoryStore
+from interlock.serving.runs import archive, making
+from interlock.serving.store import MemoryStore, StoreDown
 
 ASKED = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
@@ -390,3 +391,19 @@ def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(url) ->
     response = post(url, {**asked, "truncation": "auto"}, timeout=60).json()
     assert (response["status"], response["truncation"]) == ("completed", "auto")
     assert 120_000 < response["usage"]["input_tokens"] < 131_072
+
+
+def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is_not(monkeypatch) -> None:
+    looked = threading.Event()
+
+    class Down(MemoryStore):
+        async def lost(self, _limit):
+            looked.set()
+            raise StoreDown("It cannot be reached.")
+
+    monkeypatch.setattr(archive, "EVERY", 0.01)
+    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=Down())) as url:
+        assert looked.wait(60)
+        refused = [post(url, {**STAGED, **more}) for more in ({}, {"stream": True}, {"background": True})]
+        assert [error_of(each) for each in refused] == [(503, None, "store_unavailable")] * 3
+        assert post(url, {**STAGED, "store": False}).json()["status"] == "completed"

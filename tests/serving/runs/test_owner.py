@@ -11,14 +11,16 @@ from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
 from interlock.events.sse import SseWriter
 from interlock.serving.errors import ApiError
 from interlock.serving.requests.create import read_request
+from interlock.serving.runs import archive as archive_module
 from interlock.serving.runs import background
 from interlock.serving.runs import log as log_module
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds
 from interlock.serving.runs.log import adopt
+from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.turns import begin_response
-from interlock.serving.store import MemoryStore, StoreDown, StoredResponse
+from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"
@@ -209,3 +211,72 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
         "The events before number 4 are kept no longer; 4 is the oldest that can be read.",
     )
     assert left > 0
+
+
+def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
+    async def joined():
+        store = Unreliable(down={"finish": 1})
+        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        part = await Membership.begin(store, TENANT, "conv_1")
+        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        run = run_of(*steps(ANSWER))
+        owner = backgrounds.owner(TENANT, run, lambda: run.stored, part)
+        await backgrounds.begin(owner)
+        while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        with pytest.raises(Conflict):
+            await store.hold(TENANT, "conv_1", "resp_2")
+        await backgrounds.wait(20)
+        return await store.hold(TENANT, "conv_1", "resp_2"), await store.conversation_items(TENANT, "conv_1")
+
+    version, items = asyncio.run(joined())
+    assert (version, [item["type"] for item in items]) == (1, ["message", "message"])
+
+
+def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> None:
+    class Full(MemoryStore):
+        async def enqueue(self, *_):
+            raise StoreFull("It is full.")
+
+    async def refused():
+        store = Full()
+        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        part = await Membership.begin(store, TENANT, "conv_1")
+        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        run = run_of(*steps(ANSWER))
+        with pytest.raises(StoreFull):
+            await backgrounds.begin(backgrounds.owner(TENANT, run, lambda: run.stored, part))
+        return await store.hold(TENANT, "conv_1", "resp_2")
+
+    assert asyncio.run(refused()) == 0
+
+
+def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(monkeypatch) -> None:
+    class Looked(MemoryStore):
+        down = True
+        looks = 0
+
+        async def lost(self, limit):
+            self.looks += 1
+            if self.down:
+                raise StoreDown("It cannot be reached.")
+            return await super().lost(limit)
+
+    async def look(store, archive):
+        before = store.looks
+        while store.looks < before + 2:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0)
+        return archive.require_store
+
+    async def watched():
+        store = Looked()
+        archive = Archive(store)
+        archive.require_store()
+        async with archive.watched_over():
+            with pytest.raises(StoreDown):
+                (await look(store, archive))()
+            store.down = False
+            (await look(store, archive))()
+
+    monkeypatch.setattr(archive_module, "EVERY", 0.0)
+    asyncio.run(watched())
