@@ -17,7 +17,7 @@ from interlock.serving.requests.items import type_of
 from interlock.serving.requests.refusals import too_long
 from interlock.serving.requests.values import elements, members
 
-__all__ = ["Item", "identified", "join", "read_input", "resolved"]
+__all__ = ["Item", "identified", "join", "read_input", "require_input", "resolved"]
 
 Item: TypeAlias = Mapping[str, object]
 
@@ -56,6 +56,24 @@ def identified(items: Iterable[Item]) -> tuple[Item, ...]:
 
 def _item_id(item: Item) -> str:
     return random_id(ID_PREFIXES.get(str(item["type"]), "fc"))
+
+
+def require_input(items: Sequence[Item], *, continues: bool) -> None:
+    """Refuse a request that says nothing and continues nothing.
+
+    Args:
+        items: Its input.
+        continues: Whether it names what it goes on from.
+
+    Raises:
+        ApiError: 400.
+    """
+    if not items and not continues:
+        message = (
+            "One of 'input', 'previous_response_id' and 'conversation' must be given, "
+            "and 'input' must not be empty without one of the others."
+        )
+        raise invalid("input", message, "missing_required_parameter")
 
 
 def join(previous: Sequence[Item], given: Sequence[Item], stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:

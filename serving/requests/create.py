@@ -17,7 +17,7 @@ from interlock.events.resource import without_secrets
 from interlock.serving.errors import invalid, missing
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.compaction import require_last_trigger, threshold_of
-from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input
+from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input, require_input
 from interlock.serving.requests.conversations import require_alone
 from interlock.serving.requests.parameters import Parameters, id_of
 from interlock.serving.requests.refusals import QUOTED, refusal, too_long
@@ -171,12 +171,7 @@ def _require_few_tools(tools: object) -> None:
 
 
 def _require_input(request: CreateResponse) -> None:
-    if not request.input and request.previous_response_id is None and request.conversation_id is None:
-        message = (
-            "One of 'input', 'previous_response_id' and 'conversation' must be given, "
-            "and 'input' must not be empty without one of the others."
-        )
-        raise invalid("input", message, "missing_required_parameter")
+    require_input(request.input, continues=request.previous_response_id is not None or request.conversation_id is not None)
 
 
 def _require_one_past(request: CreateResponse) -> None:

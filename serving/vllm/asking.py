@@ -17,7 +17,7 @@ from attrs import field, frozen
 from interlock.events.dialects import Dialect
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.compaction import threshold_of, window
-from interlock.serving.requests.conversation import Item, resolved
+from interlock.serving.requests.conversation import Item, require_input, resolved
 from interlock.serving.requests.hosted import read_hosted
 from interlock.serving.requests.offer import Hosted, Offer, offer
 from interlock.serving.requests.plain import OpenSealed, plain, unopened
@@ -136,10 +136,11 @@ def rendered(
         harmony: Whether the model writes harmony.
 
     Raises:
-        ApiError: 400 for an item of a type that nobody knows, or whose shape is wrong; 404 for a reference to an item that there
-            is not.
+        ApiError: 400 for an item of a type that nobody knows or whose shape is wrong, and if there is no item at all; 404 for a
+            reference to an item that there is not.
     """
     asked = read_hosted(body)
+    require_input(asked.items, continues=bool(before.items))
     offered = offer(asked.tools, body.get("tool_choice"), (*before.items, *asked.items), HOSTED)
     for kind in offered.left_out:
         logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)

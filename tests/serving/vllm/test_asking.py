@@ -93,3 +93,11 @@ def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
     picture = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "data:,"}]}
     assert asked(input=[picture])[0]["input"] == [{**picture, "output": "[input_image]"}]
     assert asked(input=[picture], harmony=False)[0]["input"] == [picture]
+
+
+@pytest.mark.parametrize("said", [{}, {"input": None}, {"input": []}])
+def test_a_request_that_says_nothing_and_continues_nothing_is_refused(said):
+    with pytest.raises(ApiError) as refused:
+        rendered({"model": "m", **said}, Before(), harmony=True)
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, "input", "missing_required_parameter")
+    assert rendered({"model": "m", **said}, Before(items=[HI]), harmony=True)[0]["input"] == [HI]
