@@ -267,7 +267,10 @@ PARAMETERS: dict[str, st.SearchStrategy[object]] = {
     "input": INPUTS,
     "background": st.booleans(),
     "client_metadata": PAIRS,
-    "conversation": NOT_SERVED,
+    "context_management": st.lists(
+        record({"type": st.sampled_from(["compaction", "compaction", "x"])}, {"compact_threshold": COUNTS}), max_size=2
+    ),
+    "conversation": st.one_of(st.none(), st.none(), IDS, record({"id": IDS}), GARBAGE),
     "frequency_penalty": NUMBERS,
     "include": st.lists(
         st.sampled_from(["message.output_text.logprobs", "reasoning.encrypted_content", "code_interpreter_call.outputs", "x"]),

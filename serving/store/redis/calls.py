@@ -47,13 +47,13 @@ class Calls:
         url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
         ttl: Seconds for which a response is stored; None for ever.
         logs: Seconds for which the events of a response are, after its end; None for as long as it.
-        shift: Returns the seconds by which the clock of the server is to be taken for fast; for tests.
+        clock: Tells the time in seconds; None for the clock of the server, which all processes have in common.
     """
 
     url: str
     ttl: float | None
     logs: float | None
-    shift: Callable[[], float]
+    clock: Callable[[], float] | None
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _scripts: dict[str, Any] = field(factory=dict[str, Any], init=False)
@@ -96,7 +96,8 @@ class Calls:
         Raises:
             StoreDown: The server cannot be used now, or has another layout.
         """
-        said = {"offset": _milliseconds(self.shift()), "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl)}
+        told = -1 if self.clock is None else _milliseconds(self.clock())
+        said = {"told": told, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl)}
         arguments = [dumps({**said, "logs": _milliseconds(self.logs), **asked}), *values]
 
         async def call() -> Any:  # noqa: ANN401 - Redis'

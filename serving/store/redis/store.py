@@ -40,10 +40,6 @@ _LEASED: Final = frozenset({StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTri
 _NEW: Final = frozenset({StoredTrigger.PUT, StoredTrigger.ENQUEUE})
 
 
-def _no_shift() -> float:
-    return 0.0
-
-
 @define(eq=False)
 class RedisStore(RedisConversations, Writing):
     """Holds responses in Redis; see `ResponseStore`.
@@ -52,19 +48,19 @@ class RedisStore(RedisConversations, Writing):
         url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
         ttl: Seconds for which a response is stored after it was written last; None for ever. Conversations stay.
         logs: Seconds for which the events of a response are, after its end; None for as long as it.
-        shift: Returns the seconds by which the clock of Redis is to be taken for slow; for tests.
+        clock: Tells the time in seconds; None for the clock of Redis, which all processes have in common. Another is for tests.
     """
 
     url: str
     ttl: float | None = None
     logs: float | None = field(default=None, kw_only=True)
-    shift: Callable[[], float] = field(default=_no_shift, kw_only=True)
+    clock: Callable[[], float] | None = field(default=None, kw_only=True)
     _wakes: Wakes = field(factory=Wakes, init=False)
     _listener: Listener = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make what connects when it is needed."""
-        self._calls = Calls(self.url, self.ttl, self.logs, self.shift)
+        self._calls = Calls(self.url, self.ttl, self.logs, self.clock)
         self._listener = Listener(self._calls, self._wakes)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:

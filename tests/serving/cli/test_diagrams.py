@@ -7,7 +7,7 @@ from interlock.events.items import ITEMS
 from interlock.fsm.diagram import RENDERERS
 from interlock.parsers.framing import HARMONY
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.diagrams import GRAPHS
+from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 
 
 def run(*arguments: str):
@@ -15,7 +15,7 @@ def run(*arguments: str):
 
 
 def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hosts_can_be_drawn() -> None:
-    assert set(GRAPHS) == {"response", "harmony", *ITEMS, "turns", "background", "lane", "connection"}
+    assert set(GRAPHS) == {"response", "harmony", *ITEMS, *HOSTS}
 
 
 def test_the_framing_is_drawn_row_by_row() -> None:

@@ -44,7 +44,7 @@ def a_sqlite_store(path):
 
 
 def a_redis_store(url):
-    return lambda clock: RedisStore(url, ttl=3600, shift=lambda: clock() - 1000)
+    return lambda clock: RedisStore(url, ttl=3600, clock=clock)
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=needs_redis)])

@@ -1,6 +1,7 @@
 """The store in Redis outlives the server's end, wakes readers on any host, and leaves nothing behind of what is deleted."""
 
 import asyncio
+import time
 
 import pytest
 import redis
@@ -123,7 +124,7 @@ def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url)
 
 def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
     shift = 0.0
-    store = RedisStore(redis_url, ttl=3600, shift=lambda: shift)
+    store = RedisStore(redis_url, ttl=3600, clock=lambda: time.time() + shift)
     talk = Conversation("conv_1", 1_700_000_000, {})
 
     async def story(store):
@@ -146,7 +147,7 @@ def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
 
 def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
     shift = 0.0
-    store = RedisStore(redis_url, ttl=3600, shift=lambda: shift)
+    store = RedisStore(redis_url, ttl=3600, clock=lambda: time.time() + shift)
 
     async def story(store):
         nonlocal shift
@@ -162,7 +163,7 @@ def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
 
 def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(redis_url) -> None:
     shift = 0.0
-    store = RedisStore(redis_url, logs=60, shift=lambda: shift)
+    store = RedisStore(redis_url, logs=60, clock=lambda: time.time() + shift)
 
     async def story(store):
         nonlocal shift

@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import socket
 import tempfile
-import time
 from pathlib import Path
 
 from hypothesis import settings
@@ -255,6 +254,6 @@ def test_the_store_in_redis_does_what_the_model_does(redis_server) -> None:
             with socket.create_connection(("127.0.0.1", redis_server.port)) as connection:
                 connection.sendall(b"FLUSHALL\r\n")
                 assert connection.recv(100) == b"+OK\r\n"
-            return RedisStore(redis_server.url, ttl=TTL, shift=lambda: clock() - time.time())
+            return RedisStore(redis_server.url, ttl=TTL, clock=clock)
 
     run_state_machine_as_test(InRedis, settings=LIMITS)
