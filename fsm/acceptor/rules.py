@@ -168,7 +168,8 @@ RULES: Final[Mapping[str, Rule]] = {
             "R20",
             "families",
             "For text with markers too, items and framing together are what the model wrote; a marker is tentative until a "
-            "call's name is whole, and is given back if it is not.",
+            "call's name is whole, and is given back if it is not. Where a request wants no parallel calls, those after a "
+            "turn's first are left out.",
             "",
             "content",
         ),

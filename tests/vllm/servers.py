@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +23,9 @@ from attrs import define, evolve, field, frozen
 HERE: Final = Path(__file__).parent
 CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))
 RELEASE: Final = tuple(int(part) for part in version("vllm").split(".")[:2])
+STORED: Final = Path(tempfile.mkdtemp(prefix="interlock-stored-"), "store.db")
+"""Where the server stores responses that has two processes; removed with the process of the tests."""
+atexit.register(shutil.rmtree, STORED.parent, ignore_errors=True)
 START: Final = 300.0  # seconds that a server may take to start
 
 ENVIRONMENT: Final = {
@@ -115,6 +120,9 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
+    "shared": evolve(
+        PARSED, flags=(*PARSED.flags, "--api-server-count", "2"), environment={"INTERLOCK_STORE": f"sqlite:{STORED}"}
+    ),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "smollm2": Setup(

@@ -1,0 +1,92 @@
+"""Two API processes of one vLLM server over one store: whichever process a request comes to, the answer is the same.
+
+Each request has a connection of its own, and the system gives it to either process.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from playing import TIMEOUT, body, judged
+from turns import Turn
+
+pytestmark = pytest.mark.parametrize("server", ["shared"], indirect=True)
+
+WRITTEN = "<think>Hm.</think>Hello.<|im_end|>"
+ENDLESS = "<think>Hm.</think>Hello."
+ENDED = {"completed", "incomplete", "failed", "cancelled"}
+
+
+def asked(written=WRITTEN, **others):
+    return body("qwen3", Turn("", [written]), **others)
+
+
+def ask(server, method, path, **options):
+    answer = httpx.request(method, f"{server.url}/v1{path}", timeout=TIMEOUT, **options)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def post(server, request, path="/responses"):
+    return ask(server, "POST", path, json=request).json()
+
+
+def read(server, name, **query):
+    """Read the stream of a response in the background to its end."""
+    return ask(server, "GET", f"/responses/{name}", params={"stream": "true", **query}).content
+
+
+def test_what_one_process_has_stored_is_there_for_the_other(server):
+    previous = None
+    for _ in range(6):
+        previous = post(server, asked(previous_response_id=previous))["id"]
+    shown = [ask(server, "GET", f"/responses/{previous}").json() for _ in range(6)]
+    assert shown == [shown[0]] * 6
+    inputs = ask(server, "GET", f"/responses/{previous}/input_items", params={"limit": 100}).json()["data"]
+    assert [item["type"] for item in inputs].count("message") == 11
+    assert ask(server, "DELETE", f"/responses/{previous}").json()["deleted"] is True
+    gone = [httpx.get(f"{server.url}/v1/responses/{previous}", timeout=TIMEOUT).status_code for _ in range(6)]
+    assert gone == [404] * 6
+
+
+def test_a_response_in_the_background_is_read_and_read_again_from_either_process(server):
+    with ThreadPoolExecutor(8) as pool:
+        begun = [*pool.map(lambda _: post(server, asked(background=True))["id"], range(12))]
+        streams = [*pool.map(lambda name: read(server, name), begun * 3)]
+        rests = [*pool.map(lambda name: read(server, name, starting_after=4), begun)]
+    for name, first, *again, rest in zip(begun, streams[:12], streams[12:24], streams[24:], rests, strict=True):
+        events = judged(first)
+        assert (events[-1]["response"]["id"], events[-1]["response"]["status"]) == (name, "completed")
+        assert again == [first] * 2
+        assert first.endswith(rest)
+
+
+def test_a_response_in_the_background_is_cancelled_from_either_process(server):
+    begun = [post(server, asked(ENDLESS, background=True))["id"] for _ in range(6)]
+    cancelled = [post(server, {}, f"/responses/{name}/cancel")["status"] for name in begun]
+    assert cancelled == ["cancelled"] * 6
+    assert [judged(read(server, name))[-1]["response"]["status"] for name in begun] == cancelled
+
+
+def test_a_conversation_goes_on_in_either_process(server):
+    conversation = post(server, {"metadata": {"topic": "greetings"}}, "/conversations")["id"]
+    for _ in range(5):
+        assert post(server, asked(conversation=conversation))["status"] == "completed"
+    listed = ask(server, "GET", f"/conversations/{conversation}/items", params={"limit": 100, "order": "asc"}).json()["data"]
+    assert [item["type"] for item in listed] == ["message", "reasoning", "message"] * 5
+
+
+def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(server):
+    conversation = post(server, {}, "/conversations")["id"]
+    first = post(server, asked(ENDLESS, conversation=conversation, background=True))["id"]
+    url = f"{server.url}/v1/responses"
+    locked = [httpx.post(url, json=asked(conversation=conversation), timeout=TIMEOUT).status_code for _ in range(6)]
+    assert locked == [409] * 6
+    post(server, {}, f"/responses/{first}/cancel")
+    deadline = time.monotonic() + TIMEOUT
+    while (again := httpx.post(url, json=asked(conversation=conversation), timeout=TIMEOUT)).status_code == 409:
+        assert time.monotonic() < deadline
+    assert again.json()["status"] in ENDED
