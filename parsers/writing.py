@@ -118,8 +118,8 @@ class Unwrapped:
 
 
 @define(eq=False)
-class BrowserCall:
-    """Writes a `web_search_call`, which needs all of its arguments before it can be opened."""
+class Held:
+    """Writes an item that needs all of its arguments before it can be opened."""
 
     route: Route
     _fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -133,6 +133,11 @@ class BrowserCall:
         """Hold the arguments."""
         self._arguments.append(text)
         return []
+
+
+@define(eq=False)
+class BrowserCall(Held):
+    """Writes a `web_search_call`, whose action is an object of its own."""
 
     def close(self) -> list[Delta]:
         """Open the item with its action, and close it; one that makes no sense is rejected."""
@@ -146,21 +151,8 @@ class BrowserCall:
 
 
 @define(eq=False)
-class ClientCall:
-    """Writes a call of a tool that a client runs, which needs all of its arguments before it can be opened."""
-
-    route: Route
-    _fields: Mapping[str, object] = field(factory=dict[str, object])
-    _arguments: list[str] = field(factory=list[str])
-
-    def open(self) -> list[Delta]:
-        """Nothing is known yet."""
-        return []
-
-    def write(self, text: str) -> list[Delta]:
-        """Hold the arguments."""
-        self._arguments.append(text)
-        return []
+class ClientCall(Held):
+    """Writes a call of a tool that a client runs, in the fields that the tool has for its arguments."""
 
     def close(self) -> list[Delta]:
         """Return the whole item; a call that makes no sense is one of a function."""

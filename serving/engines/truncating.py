@@ -7,7 +7,8 @@ from contextlib import aclosing
 
 from attrs import evolve, frozen
 
-from interlock.serving.engines.engine import Engine, EngineOutput, Format, Turn
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.standing import Standing
 from interlock.serving.errors import PromptError
 from interlock.serving.requests.truncation import truncated, wants_truncation
 
@@ -15,24 +16,8 @@ __all__ = ["Truncating"]
 
 
 @frozen
-class Truncating:
-    """An engine that gets a conversation without the oldest turns, where it is too long and the request lets them go.
-
-    Args:
-        engine: The engine that it stands for.
-    """
-
-    engine: Engine
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The names of the models that can be asked for."""
-        return self.engine.models
-
-    @property
-    def format(self) -> Format:
-        """What the output is written in."""
-        return self.engine.format
+class Truncating(Standing):
+    """An engine that gets a conversation without the oldest turns, where it is too long and the request lets them go."""
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has.

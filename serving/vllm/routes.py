@@ -86,8 +86,8 @@ def add_routes(app: App, vllm: Router, depends: Callable[[object], object]) -> N
         (PATH, vllm.with_cancellation(vllm.load_aware_call(api.creating())), "POST", valid),
         (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.retrieve)), "GET", []),
         (f"{PATH}/{{id}}/cancel", vllm.load_aware_call(api.about_stored(StoredRoutes.cancel)), "POST", []),
-        (f"{PATH}/compact", vllm.with_cancellation(vllm.load_aware_call(api.compacting())), "POST", valid),
-        (f"{PATH}/input_tokens", vllm.with_cancellation(vllm.load_aware_call(api.counting())), "POST", valid),
+        (f"{PATH}/compact", vllm.with_cancellation(vllm.load_aware_call(api.answering(api.compact))), "POST", valid),
+        (f"{PATH}/input_tokens", vllm.with_cancellation(vllm.load_aware_call(api.answering(api.count))), "POST", valid),
         (f"{PATH}/{{id}}", vllm.load_aware_call(api.about_stored(StoredRoutes.delete)), "DELETE", []),
         (f"{PATH}/{{id}}/input_items", vllm.load_aware_call(api.about_stored(StoredRoutes.list_input)), "GET", []),
     ):
@@ -168,23 +168,28 @@ class Api:
         else:
             await serve_socket(self.vllm, hooks, hooks.spoken(socket), socket)
 
-    def compacting(self) -> Endpoint:
-        """Return the endpoint that compacts a conversation."""
+    def answering(self, answer: Callable[[Hooks, Mapping[str, object], HttpRequest], Awaitable[object]]) -> Endpoint:
+        """Return an endpoint that is asked with the body of a request for a response, and makes none.
 
-        async def compact(body: dict[str, Any], raw_request: HttpRequest) -> object:
+        Args:
+            answer: Returns the answer.
+        """
+
+        async def answering(body: dict[str, Any], raw_request: HttpRequest) -> object:
             hooks = _hooks(raw_request)
             if hooks is None:
                 return error_response(NO_RESPONSES)
             with panics_as_errors():
                 try:
-                    return await self._compact(hooks, body, raw_request)
+                    return await answer(hooks, body, raw_request)
                 except (ApiError, StoreError) as error:
                     return answer_error(raw_request, error)
 
-        compact.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
-        return compact
+        answering.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
+        return answering
 
-    async def _compact(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
+    async def compact(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> object:
+        """Compact a conversation."""
         asked = compact_request(body)
         _, read = await hooks.read(asked, OPENAI, _tenant(hooks, raw_request))
         if not read.items:
@@ -196,23 +201,8 @@ class Api:
         await admitted(run)
         return LongAnswer(CompactedAnswer(Exchange(run, hooks.open_runs), read.items, read.seals.seal_summary))
 
-    def counting(self) -> Endpoint:
-        """Return the endpoint that counts the tokens of the prompt that a request would have."""
-
-        async def count(body: dict[str, Any], raw_request: HttpRequest) -> object:
-            hooks = _hooks(raw_request)
-            if hooks is None:
-                return error_response(NO_RESPONSES)
-            with panics_as_errors():
-                try:
-                    return await self._count(hooks, body, raw_request)
-                except (ApiError, StoreError) as error:
-                    return answer_error(raw_request, error)
-
-        count.__annotations__ = {"body": dict[str, Any], "raw_request": HttpRequest}
-        return count
-
-    async def _count(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> Response:
+    async def count(self, hooks: Hooks, body: Mapping[str, object], raw_request: HttpRequest) -> Response:
+        """Count the tokens of the prompt that a request would have."""
         prompt = {**body, "stream": True, "background": False, "store": False}
         theirs, reading = await hooks.read(prompt, OPENAI, _tenant(hooks, raw_request))
         asked = evolve(reading, generate=False)
