@@ -6,15 +6,13 @@ INTERLOCK_STORE_RUNS says how many responses are made (12 in `make test`, 200 in
 import json
 import os
 import random
-import shutil
-import socket
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from live.redis_server import COMMAND, RedisServer
 from store.fleet import Fleet, Reading, Server
 
 from interlock.fsm.acceptor import judge
@@ -27,40 +25,17 @@ FIGURES = os.environ.get("INTERLOCK_STORE_FIGURES")
 
 
 @pytest.fixture
-def redis(tmp_path):
-    """The URL of a real redis-server that answers when a write is on the disk."""
-    program = shutil.which("redis-server")
-    if program is None:
+def redis():
+    """A real redis-server that answers when a write is on the disk."""
+    if COMMAND is None:
         pytest.skip("there is no redis-server")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = [
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--dir",
-        str(tmp_path),
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always",
-    ]
-    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)  # noqa: S603 - a program of this machine
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            break
-        except OSError:
-            time.sleep(0.05)
-    yield f"redis://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(10)
+    server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.close()
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def store(request, tmp_path):
-    url = f"sqlite:{tmp_path}/store.db" if request.param == "sqlite" else request.getfixturevalue("redis")
+def fit(url):
+    """The URL of a store that can be used here."""
     try:
         open_store(url)
     except StoreUnfit as unfit:
@@ -68,8 +43,20 @@ def store(request, tmp_path):
     return url
 
 
-def campaign(fleet, kill):
-    """Make responses on any server, read each twice, cancel some, and kill owners meanwhile; give what was read."""
+@pytest.fixture(params=["sqlite", "redis"])
+def store(request, tmp_path):
+    return fit(f"sqlite:{tmp_path}/store.db" if request.param == "sqlite" else request.getfixturevalue("redis").url)
+
+
+def a_process_is_killed(fleet):
+    """Kill a process, which is started again."""
+    victim = fleet.chance.choice(fleet.servers)
+    victim.kill()
+    victim.start()
+
+
+def campaign(fleet, fault):
+    """Make responses on any server, read each twice, cancel some, and have a fault three times; give what was read."""
     chance, deadline = fleet.chance, time.monotonic() + 120 + RUNS
     readings = []
     with ThreadPoolExecutor(24) as threads:
@@ -81,10 +68,8 @@ def campaign(fleet, kill):
             readings += [threads.submit(fleet.read, Reading(response_id), deadline) for _ in range(2)]
             if cancelled:
                 threads.submit(fleet.cancel, response_id)
-            if kill and number % max(RUNS // 3, 1) == 1:
-                victim = chance.choice(fleet.servers)
-                victim.kill()
-                victim.start()
+            if number % max(RUNS // 3, 1) == 1:
+                fault(fleet)
         return begun, [reading.result() for reading in readings]
 
 
@@ -92,12 +77,12 @@ def numbers(frames):
     return [json.loads(frame[frame.index(b"{") :])["sequence_number"] for frame in frames]
 
 
-@pytest.mark.parametrize("processes", [2, 4] if RUNS > 50 else [2])
-def test_every_reader_of_every_response_comes_to_a_legal_end_although_owners_are_killed(store, processes) -> None:
+def run(store, processes, said, fault):
+    """Run a campaign, and judge what every reader has read; return how the responses ended."""
     fleet = Fleet([Server(store, rate=60) for _ in range(processes)], random.Random(SEED))  # noqa: S311 - a seed repeats a run
     began = time.monotonic()
     try:
-        begun, readings = campaign(fleet, kill=True)
+        begun, readings = campaign(fleet, fault)
     finally:
         for server in fleet.servers:
             server.stop()
@@ -109,12 +94,27 @@ def test_every_reader_of_every_response_comes_to_a_legal_end_although_owners_are
     assert ends.keys() == {response_id for response_id, _ in begun}
     assert all(first == second for first, second in ends.values())
     statuses = [json.loads(frames[0][-1].partition(b"data: ")[2])["response"]["status"] for frames in ends.values()]
-    assert "completed" in statuses
     if FIGURES:
         resumed, events = sum(reading.resumed for reading in readings), sum(len(reading.frames) for reading in readings)
-        said = ", ".join(f"{statuses.count(status)} {status}" for status in sorted({*statuses}))
-        cells = [store.partition(":")[0], processes, RUNS, len(readings), events, resumed, said, round(time.monotonic() - began)]
-        record(Path(FIGURES), f"| {cells[0]} | {processes} |", f"| {' | '.join(map(str, cells))} |")
+        ended = ", ".join(f"{statuses.count(status)} {status}" for status in sorted({*statuses}))
+        cells = [store.partition(":")[0], said, processes, RUNS, len(readings), events, resumed, ended]
+        row = " | ".join(map(str, [*cells, round(time.monotonic() - began)]))
+        record(Path(FIGURES), f"| {cells[0]} | {said} | {processes} |", f"| {row} |")
+    return {*statuses}
+
+
+@pytest.mark.parametrize("processes", [2, 4] if RUNS > 50 else [2])
+def test_every_reader_of_every_response_comes_to_a_legal_end_although_owners_are_killed(store, processes) -> None:
+    assert "completed" in run(store, processes, "a process is killed", a_process_is_killed)
+
+
+def test_a_store_that_stops_and_starts_again_loses_nothing_and_fails_nobody(redis) -> None:
+    def the_store_stops(_fleet):
+        redis.kill()
+        time.sleep(2)  # which is long for a client, and short for a lease
+        redis.start()
+
+    assert run(fit(redis.url), 2, "the store is killed", the_store_stops) <= {"completed", "cancelled"}
 
 
 def record(page, key, row):
