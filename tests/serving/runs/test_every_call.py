@@ -29,7 +29,7 @@ EXEMPT = {"StreamedAnswer._send", "Shield.__call__", "panics_as_errors", "Run.co
 """Where the server itself is called: when its `send` raises, nobody can say what was sent, or send anything more. And what is
 done after a fault, where a second one would have to come."""
 
-STRIDE = int(os.environ.get("INTERLOCK_STRIDE", "13"))
+STRIDE = int(os.environ.get("INTERLOCK_STRIDE", "23"))
 """Every so manyth place is tried; 1 for all of them, which takes minutes."""
 
 
