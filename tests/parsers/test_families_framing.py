@@ -11,9 +11,12 @@ from families.cases import CASES
 from families.properties import GROUPS, REQUEST
 
 from interlock.fsm.deltas import Usage
+from interlock.fsm.errors import DeclarationError
+from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
 from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING
@@ -154,3 +157,35 @@ def test_every_marker_is_read_in_every_state_that_looks_for_it(name: str):
             Counting.counts.clear()
             fire(name, way, reason)
             assert Counting.counts[state, trigger]
+
+
+@pytest.mark.parametrize(
+    ("source", "trigger", "dest", "effects", "refusal"),
+    [
+        ("section", "text", "content", ["again", "spill"], "text in state 'section' goes on after it was to be read again"),
+        ("between", "text", "between", ["again"], "text in state 'between' is read again for ever"),
+        ("content", "text", "content", ["again"], "text in state 'section' is read again for ever|text in state 'content' is"),
+        ("between", "text", "content", ["add"], "text in state 'between' asks to .* where nothing is open and nothing is held"),
+        (
+            "name",
+            "text",
+            "content",
+            ["again"],
+            "text in state 'name' asks to again where a message is open and something is held",
+        ),
+        ("content", "text", "between", ["write"], "in state 'between' asks to .* where a message is open and nothing is held"),
+        ("content", "finish", "content", ["close"], "finish in state 'content' does not lead to 'between'"),
+    ],
+)
+def test_a_framing_whose_effects_do_not_fit_is_refused_when_it_is_declared(source, trigger, dest, effects, refusal):
+    changed = [edge for edge in FRAMING.edges if (edge.source, str(edge.trigger)) != (source, trigger)]
+    wrong = Edge(source, Trigger(trigger), dest, [Effect[name.upper()] for name in effects])
+    with pytest.raises(DeclarationError, match=refusal):
+        Framing(FRAMING.name, FRAMING.initial, [*changed, wrong], total=Trigger)
+
+
+def test_a_turn_that_may_begin_with_something_held_is_refused():
+    edges = [Edge(state, trigger, "rest", []) for state in ("rest", "held") for trigger in Trigger]
+    edges[[*Trigger].index(Trigger.TEXT)] = Edge("rest", Trigger.TEXT, "held", [Effect.HOLD])
+    with pytest.raises(DeclarationError, match="state 'rest' is entered with something open or held"):
+        Framing("small", "rest", edges, total=Trigger)

@@ -142,3 +142,14 @@ def test_what_is_no_log_is_refused() -> None:
         taken_up([frames[0], frames[1], frames[3].replace(b'"sequence_number":3', b'"sequence_number":2')])
     with pytest.raises(ValueError, match="nothing in state absent of response explains"):
         taken_up([frames[1].replace(b'"sequence_number":1', b'"sequence_number":0')])
+
+
+def test_an_item_that_was_closed_without_an_event_is_closed_when_another_was_begun():
+    driver = ResponseDriver(
+        response_settings({"model": "m"}), writer=SseWriter(DIALECTS["openai"]), ids=SequentialIds(), clock=lambda: 1_700_000_000
+    )
+    told = Start(), Open("image_generation_call"), Close(), Open("image_generation_call")
+    frames = driver.feed(told)
+    stream = ended(frames, LOST)
+    assert wrong(stream) == set()
+    assert [item["status"] for item in body_of(stream[-1])["response"]["output"]] == ["failed", "failed"]
