@@ -22,7 +22,7 @@ STAGED = {"model": "staged", "input": "Hi"}
 
 
 def post(url, body, **options):
-    return httpx.post(f"{url}/v1/responses", json=body, **options)
+    return httpx.post(f"{url}/v1/responses", json=body, timeout=60, **options)
 
 
 def error_of(answer):
