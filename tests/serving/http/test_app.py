@@ -387,8 +387,8 @@ def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
 def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(url) -> None:
     long = [{"role": "user", "content": f"{number} " + "word " * 30_000} for number in range(6)]
     asked = {**ASKED, "input": [*long, {"role": "user", "content": "And now?"}]}
-    assert post(url, asked, timeout=60).json()["error"]["code"] == "invalid_prompt"
-    response = post(url, {**asked, "truncation": "auto"}, timeout=60).json()
+    assert post(url, asked).json()["error"]["code"] == "invalid_prompt"
+    response = post(url, {**asked, "truncation": "auto"}).json()
     assert (response["status"], response["truncation"]) == ("completed", "auto")
     assert 120_000 < response["usage"]["input_tokens"] < 131_072
 
