@@ -41,7 +41,7 @@ LAYOUTS: Final[Mapping[int, str]] = {
         );
         CREATE INDEX response_by_tip ON response (tip);
         CREATE INDEX response_by_written ON response (written);
-        CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running');
+        CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost');
 
         -- The response object without its output; by itself, because the row above is written with every event.
         CREATE TABLE body (response INTEGER PRIMARY KEY REFERENCES response, json BLOB NOT NULL);

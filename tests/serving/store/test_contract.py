@@ -165,6 +165,16 @@ def test_an_owner_that_was_not_heard_of_loses_its_lease_to_the_first_who_takes_i
     assert (log, after) == ((FRAMES[:2], 0, 2, "ended", False, True), [])
 
 
+def test_a_lost_response_that_is_cancelled_is_among_the_lost_ones_still(opened) -> None:
+    async def story(store):
+        await store.enqueue("", QUEUED, "a")
+        opened.now += LEASE
+        await store.cancel("", "resp_1")
+        return list(await store.lost(10)), await store.adopt("", "resp_1", "b")
+
+    assert run(opened, story) == ([("", "resp_1")], Lease("", "resp_1", "b", 2))
+
+
 def test_an_owner_that_comes_back_before_anybody_has_taken_over_goes_on(opened) -> None:
     async def story(store):
         lease = await store.enqueue("", QUEUED, "a")
