@@ -66,7 +66,8 @@ else
         'following', whole(row.following), 'written', whole(row.written))
     redis.call('ZADD', base .. ':written', whole(row.written), name)
     if EDGES[row.state].append then
-        redis.call('ZADD', base .. ':leases', whole(row.till), name)
+        -- One that is written about when it is lost stays lost, whatever the clock shows.
+        redis.call('ZADD', base .. ':leases', EDGES[row.state].adopt and '0' or whole(row.till), name)
     else
         redis.call('ZREM', base .. ':leases', name)
     end

@@ -198,7 +198,8 @@ class Responses:
 
     def lost(self, limit: int) -> list[tuple[str, str]]:
         """Return responses whose owner is lost."""
-        where = "state IN ('queued', 'running', 'lost') AND NOT (? < until AND until <= ?) ORDER BY until LIMIT ?"
+        over = "state = 'lost' OR NOT (? < until AND until <= ?)"  # one that was written about when it was lost is lost for good
+        where = f"state IN ('queued', 'running', 'lost') AND ({over}) ORDER BY until LIMIT ?"
         query = f"SELECT tenant, id FROM response WHERE {where}"  # noqa: S608 - a constant
         found = self.sql.rows(query, (self.now, self.now + 2 * LEASE, limit))
         return [(tenant, name) for tenant, name in found if _T.ADOPT in self.machine(self.row(tenant, name)).state.rows]
