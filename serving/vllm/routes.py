@@ -138,8 +138,6 @@ class Api:
         dialect = hooks.spoken(raw_request)
         theirs, reading = await hooks.read(body, dialect, _tenant(hooks, raw_request), membership=membership)
         request = valid_request(self.vllm, theirs)
-        if request.store and hooks.serving.enable_store:
-            hooks.archive.require_store()
         # Both answers come from pieces (rule R19): vLLM's parsers may see one whole text otherwise, and of a whole that is
         # broken off vLLM shows nothing, and counts nothing.
         streamed, request.stream = bool(request.stream), True

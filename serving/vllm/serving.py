@@ -194,6 +194,8 @@ class Hooks:
             request: The same in vLLM's form.
             raw_request: What it came in; None for what the server asks by itself.
         """
+        if request.store and self.serving.enable_store:
+            self.archive.require_store()
         if wants_truncation(asked.body):
             probe = evolve(asked, generate=False)
             request = await fitted(request, lambda shorter: self._begin(probe, shorter, raw_request))
