@@ -7,6 +7,9 @@ import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER, BODY, client_of
 
+from interlock.serving.store import MemoryStore, StoreDown
+from interlock.serving.vllm import plugin
+
 pytestmark = pytest.mark.usefixtures("vllm")
 
 PATH = "/v1/responses"
@@ -94,3 +97,22 @@ def test_a_server_whose_model_makes_no_responses_has_none_to_count_or_delete():
             return [answer.status_code for answer in asked]
 
     assert asyncio.run(run()) == [404, 404, 404]
+
+
+def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is_not(monkeypatch):
+    class Down(MemoryStore):
+        looked = asyncio.Event()
+
+        async def lost(self, _limit):
+            self.looked.set()
+            raise StoreDown("It cannot be reached.")
+
+    async def steps(client, _):
+        await Down.looked.wait()
+        await asyncio.sleep(0)
+        answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {"background": True}, {"store": False})]
+        return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
+
+    monkeypatch.setattr(plugin, "MemoryStore", Down)
+    refused = 503, "store_unavailable"
+    assert asking(steps, ANSWER) == [refused, refused, (200, None)]
