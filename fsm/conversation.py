@@ -4,8 +4,7 @@ A response that is made in a conversation holds it, so that nobody changes what 
 Nothing is written when it lapses: whoever looks at the conversation fires `lapse` first, if the lease is over by the clock of
 the store.
 
-The stores of `interlock.serving.store` in memory and in SQLite fire these edges and carry out their effects, each within one
-commit. The script that does the same inside Redis is held to them by the tests that all stores pass.
+Every store of `interlock.serving.store` fires these edges and carries out their effects, each within one commit.
 """
 
 from __future__ import annotations

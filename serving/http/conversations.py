@@ -26,7 +26,8 @@ from interlock.serving.requests.conversation import Item, identified, join
 from interlock.serving.requests.conversations import read_added, read_metadata, read_new
 from interlock.serving.runs.membership import locked, no_such_conversation
 from interlock.serving.store.errors import Conflict, StoreError
-from interlock.serving.store.store import Conversation, ResponseStore
+from interlock.serving.store.store import ResponseStore
+from interlock.serving.store.values import Conversation
 
 __all__ = ["Conversations", "conversation_routes"]
 

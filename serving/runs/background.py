@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext, suppress
+from functools import partial
 from time import monotonic
 from typing import Final, Generic, TypeVar, assert_never
 
@@ -20,10 +21,10 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.table import Machine
 from interlock.serving.faults import is_fault
 from interlock.serving.runs.archive import Archive
-from interlock.serving.runs.membership import Membership
+from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
-from interlock.serving.store import Conflict, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
+from interlock.serving.store import Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
 from interlock.serving.store.leases import LEASE, RENEW
 
 __all__ = ["Backgrounds", "Owner"]
@@ -236,18 +237,10 @@ class Owner(Generic[R]):
     async def _commit(self, effect: BackgroundEffect, lease: Lease, frames: Sequence[bytes]) -> bool:
         """Return whether cancelling was asked for."""
         if effect is BackgroundEffect.FINISH:
-            await self._finish(lease, frames)
+            stored = self._ended()
+            await commit_end(self._membership, stored, partial(self._store.finish, lease, self._first, frames, stored))
             return False
         return await (self._store.append(lease, self._first, frames) if frames else self._store.renew(lease))
-
-    async def _finish(self, lease: Lease, frames: Sequence[bytes]) -> None:
-        stored = self._ended()
-        addition = None if self._membership is None else self._membership.addition(stored)
-        try:
-            await self._store.finish(lease, self._first, frames, stored, addition)
-        except Conflict as conflict:
-            logger.warning("%s: it is not added to its conversation: %s", lease.response_id, conflict)
-            await self._store.finish(lease, self._first, frames, stored)
 
     async def _failed(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
         """Wait before the next try, unless the lease is over."""

@@ -20,7 +20,8 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.identity import now, random_id
 from interlock.serving.store.errors import LeaseLost, StoreDown
 from interlock.serving.store.leases import Lease
-from interlock.serving.store.store import Log, ResponseStore, StoredResponse
+from interlock.serving.store.store import ResponseStore
+from interlock.serving.store.values import Log, StoredResponse
 
 __all__ = ["LOOK", "Tail", "adopt", "taken_up", "whole_log"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 
@@ -19,9 +19,10 @@ from interlock.serving.identity import random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict, StoreDown
 from interlock.serving.store.leases import RENEW
-from interlock.serving.store.store import Addition, ConversationStore, ResponseStore, StoredResponse
+from interlock.serving.store.store import ConversationStore
+from interlock.serving.store.values import Addition, StoredResponse
 
-__all__ = ["Membership", "locked", "no_such_conversation", "put"]
+__all__ = ["Membership", "commit_end", "locked", "no_such_conversation"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,23 +123,24 @@ class Membership:
                 return
 
 
-async def put(store: ResponseStore, tenant: str, stored: StoredResponse, membership: Membership | None) -> None:
+async def commit_end(
+    membership: Membership | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
+) -> None:
     """Store a response that has ended, with what it adds to its conversation if that is still there.
 
     Args:
-        store: Where it is stored.
-        tenant: To whom it belongs.
-        stored: The response.
         membership: Its part in a conversation; None if it belongs to none.
+        stored: The response.
+        write: Stores it, with what it adds to a conversation, in one commit.
 
     Raises:
-        StoreDown: The store cannot be used now.
+        StoreError: What `write` raises where nothing is added.
     """
     try:
-        await store.put(tenant, stored, None if membership is None else membership.addition(stored))
-    except Conflict:
-        logger.warning("%s: its conversation was changed or deleted, and is not added to", stored.id)
-        await store.put(tenant, stored)
+        await write(None if membership is None else membership.addition(stored))
+    except Conflict as conflict:
+        logger.warning("%s: it is not added to its conversation: %s", stored.id, conflict)
+        await write(None)
 
 
 def locked(conversation_id: str) -> ApiError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from attrs import define, field, frozen
@@ -32,7 +33,7 @@ from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.offer import declare
 from interlock.serving.runs.compacting import Compaction
-from interlock.serving.runs.membership import Membership, put
+from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, ResponseStore, StoredResponse
@@ -225,7 +226,8 @@ class ResponseRun(Run[T]):
     async def _settle(self) -> None:
         """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
         if self.store is not None and not self.request.background and self.driver.status != "cancelled":
-            await put(self.store, self.tenant, self.stored, self.membership)
+            stored = self.stored
+            await commit_end(self.membership, stored, partial(self.store.put, self.tenant, stored))
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)

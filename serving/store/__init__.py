@@ -8,17 +8,8 @@ from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, 
 from interlock.serving.store.leases import LEASE, RENEW, Lease
 from interlock.serving.store.memory import MemoryStore
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.store import (
-    SHARED,
-    Addition,
-    Conversation,
-    ConversationStore,
-    Info,
-    Log,
-    ResponseStore,
-    StoredResponse,
-    Swept,
-)
+from interlock.serving.store.store import SHARED, ConversationStore, ResponseStore
+from interlock.serving.store.values import Addition, Conversation, Info, Log, StoredResponse, Swept
 from interlock.serving.store.wakes import Watch
 
 __all__ = [

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from interlock.fsm.stored import StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store.errors import Conflict, Gap, LeaseLost
-from interlock.serving.store.store import Addition, StoredResponse
+from interlock.serving.store.values import Addition, StoredResponse
 
 __all__ = ["Change", "fired", "require_following"]
 

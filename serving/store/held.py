@@ -9,7 +9,7 @@ from attrs import define, field
 from interlock.fsm.stored import STORED, StoredTrigger
 from interlock.serving.store.pieces import put_together
 from interlock.serving.store.shelf import Link, chain
-from interlock.serving.store.store import StoredResponse
+from interlock.serving.store.values import StoredResponse
 
 __all__ = ["PER_EVENT", "PER_RESPONSE", "Held"]
 

@@ -24,7 +24,7 @@ from interlock.serving.store.leases import LEASE, Lease, has_lapsed, machine_at
 from interlock.serving.store.memory_conversations import Entry, Key, MemoryConversations
 from interlock.serving.store.packing import pack
 from interlock.serving.store.pieces import body_of
-from interlock.serving.store.store import Info, Log, StoredResponse, Swept
+from interlock.serving.store.values import Info, Log, StoredResponse, Swept
 from interlock.serving.store.wakes import Wakes, Watch
 from interlock.serving.store.writing import Writing, Written
 

@@ -17,7 +17,7 @@ from interlock.serving.store.holds import effects_of, is_held
 from interlock.serving.store.leases import LEASE
 from interlock.serving.store.packing import pack
 from interlock.serving.store.shelf import Shelf, unpacked
-from interlock.serving.store.store import Addition, Conversation
+from interlock.serving.store.values import Addition, Conversation
 
 __all__ = ["MemoryConversations"]
 

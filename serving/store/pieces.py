@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.packing import pack, unpack
-from interlock.serving.store.store import StoredResponse
+from interlock.serving.store.values import StoredResponse
 
 __all__ = ["Piece", "body_of", "links_of", "pieces_of", "put_together"]
 

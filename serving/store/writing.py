@@ -10,7 +10,7 @@ from attrs import frozen
 from interlock.fsm.stored import StoredTrigger
 from interlock.serving.store.changes import Change
 from interlock.serving.store.leases import Lease
-from interlock.serving.store.store import Addition, StoredResponse
+from interlock.serving.store.values import Addition, StoredResponse
 
 __all__ = ["Writing", "Written"]
 

@@ -27,7 +27,7 @@ from interlock.serving.requests.truncation import wants_truncation
 from interlock.serving.requests.values import elements, members
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds, Owner
-from interlock.serving.runs.membership import Membership, no_such_conversation, put
+from interlock.serving.runs.membership import Membership, commit_end, no_such_conversation
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
 from interlock.serving.store import StoredResponse
@@ -273,7 +273,8 @@ class Hooks:
 
         async def settle(ended: ResponseDriver[bytes]) -> None:
             if request.store and not request.background and ended.status != "cancelled":
-                await put(self.archive.store, asked.seals.tenant, asked.stored(ended.response), asked.membership)
+                stored = asked.stored(ended.response)
+                await commit_end(asked.membership, stored, partial(self.archive.store.put, asked.seals.tenant, stored))
             self._log(ended.response, streamed=asked.streamed)
 
         return settle

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from attrs import define, field
 
+from interlock.fsm.conversation import ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
 from interlock.serving.store.packing import pack, unpack
 from interlock.serving.store.pieces import pieces_of
 from interlock.serving.store.redis.calls import Calls
-from interlock.serving.store.store import Conversation
+from interlock.serving.store.values import Conversation
 
 __all__ = ["RedisConversations"]
+
+_T = ConversationTrigger
+
+_ONCE: Final = frozenset({_T.CHANGE, _T.DELETE})
+"""What does something else when it is done again."""
 
 
 @define(eq=False)
@@ -26,7 +32,7 @@ class RedisConversations:
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
         """Store a new conversation."""
         said = {"created_at": conversation.created_at, "version": conversation.version}
-        await self._converse(tenant, conversation.id, "create", items, [pack(conversation.metadata)], **said)
+        await self._converse(tenant, conversation.id, _T.CREATE, items, [pack(conversation.metadata)], **said)
 
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
         """Return a conversation."""
@@ -34,11 +40,11 @@ class RedisConversations:
 
     async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
         """Give a conversation other metadata."""
-        return _read(conversation_id, await self._converse(tenant, conversation_id, "update", (), [pack(metadata)]))
+        return _read(conversation_id, await self._converse(tenant, conversation_id, _T.DESCRIBE, (), [pack(metadata)]))
 
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
         """Delete a conversation."""
-        return await self._converse(tenant, conversation_id, "delete") is not None
+        return await self._converse(tenant, conversation_id, _T.DELETE) is not None
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
         """Return the items of a conversation."""
@@ -47,20 +53,20 @@ class RedisConversations:
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
         """Add items to a conversation that nobody holds."""
-        return _read(conversation_id, await self._converse(tenant, conversation_id, "add", items, [b""]))
+        return _read(conversation_id, await self._converse(tenant, conversation_id, _T.CHANGE, items))
 
     async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
         """Remove an item from a conversation that nobody holds."""
-        return _read(conversation_id, await self._converse(tenant, conversation_id, "remove", item=item_id))
+        return _read(conversation_id, await self._converse(tenant, conversation_id, _T.CHANGE, item=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
         """Keep others from adding to a conversation."""
-        held = _read(conversation_id, await self._converse(tenant, conversation_id, "hold", owner=owner))
+        held = _read(conversation_id, await self._converse(tenant, conversation_id, _T.HOLD, owner=owner))
         return None if held is None else held.version
 
     async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
         """Let others add to a conversation again."""
-        await self._converse(tenant, conversation_id, "release", owner=owner)
+        await self._converse(tenant, conversation_id, _T.RELEASE, owner=owner)
 
     async def _converse(
         self,
@@ -75,7 +81,7 @@ class RedisConversations:
         named = [[piece.digest.hex(), piece.id] for piece in pieces]
         asked = {"id": conversation_id, "what": what, "items": named, **said}
         bodies = [*values, *(piece.packed for piece in pieces)]
-        found = await self._calls.run("converse", tenant, asked, bodies, again=what not in {"add", "remove", "delete"})
+        found = await self._calls.run("converse", tenant, asked, bodies, again=what not in _ONCE)
         if found == b"held":
             raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
         return found

@@ -1,13 +1,19 @@
-"""The scripts that run inside Redis. Each is one commit, and fires the edges of the table `stored`, which it is given as data."""
+"""The scripts that run inside Redis. Each is one commit, and fires the edges of tables that it is given as data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from interlock.fsm.conversation import CONVERSATION
 from interlock.fsm.stored import STORED
+from interlock.fsm.table import Table
 
 __all__ = ["SCRIPTS", "VERSION"]
+
+T = TypeVar("T")
+E = TypeVar("E")
 
 VERSION: Final = 1
 """The version of the layout that the scripts know."""
@@ -17,23 +23,25 @@ NAMES: Final = ("write", "known", "get", "read", "find", "converse", "lost", "sw
 _CONVERSING: Final = frozenset({"write", "converse"})
 
 
-def _edges() -> str:
-    """Return the table `stored` as Lua: for each state and trigger, the state that follows and the effects."""
+def _lua(name: str, table: Table[T, E]) -> str:
+    """Return a table as Lua: for each state and trigger, the state that follows and the effects."""
 
-    def state(name: str) -> str:
-        rows = STORED.states[name].rows.items()
+    def state(of: str) -> str:
+        rows = table.states[of].rows.items()
         return ", ".join(f"{trigger} = {{'{dest.name}', {{{_listed(effects)}}}}}" for trigger, (dest, effects) in rows)
 
-    return f"local EDGES = {{{', '.join(f'{name} = {{{state(name)}}}' for name in STORED.states)}}}\n"
+    return f"local {name} = {{{', '.join(f'{of} = {{{state(of)}}}' for of in table.states)}}}\n"
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Iterable[object]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
 def _script(name: str) -> str:
-    parts = ["common", *(["conversing"] if name in _CONVERSING else []), name]
-    return _edges() + "".join((HERE / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+    edges, parts = [_lua("EDGES", STORED)], ["common", name]
+    if name in _CONVERSING:
+        edges, parts = [*edges, _lua("TALKS", CONVERSATION)], ["common", "conversing", name]
+    return "".join(edges) + "".join((HERE / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
 SCRIPTS: Final = {name: _script(name) for name in NAMES}

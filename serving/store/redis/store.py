@@ -24,7 +24,7 @@ from interlock.serving.store.redis.calls import Calls, Severed
 from interlock.serving.store.redis.conversing import RedisConversations
 from interlock.serving.store.redis.listening import Listener
 from interlock.serving.store.redis.scripts import VERSION
-from interlock.serving.store.store import Info, Log, StoredResponse, Swept
+from interlock.serving.store.values import Info, Log, StoredResponse, Swept
 from interlock.serving.store.wakes import Wakes, Watch
 from interlock.serving.store.writing import Writing, Written
 

@@ -41,8 +41,9 @@ if effects.keep then
 end
 place = place + #asked.links
 if effects.join and asked.conversation ~= '' then
-    grow(asked.conversation, asked.added, place)
-    changed(asked.conversation, '')
+    converse(asked.conversation, conversation(asked.conversation), 'join', name, function()
+        grow(asked.conversation, asked.added, place)
+    end)
 end
 place = place + #asked.added
 if effects.take then row.owner, row.epoch = asked.owner, row.epoch + 1 end

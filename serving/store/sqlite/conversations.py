@@ -16,7 +16,7 @@ from interlock.serving.store.packing import pack, unpack
 from interlock.serving.store.pieces import pieces_of
 from interlock.serving.store.sqlite.items import Items, Seq
 from interlock.serving.store.sqlite.sql import Sql
-from interlock.serving.store.store import Addition, Conversation
+from interlock.serving.store.values import Addition, Conversation
 
 __all__ = ["Conversations"]
 

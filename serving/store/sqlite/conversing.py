@@ -10,7 +10,7 @@ from interlock.serving.requests.conversation import Item
 from interlock.serving.store.sqlite.conversations import Conversations
 from interlock.serving.store.sqlite.sql import Sql
 from interlock.serving.store.sqlite.threads import Worker
-from interlock.serving.store.store import Conversation
+from interlock.serving.store.values import Conversation
 
 __all__ = ["SqliteConversations"]
 

@@ -16,7 +16,7 @@ from interlock.serving.store.pieces import body_of, pieces_of, put_together
 from interlock.serving.store.sqlite.conversations import Conversations
 from interlock.serving.store.sqlite.items import Items, Seq
 from interlock.serving.store.sqlite.sql import Sql
-from interlock.serving.store.store import Log, StoredResponse
+from interlock.serving.store.values import Log, StoredResponse
 
 __all__ = ["Responses", "Row"]
 

@@ -28,7 +28,7 @@ from interlock.serving.store.sqlite.responses import Responses
 from interlock.serving.store.sqlite.sql import Sql
 from interlock.serving.store.sqlite.threads import Worker, down
 from interlock.serving.store.sqlite.versions import loses_commits
-from interlock.serving.store.store import Info, Log, StoredResponse, Swept
+from interlock.serving.store.values import Info, Log, StoredResponse, Swept
 from interlock.serving.store.wakes import Wakes, Watch
 from interlock.serving.store.writing import Writing, Written
 
