@@ -6,6 +6,7 @@ All lengths are in pixels of the SVG's own system, x from the left and y from th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Final, TypeAlias
 
@@ -66,12 +67,12 @@ class Text:
 
     lines: tuple[tuple[str, int], ...]
 
-    @property
+    @cached_property
     def width(self) -> float:
         """The width of its longest line."""
         return max(len(line) * size * CHARACTER for line, size in self.lines)
 
-    @property
+    @cached_property
     def height(self) -> float:
         """The height of all lines."""
         return sum(size * LEADING for _, size in self.lines)
@@ -146,22 +147,18 @@ class Layout:
 
 def untidiness(layout: Layout) -> float:
     """Return how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
-    lying = crossing = 0
-    for one, other in combinations(layout.lines, 2):
-        if one.owner is not other.owner:
-            for first in one.segments:
-                for second in other.segments:
-                    lying += _lies_on(first, second)
-                    crossing += _crosses(first, second) or _crosses(second, first)
-    length = sum(segment.height for line in layout.lines for segment in line.segments)
+    owned = [(line.owner, segment) for line in layout.lines for segment in line.segments]
+    # Plain tuples, made once: hundreds of layouts are compared for a picture, by each pair of their segments.
+    levels = [(segment.y, segment.x, segment.right, owner) for owner, segment in owned if not segment.height]
+    uprights = [(segment.x, segment.y, segment.bottom, owner) for owner, segment in owned if not segment.width]
+    lying = sum(
+        abs(y - other_y) < EVENT_SIZE and left < other_right and other_left < right and owner is not other
+        for (y, left, right, owner), (other_y, other_left, other_right, other) in combinations(levels, 2)
+    )
+    crossing = sum(
+        left < x < right and top < y < bottom and owner is not other
+        for y, left, right, owner in levels
+        for x, top, bottom, other in uprights
+    )
+    length = sum(segment.height for _, segment in owned)
     return 100 * lying + crossing + length / 10_000
-
-
-def _lies_on(one: Box, other: Box) -> bool:
-    near = abs(one.y - other.y) < EVENT_SIZE
-    return not one.height and not other.height and near and one.x < other.right and other.x < one.right
-
-
-def _crosses(level: Box, upright: Box) -> bool:
-    between = upright.y < level.y < upright.bottom
-    return not level.height and not upright.width and between and level.x < upright.x < level.right

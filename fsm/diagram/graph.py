@@ -74,7 +74,7 @@ class Label:
     events: tuple[str, ...] = ()
 
 
-@frozen
+@frozen(cache_hash=True)  # the layout looks things up by it
 class DrawnEdge:
     """A line between two states.
 
