@@ -31,6 +31,11 @@ class Alignment:
     """Where each of them begins and ends; one of which a part was forgotten begins before 0."""
     _held: bytes = b""
 
+    @property
+    def idle(self) -> bool:
+        """Whether no token waits for its text."""
+        return not self._tokens
+
     def add(self, entry: Entry) -> None:
         """Add the next token.
 

@@ -8,6 +8,8 @@ Such a delta may name several things, and a stream writes one item at a time (ru
 the order in which it began, and the head of the line is written. A text is whole when something else begins. A call is
 whole when something else has begun and its arguments are a whole JSON value, or at the end of the turn: thus the pieces of
 interleaved calls come together, and calls that follow one another stream without delay.
+
+The hot path is a further piece of what stands in line alone and is passed on as it comes (`_alone`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from interlock.parsers.alignment import Aligned, Alignment
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
 from interlock.parsers.vocabulary import Entry
-from interlock.parsers.writing import Withheld, Writer, joined, writer_for, written
+from interlock.parsers.writing import Streamed, Withheld, Writer, joined, writer_for, written
 
 Key: TypeAlias = Literal["reasoning", "content"] | int
 """What is said: reasoning, content, or the tool call of an index."""
@@ -92,6 +94,8 @@ class VllmParser:
     _count: Count | None = None
     _line: deque[_Said] = field(factory=deque["_Said"])
     _pen: _Said | None = None
+    _alone: _Said | None = None
+    """What is written, if nothing else stands in line, no token waits for its text, and its text is passed on as it comes."""
     _blank: tuple[Key, str] = ("content", "")
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
@@ -106,9 +110,21 @@ class VllmParser:
         Args:
             chunk: Its `delta`, or None while vLLM's parser holds text back; its `token_ids` are counted.
         """
-        self._tokens += len(chunk.token_ids)
+        token_ids = chunk.token_ids
+        self._tokens += len(token_ids)
         if self._count is not None:
-            self._token_ids.extend(chunk.token_ids)
+            self._token_ids += token_ids
+        alone = self._alone
+        if alone is not None and not chunk.logprobs:
+            text = _continued(alone, chunk.delta)
+            if text:
+                if alone.key == "reasoning":
+                    self._reasoning += len(token_ids)
+                return [text]
+        return self._parse(chunk)
+
+    def _parse(self, chunk: Chunk) -> list[Delta]:
+        """Return the deltas of a `DeltaMessage` of any shape."""
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         said = _fields(chunk.delta)
@@ -143,7 +159,7 @@ class VllmParser:
             reasoning_tokens=usage.reasoning_tokens or count,
         )
         deltas = [*self._take(), EndTurn(reason, counted)]
-        self._line, self._pen, self._blank = deque(), None, ("content", "")
+        self._line, self._pen, self._alone, self._blank = deque(), None, None, ("content", "")
         self._last_index, self._alignment = -1, Alignment()
         self._token_ids, self._tokens, self._reasoning = [], 0, 0
         return deltas
@@ -231,8 +247,33 @@ class VllmParser:
         return writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
 
     def _take(self) -> list[Delta]:
+        """Return what was written, and see whether more of it can be passed on at once."""
+        pen = self._pen if len(self._line) == 1 and self._alignment.idle else None
+        self._alone = pen if pen is not None and isinstance(pen.writer, Streamed) else None
         out, self._out = self._out, []
         return joined(out) if len(out) > 1 else out
+
+
+def _continued(said: _Said, delta: object) -> str:
+    """Return the text of a delta that is a further piece of one thing and nothing else; "" of any other delta.
+
+    Args:
+        said: What has begun.
+        delta: As vLLM gives it; other shapes are for the long way.
+    """
+    try:
+        reasoning, content, calls = _FIELDS(delta)
+        if not calls:
+            text, other = (content, reasoning) if said.key == "content" else (reasoning, content)
+            return text if text.__class__ is str and not other and said.key.__class__ is str else ""
+        (call,) = calls
+        function = call.function
+        if reasoning or content or call.index != said.key or call.id or function.name or function.arguments.__class__ is not str:
+            return ""
+    except (AttributeError, TypeError, ValueError):
+        return ""
+    said.arguments.append(function.arguments)
+    return function.arguments
 
 
 def _fields(delta: object) -> tuple[object, object, object]:

@@ -136,8 +136,7 @@ class FamilyReader:
             # Markers are cut out, so that none is taken for text that is spelled like it.
             pairing = self._pairing or self._source.pairs(self._seen)
             finished = self._pairing is None or new.finish_reason is not None
-            said = pairing.pair(token_ids, new.text, logprobs or (), finished=finished)
-            chunks = (Chunk(each.token_ids, each.text, None if logprobs is None else each.logprobs) for each in said)
+            chunks = pairing.pair(token_ids, new.text, logprobs, finished=finished)
             deltas = joined([delta for chunk in chunks for delta in self._parser.feed(chunk)])
         self._seen.extend(token_ids)
         return deltas

@@ -9,26 +9,14 @@ makes of it (rule R16).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-__all__ = ["Pairing", "Said"]
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.vocabulary import Entry
 
-
-@frozen
-class Said:
-    """A token and its text; several where they cannot be told apart.
-
-    Args:
-        token_ids: The tokens.
-        text: Their text.
-        logprobs: One object for each token, or nothing if none were asked for.
-    """
-
-    token_ids: list[int]
-    text: str
-    logprobs: Sequence[Mapping[str, object]] = ()
+__all__ = ["Pairing"]
 
 
 @define(eq=False)
@@ -44,36 +32,53 @@ class Pairing:
 
     _decode: Callable[[int], str]
     _controls: Container[int] = frozenset[int]()
-    _waiting: deque[Said] = field(factory=deque[Said], init=False)
+    _waiting: deque[Chunk] = field(factory=deque[Chunk], init=False)
     """Tokens whose text was not given yet, each with the text that it should have."""
     _given: str = field(default="", init=False)
     """Text that was given and belongs to the tokens that wait."""
 
     def pair(
-        self, token_ids: Sequence[int], text: str, logprobs: Sequence[Mapping[str, object]] = (), *, finished: bool = False
-    ) -> Iterator[Said]:
-        """Return the tokens whose text is there.
+        self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False
+    ) -> Sequence[Chunk]:
+        """Return the tokens whose text is there: a chunk for each, and for several only where they cannot be told apart.
 
         Args:
             token_ids: New tokens.
             text: New text, of these tokens or of earlier ones.
-            logprobs: One object for each new token, or nothing.
+            logprobs: One object for each new token, or None if they were not asked for.
             finished: Whether no text comes any more: what waits then has what text is left, and is given as one.
         """
+        if len(token_ids) == 1 and not self._waiting and not self._given:  # one token for each step, as a rule
+            token = token_ids[0]
+            expected = self._decode(token)
+            if expected == text:
+                return (_silent(token) if token in self._controls else Chunk([token], text, logprobs),)
+            self._waiting.append(Chunk([token], expected, logprobs))
+        else:
+            for place, token in enumerate(token_ids):
+                entries = None if logprobs is None else logprobs[place : place + 1]
+                self._waiting.append(Chunk([token], self._decode(token), entries))
         self._given += text
-        for place, token in enumerate(token_ids):
-            self._waiting.append(Said([token], self._decode(token), tuple(logprobs[place : place + 1])))
+        return [*self._paired(finished=finished)]
+
+    def _paired(self, *, finished: bool) -> Iterator[Chunk]:
+        """Yield those that wait whose text is there, in order."""
         while self._waiting and self._given.startswith(self._waiting[0].text):
-            said = self._waiting.popleft()
-            self._given = self._given[len(said.text) :]
-            yield Said(said.token_ids, "", ()) if said.token_ids[0] in self._controls else said
+            chunk = self._waiting.popleft()
+            self._given = self._given[len(chunk.text) :]
+            yield _silent(*chunk.token_ids) if chunk.token_ids[0] in self._controls else chunk
         if self._waiting and (finished or not self._waiting[0].text.startswith(self._given)):
             yield self._rest()
 
-    def _rest(self) -> Said:
+    def _rest(self) -> Chunk:
         """Return what waits, with whatever text is there: the end of a round, or a text that its tokens do not say."""
-        token_ids = [token for said in self._waiting for token in said.token_ids]
-        logprobs = tuple(entry for said in self._waiting for entry in said.logprobs)
+        token_ids = [token for chunk in self._waiting for token in chunk.token_ids]
+        logprobs = [entry for chunk in self._waiting for entry in chunk.logprobs or ()]
         self._waiting.clear()
         text, self._given = self._given, ""
-        return Said(token_ids, text, logprobs)
+        return Chunk(token_ids, text, logprobs or None)
+
+
+def _silent(token: int) -> Chunk:
+    """Return a token whose text is none."""
+    return Chunk([token])

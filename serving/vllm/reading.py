@@ -6,7 +6,7 @@ knows one response, all its rounds included, and nothing of tools or events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, cast
 
 from attrs import define, evolve, field
@@ -18,7 +18,7 @@ from interlock.parsers.routing import Route, Routing
 from interlock.parsers.vllm import VllmParser
 from interlock.parsers.vocabulary import Entry
 from interlock.parsers.writing import joined
-from interlock.serving.vllm.pairing import Pairing, Said
+from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.shapes import DeltaParser, Output, Request
 
 __all__ = ["DeltaReader", "HarmonyReader", "Reader", "delta_reader", "finish_reason", "harmony_reader", "hosted_functions"]
@@ -114,27 +114,31 @@ class DeltaReader(_Counting):
         """Return the deltas of an output."""
         if self._prompt is None:
             self._prompt = _prompt_of(output)
-        logprobs = self._logprobs(output) if self._logprobs else ()
+        logprobs = None if self._logprobs is None else self._logprobs(output)
         new = output.outputs[0]
         if self._deltas is None:
             return self._parser.feed(Chunk(new.token_ids, new.text, logprobs, {"content": new.text}))
-        return joined(list(self._parse(self._deltas, output, logprobs)))
-
-    def _parse(self, deltas: DeltaParser, output: Output, logprobs: Sequence[Entry]) -> Iterator[Delta]:
-        """Have vLLM's parser parse an output token by token."""
         if self._pairing is None:
             self._pairing = self._pairs(output.prompt_token_ids or ())
-        new = output.outputs[0]
         finished = new.finish_reason is not None
-        said = [*self._pairing.pair(new.token_ids, new.text, logprobs, finished=finished)] or [Said([], "")]
-        for each in said:
-            ends = finished and each is said[-1]
-            hidden = self._hide_end and ends and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
-            seen = each.token_ids[:-1] if hidden else each.token_ids
-            delta = deltas.parse_delta(each.text, seen, self._request, output.prompt_token_ids, finished=ends)
-            if self._request.parallel_tool_calls is False:
-                delta = _with_one_call(delta)
-            yield from self._parser.feed(Chunk(each.token_ids, each.text, each.logprobs, delta))
+        chunks = self._pairing.pair(new.token_ids, new.text, logprobs, finished=finished) or (Chunk([]),)
+        if len(chunks) == 1:
+            return self._parse(self._deltas, chunks[0], output, finished)
+        ends = chunks[-1] if finished else None
+        return joined([delta for each in chunks for delta in self._parse(self._deltas, each, output, each is ends)])
+
+    def _parse(self, deltas: DeltaParser, chunk: Chunk, output: Output, ends: bool) -> Sequence[Delta]:  # noqa: FBT001 - as `finished` of vLLM's parsers
+        """Have vLLM's parser parse a token and its text, which may be the last of a round."""
+        token_ids = chunk.token_ids
+        if ends and self._hides_end(output):
+            token_ids = token_ids[:-1]
+        delta = deltas.parse_delta(chunk.text, token_ids, self._request, output.prompt_token_ids, finished=ends)
+        chunk.delta = _with_one_call(delta) if self._request.parallel_tool_calls is False else delta
+        return self._parser.feed(chunk)
+
+    def _hides_end(self, output: Output) -> bool:
+        new = output.outputs[0]
+        return self._hide_end and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
 
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and return what was held back."""

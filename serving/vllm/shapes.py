@@ -38,7 +38,7 @@ class DeltaParser(Protocol):
     def parse_delta(
         self,
         delta_text: str,
-        delta_token_ids: list[int],
+        delta_token_ids: Sequence[int],
         request: Request,
         prompt_token_ids: Sequence[int] | None,
         *,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.vllm.pairing import Pairing, Said
+from interlock.parsers.chunk import Chunk
+from interlock.serving.vllm.pairing import Pairing
 
 TEXTS = ("", "a", "b", "ab", "<", "é", "\n")
 END = len(TEXTS)
@@ -23,7 +24,7 @@ def pairs(*outputs):
 
 
 def alone(tokens):
-    return [Said([token], TEXTS[token]) for token in tokens]
+    return [Chunk([token], TEXTS[token]) for token in tokens]
 
 
 @pytest.mark.parametrize(
@@ -42,21 +43,21 @@ def test_a_token_is_paired_with_its_own_text(outputs):
 
 def test_log_probabilities_go_with_their_tokens():
     first, second = {"token": "a"}, {"token": "b"}
-    assert pairs(([1, 2], "a", [first, second]), ([], "b")) == [Said([1], "a", (first,)), Said([2], "b", (second,))]
+    assert pairs(([1, 2], "a", [first, second]), ([], "b")) == [Chunk([1], "a", [first]), Chunk([2], "b", [second])]
 
 
 def test_what_a_stop_sequence_cuts_is_given_as_one():
     entries = [{"token": "ab"}, {"token": "b"}]
-    assert pairs(([3, 2], "", entries), ([], "a")) == [Said([3, 2], "a", tuple(entries))]
+    assert pairs(([3, 2], "", entries), ([], "a")) == [Chunk([3, 2], "a", entries)]
 
 
 def test_the_token_that_ends_a_round_has_no_text():
-    assert pairs(([1, END], "a")) == [Said([1], "a"), Said([END], "")]
-    assert pairs(([1, END, 2], "a<|end|>b")) == [Said([1], "a"), Said([END], ""), Said([2], "b")]
+    assert pairs(([1, END], "a")) == [Chunk([1], "a"), Chunk([END], "")]
+    assert pairs(([1, END, 2], "a<|end|>b")) == [Chunk([1], "a"), Chunk([END], ""), Chunk([2], "b")]
 
 
 def test_a_text_that_its_tokens_do_not_say_is_passed_on_with_them():
-    assert pairs(([1, 2], "x"), ([3], "ab")) == [Said([1, 2], "x"), Said([3], "ab")]
+    assert pairs(([1, 2], "x"), ([3], "ab")) == [Chunk([1, 2], "x"), Chunk([3], "ab")]
 
 
 @given(st.lists(st.integers(0, END - 1)), st.data())
