@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType, NoneType
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeGuard
 
-__all__ = ["response_settings"]
+from interlock.events.sure import is_mapping, is_sure
+
+__all__ = ["load_types", "needs_types", "response_settings"]
 
 Reading: TypeAlias = Callable[[object], object]
 
@@ -74,8 +76,26 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
     settings = {name: _echo(name, request.get(name)) for name in DEFAULTS}
     conversation = request.get("conversation")
     if conversation is not None:
-        settings["conversation"] = {"id": conversation["id"] if _is_mapping(conversation) else conversation}
+        settings["conversation"] = {"id": conversation["id"] if is_mapping(conversation) else conversation}
     return settings
+
+
+def needs_types(request: Mapping[str, object]) -> bool:
+    """Return whether the `openai` package is asked about a setting of a request; see `load_types`.
+
+    Args:
+        request: The body of a `POST /v1/responses`, already found valid.
+    """
+    given = {name: request[name] for name in DEFAULTS if name != "tools" and request.get(name) is not None}
+    if not all(is_sure(name, READINGS.get(name, _as_given)(value)) for name, value in given.items()):
+        return True
+    return not all(is_sure("", tool) for tool in _shaped(request.get("tools")))
+
+
+def load_types() -> None:
+    """Load what a setting of no usual shape is judged by: 12 MB and half a second, which may pass in another thread."""
+    for name in ("", *DEFAULTS):
+        _reader_of(name)
 
 
 def _echo(name: str, given: object) -> object:
@@ -93,14 +113,16 @@ def _as_given(value: object) -> object:
 
 def _tools(value: object) -> object:
     """Return the tools of known types, each in the response's shape, with its fields in the order in which they came."""
-    tools = value if _is_sequence(value) else ()
-    shaped = [_tool(tool) for tool in tools if _is_mapping(tool)]
-    return [_in_order(tool, read) for tool in shaped if (read := _read("", tool)) is not _UNFIT]
+    return [_in_order(tool, read) for tool in _shaped(value) if (read := _read("", tool)) is not _UNFIT]
+
+
+def _shaped(value: object) -> list[dict[str, object]]:
+    return [_tool(tool) for tool in (value if _is_sequence(value) else ()) if is_mapping(tool)]
 
 
 def _in_order(given: Mapping[str, object], read: object) -> object:
     """Return the fields of `read`, those that were given first and in their order."""
-    return {name: read[name] for name in (*given, *read) if name in read} if _is_mapping(read) else read
+    return {name: read[name] for name in (*given, *read) if name in read} if is_mapping(read) else read
 
 
 def _tool(tool: Mapping[str, object]) -> dict[str, object]:
@@ -122,7 +144,7 @@ def _text(value: object) -> object:
     """Return the text settings with a format, whose optional fields are there too where it is a schema."""
     given = _without_nulls(value)
     form = given.get("format", {"type": "text"})
-    if _is_mapping(form) and form.get("type") == "json_schema":
+    if is_mapping(form) and form.get("type") == "json_schema":
         form = {"description": None, **form, "strict": form.get("strict") is True}
     return {**given, "format": form}
 
@@ -143,55 +165,19 @@ READINGS: Mapping[str, Reading] = MappingProxyType(
 """The settings that are not echoed just as they were given."""
 
 
-_SURE: Final[Mapping[str, tuple[type, ...]]] = {
-    "background": (bool,),
-    "instructions": (str,),
-    "max_output_tokens": (int,),
-    "model": (str,),
-    "parallel_tool_calls": (bool,),
-    "store": (bool,),
-    "temperature": (int, float),
-    "tools": (list,),  # each of them was judged by itself
-    "top_logprobs": (int,),
-    "top_p": (int, float),
-}
-"""The settings that fit every release of the `openai` package if their value has one of these types."""
-
-_SURE_TOOLS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
-    "function": {
-        "type": (str,),
-        "name": (str,),
-        "parameters": (dict, NoneType),
-        "strict": (bool, NoneType),
-        "description": (str, NoneType),
-    },
-    "custom": {"type": (str,), "name": (str,), "description": (str,)},
-    "web_search": {"type": (str,)},
-}
-"""The tools that fit every release if they have exactly these fields, with values of these types."""
-
-
 _UNFIT: Final = object()
 """Stands for a value that a response's field cannot have."""
 
 
 def _read(name: str, value: object) -> object:
     """Return a value as the type of a response's field reads it (`"false"` as false), or `_UNFIT`; "" stands for one tool."""
-    return value if _is_sure(name, value) else _reader_of(name)(value)
-
-
-def _is_sure(name: str, value: object) -> bool:
-    """Return whether a value fits without a look at the `openai` package, whose types take half a second to import."""
-    if not name and _is_mapping(value):
-        fields = _SURE_TOOLS.get(f"{value.get('type')}", {})
-        return fields.keys() == value.keys() and all(type(value[field]) in types for field, types in fields.items())
-    return type(value) in _SURE.get(name, ())
+    return value if is_sure(name, value) else _reader_of(name)(value)
 
 
 @cache
 def _reader_of(name: str) -> Callable[[object], object]:
     """Return what reads a response's field by its type in the installed `openai` package; a tool for the empty name."""
-    from openai.types.responses import Response  # noqa: PLC0415 - half a second that most settings do without
+    from openai.types.responses import Response  # noqa: PLC0415 - half a second that usual settings do without
     from openai.types.responses.tool import Tool  # noqa: PLC0415
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 
@@ -209,18 +195,14 @@ def _reader_of(name: str) -> Callable[[object], object]:
 
 
 def _without_nulls(value: object) -> dict[str, object]:
-    return {name: inner for name, inner in value.items() if inner is not None} if _is_mapping(value) else {}
+    return {name: inner for name, inner in value.items() if inner is not None} if is_mapping(value) else {}
 
 
 def _plain(value: object) -> object:
     """Return a default as plain JSON, for the caller to keep."""
-    if _is_mapping(value):
+    if is_mapping(value):
         return {name: _plain(inner) for name, inner in value.items()}
     return [] if value == () else value
-
-
-def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
 
 
 def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:

@@ -25,7 +25,6 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
@@ -164,7 +163,6 @@ class Api:
         What the first request would make for all later ones is made before anybody waits for it.
         """
         parser_for(self.maker.engine.format, {})
-        response_settings({**response_settings({}), "tools": [{"type": "function", "name": "f"}]})
         async with self.maker.archive.watched_over():
             try:
                 yield

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
+from interlock.events.resource import load_types, needs_types
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.rendering import Rendering
@@ -62,6 +63,8 @@ class Maker:
         await asyncio.sleep(0)
         if asked.model not in self.engine.models:
             raise no_such_model(asked.model)
+        if needs_types(asked.raw):
+            await asyncio.to_thread(load_types)
         return asked
 
     async def run(

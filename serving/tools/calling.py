@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 from attrs import frozen
-from mcp_types import CallToolResult, TextContent
 
 from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
@@ -20,6 +19,9 @@ from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import members
 from interlock.serving.tools.citation import pages_of
 from interlock.serving.tools.hosted import HostedTool
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 __all__ = ["Wanted", "hosted_tool", "result_text", "shown_result", "wanted"]
 
@@ -105,7 +107,7 @@ def _page(url: str) -> dict[str, object]:
 
 def result_text(result: CallToolResult) -> str:
     """Return what a tool said as text; what is no text is given as JSON, images and sounds by their type alone."""
-    texts = [block.text if isinstance(block, TextContent) else _named(block) for block in result.content]
+    texts = [block.text if block.type == "text" else _named(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()
     return "\n".join(texts)

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.tools.hosted import CALL_SECONDS, HostedTool
-from interlock.serving.tools.hosting import ResponseTools
+from interlock.serving.tools.hosting import ResponseTools, load_sessions
 from interlock.serving.tools.reach import Reach
 
 __all__ = ["ToolServers"]
@@ -34,6 +34,11 @@ class ToolServers:
     reach: Reach = field(factory=Reach)
     seconds: float = CALL_SECONDS
     open: set[ResponseTools] = field(factory=set[ResponseTools], init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Load what speaks to servers, if the operator has named any, before a response needs it."""
+        if self.hosted or self.reach != Reach():
+            load_sessions()
 
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:

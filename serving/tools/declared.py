@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
-from mcp_types import Tool
 
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import elements, is_array, is_object, members
+from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.reach import Reach
-from interlock.serving.tools.session import Endpoint
+
+if TYPE_CHECKING:  # 23 MB and half a second, for the responses alone that speak to a server
+    from mcp_types import Tool
 
 __all__ = ["DeclaredServer", "ListedTool", "declared_servers"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import define, field
 
@@ -26,11 +27,14 @@ from interlock.serving.tools.approval import Approvals
 from interlock.serving.tools.calling import Wanted, hosted_tool, result_text, shown_result, wanted
 from interlock.serving.tools.citation import Citations, pages_of
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
+from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.hosted import HostedTool
 from interlock.serving.tools.reach import Reach
-from interlock.serving.tools.session import Endpoint, Session
 
-__all__ = ["ResponseTools"]
+if TYPE_CHECKING:
+    from interlock.serving.tools.session import Session
+
+__all__ = ["ResponseTools", "load_sessions"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +44,12 @@ MOST_SERVERS: Final = 16
 """How many MCP servers a request may have."""
 
 OUR_FAULT: Final = "The server had an error while it ran the tool."
+
+
+def load_sessions() -> type[Session]:
+    """Import what speaks to MCP servers, 23 MB that no other response needs, and return it."""
+    made: type[Session] = import_module("interlock.serving.tools.session").Session
+    return made
 
 
 @define(eq=False)
@@ -99,7 +109,7 @@ class ResponseTools:
     _items: Sequence[Item]
     _servers: Mapping[str, DeclaredServer] = field(init=False)
     _listed: dict[str, dict[str, ListedTool]] = field(factory=dict[str, dict[str, ListedTool]], init=False)
-    _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, Session], init=False)
+    _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, "Session"], init=False)
     _said: dict[str, str] = field(factory=dict[str, str], init=False)
     """What the tool of each call said, or why there is nothing, by the item's id."""
     _made: int = field(default=0, init=False)
@@ -141,7 +151,7 @@ class ResponseTools:
         async with Race() as race:
             for index, call in enumerate(calls):
                 try:
-                    session, want = self._planned(call, allowed=index < left)
+                    session, want = await self._planned(call, allowed=index < left)
                 except ToolError as error:
                     yield self._failed(call, str(error))
                 else:
@@ -176,11 +186,12 @@ class ResponseTools:
                 made.add(about)
                 yield asked[about]
 
-    def _session(self, endpoint: Endpoint) -> Session:
+    async def _session(self, endpoint: Endpoint) -> Session:
         """Return the session with a server; what goes to the same place in the same name shares one, as long as it lives."""
+        make = await asyncio.to_thread(load_sessions)  # the first one takes half a second, in which others go on
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
-            session = self._sessions[endpoint] = Session(endpoint, self._seconds)
+            session = self._sessions[endpoint] = make(endpoint, self._seconds)
         return session
 
     def _unlisted(self) -> list[DeclaredServer]:
@@ -191,7 +202,7 @@ class ResponseTools:
         if not allowed:
             return Fail(item_id, f"A request may have {MOST_SERVERS} MCP servers.")
         try:
-            tools = await self._session(server.endpoint(self._reach)).list_tools()
+            tools = await (await self._session(server.endpoint(self._reach))).list_tools()
         except ToolError as error:
             return Fail(item_id, str(error))
         except BaseException as error:
@@ -205,7 +216,7 @@ class ResponseTools:
     def _learn(self, label: str, tools: Iterable[ListedTool]) -> None:
         self._listed[label] = {tool.name: tool for tool in tools if self._servers[label].allows(tool)}
 
-    def _planned(self, call: ReadyCall, *, allowed: bool) -> tuple[Session, Wanted]:
+    async def _planned(self, call: ReadyCall, *, allowed: bool) -> tuple[Session, Wanted]:
         """Return the session that a call needs, and what it asks for there.
 
         Raises:
@@ -213,7 +224,7 @@ class ResponseTools:
         """
         if not allowed:
             raise ToolError("The response has made as many tool calls as it may.")
-        return self._session(self._endpoint(call)), wanted(call)
+        return await self._session(self._endpoint(call)), wanted(call)
 
     async def _call(self, call: ReadyCall, session: Session, want: Wanted) -> Delta:
         """Run the tool of a call, and say how that ended."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from attrs import define, field, frozen
+from attrs import define, field
 from httpx2 import HTTPError, InvalidURL
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
@@ -24,10 +24,10 @@ from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import is_fault
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.transport import explained, http_client
 
-__all__ = ["Endpoint", "Session"]
+__all__ = ["Session"]
 
 T = TypeVar("T")
 
@@ -44,22 +44,6 @@ QUOTED: Final = 500
 
 SSE_PATH: Final = "/sse"
 """What the path of a URL ends with that is meant for the older transport."""
-
-
-@frozen
-class Endpoint:
-    """Where a session goes to.
-
-    Args:
-        url: The server's URL; one whose path ends with `/sse` is spoken to by server-sent events, any other one by streamable
-            HTTP.
-        headers: What every request carries, secrets among it.
-        reach: What may be reached; None if the operator chose the URL.
-    """
-
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    reach: Reach | None = field(default=None, repr=False)
 
 
 @define(eq=False)

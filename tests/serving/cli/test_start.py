@@ -48,3 +48,25 @@ def test_a_light_command_imports_no_heavy_package(command, others) -> None:
     done = subprocess.run(arguments, capture_output=True, check=True, text=True)  # noqa: S603 - our own command
     assert done.stdout
     assert {name.partition(".")[0] for name in done.stderr.split()} & (SLOW | others) == set()
+
+
+SERVER = """
+import json, sys, urllib.request
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.configuration import ToolServers
+body = {"model": "interlock-embedded", "input": "hi", "stream": True, "tool_choice": "auto", "reasoning": {"effort": "low"}}
+body["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers())) as url:
+    request = urllib.request.Request(f"{url}/v1/responses", json.dumps(body).encode(), {"content-type": "application/json"})
+    assert urllib.request.urlopen(request).read().endswith(b"[DONE]\\n\\n")
+print(*sorted({"apsw", "cryptography", "httpx2", "mcp", "mcp_types", "openai", "redis"} & sys.modules.keys()))
+ToolServers({"web_search": "http://127.0.0.1:1/mcp"})
+print(*sorted({"mcp", "openai"} & sys.modules.keys()))
+"""
+
+
+def test_a_server_that_answers_has_imported_nothing_that_only_other_requests_need() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVER], capture_output=True, check=True, text=True)  # noqa: S603 - our own
+    assert done.stdout.splitlines() == ["", "mcp"]

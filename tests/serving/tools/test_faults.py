@@ -18,7 +18,8 @@ from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import Unwritten, begin_response
 from interlock.serving.tools import session as sessions
-from interlock.serving.tools.session import Endpoint, Session
+from interlock.serving.tools.endpoint import Endpoint
+from interlock.serving.tools.session import Session
 
 ECHO = calling("mcp.shop.echo", '{"text": "a"}')
 GOES_ON = ("completed", "message")
