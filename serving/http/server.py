@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +23,11 @@ from interlock.serving.http.intake import MAX_BODY_BYTES
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
+
+UNSENT: Final = 64 * 2**10
+"""Bytes that the system takes of a connection before they can be sent: without a bound it takes megabytes for each client that
+does not read. Beyond them uvicorn keeps as many, and then has whoever writes wait: an engine that is asked for steps is asked no
+more."""
 
 
 class Server(uvicorn.Server):
@@ -79,7 +85,10 @@ def listen(host: str, port: int) -> socket.socket:
         OSError: The port is taken, or the host is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048)
+    listening = socket.create_server((host, port), family=family, backlog=2048)
+    with suppress(AttributeError):  # a system without it
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:

@@ -1,8 +1,8 @@
 """Soak a server: `python -m soak MINUTES SEED` in the folder tests/, which is `make soak`.
 
-Clients of every kind come and go, and every stream is judged. Once a second the server's memory, its tasks and its file
-descriptors are read; of the second half, in which all caches and stores are full, the slope of each is told, with its interval of
-95 %. The exit status is 1 if one of them grows.
+Clients of every kind come and go, and every stream is judged. Once a second the server's memory, what it has given out of that,
+its tasks, its file descriptors and the size of its store are read; of the second half, in which all caches and stores are full,
+the slope of each is told, with its interval of 95 %. The exit status is 1 if one of them grows faster than it may for certain.
 """
 
 from __future__ import annotations
@@ -39,24 +39,27 @@ class Readings:
 
     pid: int
     times: list[float] = field(factory=list[float])
-    series: dict[str, list[float]] = field(factory=lambda: {"memory, KiB": [], "tasks": [], "file descriptors": []})
+    series: dict[str, list[float]] = field(factory=dict[str, list[float]])
 
     async def go_on(self, at: Place) -> None:
         """Read once a second."""
         began = time.monotonic()
         while True:
-            answer = await at.client.get(f"{at.url}/tasks")
+            told = (await at.client.get(f"{at.url}/figures")).json()
             self.times.append(time.monotonic() - began)
-            read = memory_of(self.pid) / 1024, answer.json()["tasks"], descriptors_of(self.pid)
-            for values, value in zip(self.series.values(), read, strict=True):
-                values.append(value)
+            read = {"memory, KiB": memory_of(self.pid) / 1024, "file descriptors": descriptors_of(self.pid), **told}
+            for name, value in read.items():
+                self.series.setdefault(name, []).append(value)
             await asyncio.sleep(1)
 
     def told(self) -> tuple[list[str], bool]:
         """Return a line for each figure, and whether one of them grows."""
         half = len(self.times) // 2
         trends = {name: trend(self.times[half:], values[half:]) for name, values in self.series.items()}
-        lines = [f"{name}: {of.level:,.0f}, {of.slope:+,.1f} ± {of.margin:,.1f} an hour" for name, of in trends.items()]
+        lines = [
+            f"{name}: {of.level:,.0f}, {of.slope:+,.1f} ± {of.margin:,.1f} an hour, of {of.bound:+,.1f}"
+            for name, of in trends.items()
+        ]
         return lines, any(of.grows for of in trends.values())
 
 

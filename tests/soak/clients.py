@@ -5,13 +5,14 @@ Each function is one visit of one client, and asserts that whatever it was given
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
 import httpx
 from attrs import frozen
-from soak.server import BREAK
+from soak.server import BREAK, CHATTER
 from websockets.asyncio.client import connect
 
 from interlock.testing import assert_legal
@@ -104,6 +105,22 @@ async def leaves(at: Place) -> None:
             await anext(pieces, None)
 
 
+async def dawdles(at: Place) -> None:
+    """Read a long stream at a kilobyte a second, and then either leave or read all of it."""
+    words = f"{at.chance.randrange(10**9)} Tell a story, and {CHATTER}"
+    body = {"model": MODEL, "input": words, "stream": True, "store": at.chance.random() < 0.5}
+    async with at.client.stream("POST", f"{at.url}/v1/responses", json=body) as answer:
+        pieces, read = answer.aiter_raw(1024), bytearray()
+        for _ in range(3):
+            read += await anext(pieces)
+            await asyncio.sleep(1)
+        if at.chance.random() < 0.5:
+            return
+        async for piece in pieces:
+            read += piece
+    assert_legal(bytes(read))
+
+
 async def breaks(at: Place) -> None:
     """Make the engine break; the response fails, legally."""
     response = await at.stream({"model": MODEL, "input": f"Hello and {BREAK}", "store": False})
@@ -161,6 +178,7 @@ VISITS: tuple[tuple[Callable[[Place], Awaitable[None]], int], ...] = (
     (talks, 2),
     (calls, 3),
     (leaves, 4),
+    (dawdles, 2),
     (breaks, 2),
     (reads_again, 3),
     (cancels, 2),

@@ -1,14 +1,16 @@
 """A server to be soaked: `python -m soak.server`, which writes its URL and then serves until it is ended.
 
-It is `interlock serve` with an engine that breaks when it is told to, small stores, so that they fill within seconds, and a page
-that tells how many tasks there are.
+It is `interlock serve` with an engine that breaks or chatters when it is told to, small stores, so that they fill within seconds,
+and a page that tells what it holds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from ctypes import CDLL, Structure, c_size_t
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -32,9 +34,27 @@ BREAK = "break"
 BEFORE = 12
 """Steps that it yields until then."""
 
+CHATTER = "chatter"
+"""The last word of a user's message after which the engine says one of its pieces again and again."""
+
+AGAIN = 2_000
+"""How often: half a megabyte of events, more than the system takes for a client that does not read."""
+
+CONTROL = 199_998
+"""The first token of harmony that is no text."""
+
+
+class Mallinfo(Structure):
+    """What glibc tells of its memory (mallinfo2); all are bytes or counts."""
+
+    _fields_ = tuple(
+        (name, c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    )
+
 
 class BreakingEngine(EmbeddedEngine):
-    """The embedded engine, which breaks when it is told to."""
+    """The embedded engine, which breaks or chatters when it is told to."""
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Yield the output of a turn, or a part of it.
@@ -42,12 +62,17 @@ class BreakingEngine(EmbeddedEngine):
         Raises:
             EngineError: It was told to break.
         """
-        breaks = _last_words(turn).endswith(BREAK)
+        words = _last_words(turn)
+        breaks, left = words.endswith(BREAK), AGAIN if words.endswith(CHATTER) else 0
         made = 0
         async with aclosing(super().generate(turn)) as outputs:
             async for output in outputs:
                 yield output
                 made += 1
+                if left and made > BEFORE and max(output.chunk.token_ids) < CONTROL:
+                    for _ in range(left):
+                        yield output
+                    left = 0
                 if breaks and made == BEFORE:
                     raise EngineError("It was told to break.")
 
@@ -58,14 +83,36 @@ def _last_words(turn: Turn) -> str:
     return content if isinstance(content, str) else "".join(str(members(part).get("text")) for part in elements(content))
 
 
-async def _tasks(_request: Request) -> JSONResponse:
-    return JSONResponse({"tasks": len(asyncio.all_tasks())})
+def _allocated() -> int:
+    """Return the bytes that glibc has given out, those of Python's small objects excepted; 0 where there is no glibc to ask."""
+    try:
+        ask = CDLL(None).mallinfo2
+    except AttributeError:
+        return 0
+    ask.restype = Mallinfo
+    told = ask()
+    return int(told.uordblks + told.hblkhd)
+
+
+def _figures(store: MemoryStore) -> Callable[[Request], Awaitable[JSONResponse]]:
+    async def tell(_request: Request) -> JSONResponse:
+        return JSONResponse(
+            {
+                "tasks": len(asyncio.all_tasks()),
+                "stored, KiB": store.held_bytes / 1024,
+                "Python's blocks": sys.getallocatedblocks(),
+                "allocated by others, KiB": _allocated() / 1024,
+            }
+        )
+
+    return tell
 
 
 def main() -> None:
     """Serve on a free port of the loopback."""
-    app = create_app(BreakingEngine(), store=MemoryStore(max_bytes=STORED))
-    app.router.routes.append(Route("/tasks", _tasks))
+    store = MemoryStore(max_bytes=STORED)
+    app = create_app(BreakingEngine(), store=store)
+    app.router.routes.append(Route("/figures", _figures(store)))
     listening = server.listen("127.0.0.1", 0)
     server.serve(app, listening, on_ready=lambda: print(server.url_of(listening), flush=True))  # noqa: T201 - for who started it
 

@@ -31,9 +31,14 @@ class Trend:
     margin: float
 
     @property
+    def bound(self) -> float:
+        """The slope with which it would be half as large again after a day."""
+        return self.level / 2 / 24
+
+    @property
     def grows(self) -> bool:
-        """Whether it grows for certain, and would be half as large again after a day."""
-        return self.slope - self.margin > 0 and (self.slope - self.margin) * 24 > self.level / 2
+        """Whether the slope is beyond the bound for certain."""
+        return self.slope - self.margin > self.bound
 
 
 def trend(times: Sequence[float], values: Sequence[float]) -> Trend:
