@@ -1,47 +1,72 @@
 """`make bench-server`: CPU time of a vLLM server's process for each token, by route; see docs/performance.md.
 
-    PYTHONPATH=tests/vllm python benchmarks/bench_server.py
+    PYTHONPATH=tests/vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
 
-One server with the tiny gpt_oss of tests/vllm, whose tokens are scripted. The table comes at the end, and all figures as JSON in
-`benchmarks/out/server.json`.
+Two servers with the tiny models of tests/vllm, whose tokens are scripted, one after the other. The table comes at the end, and
+all figures as JSON in `benchmarks/out/server.json`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import servers  # of tests/vllm, which PYTHONPATH has to name
-from attrs import evolve
+from attrs import evolve, frozen
 from rich.console import Console
 from rich.progress import Progress
-from server.load import cpu_time, send
-from speed.outputs import ANSWER, encode, prose
+from server.cases import CASES, WRITER, Case
+from server.delays import DELAYS, delays
+from server.load import cpu_time, read
 from speed.report import Result, machine, table
 from speed.timing import FLOOR, INTERLOCK, VLLM, Round, Row, take_turns
 
 HERE: Final = Path(__file__).parent
 LATEST: Final = HERE / "out" / "server.json"
-TOKENS: Final = 500
-STREAMS: Final = (1, 8)
-REPEATS: Final = 5
 PATHS: Final = {INTERLOCK: "", VLLM: "/vllm", FLOOR: "/floor"}
 
 
+@frozen
+class Asked:
+    """What is to be measured: the cases whose names hold `only`, at `streams` if they are named."""
+
+    only: str
+    streams: int | None
+    repeats: int | None
+
+
 def main() -> None:
-    """Start the server, send to each route in turn, and show what came out."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    """Start the servers, send to each route in turn, and show what came out."""
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("--only", default="", help="cases whose names hold this; 'delays' for how long others wait")
+    parser.add_argument("--streams", type=int, help="with so many streams alone")
+    parser.add_argument("--repeats", type=int, help="rounds of each route")
+    asked = Asked(**vars(parser.parse_args()))
+    console = Console(width=None if sys.stdout.isatty() else 190)
     with TemporaryDirectory() as folder:
         _announce(Path(folder))
         path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(HERE), folder])
         environment = {"VLLM_PLUGINS": "interlock,interlock_bench", "PYTHONPATH": path}
-        console.print("starting the server, which takes half a minute")
-        with servers.Server(evolve(servers.HARMONY, tools=False, environment=environment)) as server:
-            results = _measure(server, console)
+        results: list[Result] = []
+        for setup, cases in groupby(CASES, lambda case: case.server):
+            chosen = [case for case in cases if asked.only in case.name]
+            if not chosen and not (setup is WRITER.server and asked.only == DELAYS):
+                continue
+            console.print(f"starting the server of {setup.model}, which takes half a minute")
+            with servers.Server(evolve(setup, environment=environment)) as server:
+                results += _measure(list(_rows(server, chosen, asked)), console)
+                if setup is WRITER.server and asked.only in DELAYS and asked.streams is None:
+                    console.print("measuring for how long others wait")
+                    urls = {name: f"{server.url}{path}/v1/responses" for name, path in PATHS.items()}
+                    results += delays(urls, asked.repeats or WRITER.repeats)
     console.print(table(results))
     LATEST.parent.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps({"machine": machine(), "rows": [result.plain() for result in results]}, indent=1) + "\n")
@@ -56,34 +81,41 @@ def _announce(folder: Path) -> None:
     (package / "entry_points.txt").write_text("[vllm.endpoint_plugins]\ninterlock_bench = server.routes:Routes\n")
 
 
-def _measure(server: servers.Server, console: Console) -> list[Result]:
-    rows = [_row(server, streams) for streams in STREAMS]
+def _rows(server: servers.Server, cases: Sequence[Case], asked: Asked) -> Iterator[Row]:
+    for case in cases:
+        for streams in case.streams:
+            if asked.streams in {None, streams}:
+                rounds = {name: _cost(server, case, path, streams) for name, path in PATHS.items()}
+                name = f"{case.name}, {streams} stream{'s' if streams > 1 else ''}"
+                yield Row("server", name, "µs per token", rounds, asked.repeats or case.repeats, streams)
+
+
+def _measure(rows: Sequence[Row], console: Console) -> list[Result]:
     with Progress(console=console) as progress:
         task = progress.add_task("", total=sum(row.repeats * len(row.rounds) for row in rows))
-        for row in rows:
-            for measure in row.rounds.values():
-                measure()  # the first request of a route is slower
         results: list[Result] = []
         for row in rows:
             progress.update(task, description=row.name)
+            for measure in row.rounds.values() if row is rows[0] else ():
+                measure()  # the first request of a route is slower
             results.append(Result.of(row, take_turns(row, lambda: progress.advance(task))))
     return results
 
 
-def _row(server: servers.Server, streams: int) -> Row:
-    rounds = {name: _round(server, path, streams) for name, path in PATHS.items()}
-    return Row("server", f"{streams} stream{'s' if streams > 1 else ''}", "µs per token", rounds, REPEATS, streams)
-
-
-def _round(server: servers.Server, path: str, streams: int) -> Round:
-    script = [*encode(ANSWER), *prose(TOKENS), *encode("<|return|>")]
-    body = {"model": "tiny", "input": "Hi.", "stream": True, "store": False, "vllm_xargs": {"round_0": script, "round_token": -1}}
-    url = f"{server.url}{path}/v1/responses"
+def _cost(server: servers.Server, case: Case, path: str, streams: int) -> Round:
+    """Return what gives the CPU time of the server's process for each token."""
+    tokens = case.streams[streams]
+    body, url, pid = case.body(tokens), f"{server.url}{path}/v1/responses", server.process.pid
 
     def measure() -> float:
-        before = cpu_time(server.process.pid)
-        send(url, body, streams)
-        return (cpu_time(server.process.pid) - before) / (streams * TOKENS)
+        before = cpu_time(pid)
+
+        def begins() -> None:
+            nonlocal before
+            before = cpu_time(pid)
+
+        asyncio.run(read(url, body, streams, begins))
+        return (cpu_time(pid) - before) / (streams * tokens)
 
     return measure
 

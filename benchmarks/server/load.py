@@ -1,17 +1,26 @@
-"""Sends requests to a server, and reads how much CPU time its process has taken."""
+"""Sends requests to a server, reads the streams as cheaply as can be, and reads how much CPU time its process has taken."""
 
 from __future__ import annotations
 
-from asyncio import TaskGroup, run
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Final
+from urllib.parse import urlsplit
 
-import httpx
+from attrs import define, field
 
 _TIMEOUT: Final = 300.0
 _NANOSECONDS: Final = 1_000
 """In a microsecond."""
+
+MARK: Final = b"@@"
+"""What a stream holds, once, where the part begins that is measured."""
+
+_HEAD: Final = b"HTTP/1.1 200 "
+_END: Final = b"0\r\n\r\n"
 
 
 def cpu_time(pid: int) -> float:
@@ -20,24 +29,102 @@ def cpu_time(pid: int) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / _NANOSECONDS
 
 
-def send(url: str, body: Mapping[str, object], streams: int) -> int:
-    """Send a request some times at once, read the streams to their ends, and give the number of their bytes.
+@define(eq=False)
+class Reading(asyncio.Protocol):
+    """One request on a connection of its own, and what came back.
+
+    Args:
+        request: Its bytes.
+        on_mark: Called when the mark came.
+    """
+
+    _request: bytes
+    _on_mark: Callable[[], object]
+    ended: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    """Done when the server has closed the connection, or has broken it."""
+    times: list[float] = field(factory=list[float], init=False)
+    """When each piece came, in seconds of a clock of the process."""
+    _pieces: list[bytes] = field(factory=list[bytes], init=False)
+    _marked: bool = field(default=False, init=False)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the request."""
+        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - asyncio's own
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep a piece."""
+        self.times.append(perf_counter())
+        self._pieces.append(data)
+        if not self._marked and MARK in data:
+            self._marked = True
+            self._on_mark()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self.ended.done():
+            return
+        if exc is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(exc)
+
+    @property
+    def data(self) -> bytes:
+        """All that came, the head of the answer and the sizes of its chunks included."""
+        return b"".join(self._pieces)
+
+
+async def read(url: str, body: Mapping[str, object], streams: int, on_mark: Callable[[], object]) -> list[Reading]:
+    """Send a request some times at once, and read the streams to their ends.
 
     Args:
         url: Where to.
         body: The request.
         streams: How many at once.
+        on_mark: Called when the mark came in the last of them.
+
+    Raises:
+        RuntimeError: An answer is no stream, or has no end.
     """
-    return run(_send(url, body, streams))
+    missing = streams
+
+    def marked() -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            on_mark()
+
+    readings = [await begin(url, body, marked) for _ in range(streams)]
+    await end(readings)
+    return readings
 
 
-async def _send(url: str, body: Mapping[str, object], streams: int) -> int:
-    async with httpx.AsyncClient(timeout=_TIMEOUT) as client, TaskGroup() as group:
-        reading = [group.create_task(_read(client, url, body)) for _ in range(streams)]
-    return sum(task.result() for task in reading)
+async def end(readings: Sequence[Reading]) -> None:
+    """Wait for the ends of streams.
+
+    Raises:
+        RuntimeError: An answer is no stream, or has no end.
+    """
+    async with asyncio.timeout(_TIMEOUT):
+        await asyncio.gather(*(reading.ended for reading in readings))
+    for reading in readings:
+        data = reading.data
+        if not data.startswith(_HEAD) or not data.endswith(_END):
+            raise RuntimeError(f"{data[:1000]!r} … {data[-500:]!r}")
 
 
-async def _read(client: httpx.AsyncClient, url: str, body: Mapping[str, object]) -> int:
-    async with client.stream("POST", url, json=body) as answer:
-        answer.raise_for_status()
-        return sum([len(piece) async for piece in answer.aiter_raw()])
+async def begin(url: str, body: Mapping[str, object], on_mark: Callable[[], object] = lambda: None) -> Reading:
+    """Send a request.
+
+    Args:
+        url: Where to.
+        body: The request.
+        on_mark: Called when the mark came.
+    """
+    parts, sent = urlsplit(url), json.dumps(body).encode()
+    head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    request = b"%bContent-Length: %d\r\n\r\n%b" % (head.encode(), len(sent), sent)
+    loop = asyncio.get_running_loop()
+    _, reading = await loop.create_connection(lambda: Reading(request, on_mark), parts.hostname, parts.port)
+    return reading

@@ -49,10 +49,16 @@ def _growth(rows: Rows) -> float | None:
     return long / short if short and long else None
 
 
-def _above_nothing(streams: str, rows: Rows) -> float | None:
-    """Divide what our route costs above the one that writes nothing by what vLLM's does."""
-    ours, theirs, floor = (_cost("server", streams, contender, rows) for contender in ("interlock", "vllm", "floor"))
+def _above_floor(group: str, name: str, rows: Rows) -> float | None:
+    """Divide what our route costs above the floor by what vLLM's does."""
+    ours, theirs, floor = (_cost(group, name, contender, rows) for contender in ("interlock", "vllm", "floor"))
     return (ours - floor) / (theirs - floor) if ours and theirs and floor else None
+
+
+def _share(name: str, rows: Rows) -> float | None:
+    """Divide what the whole process costs on our route by what it does on vLLM's."""
+    faster = _ratio("faster", "server", name, rows)
+    return faster and 1 / faster
 
 
 def _dearest_piece(rows: Rows) -> float | None:
@@ -88,7 +94,22 @@ TARGETS: Final = (
         for length in ("100", "1,000", "10,000")
     ),
     *(
-        Target(f"server, {streams}: ours above the floor, of vLLM's", 0.5, partial(_above_nothing, streams), at_least=False)
-        for streams in ("1 stream", "8 streams")
+        Target(f"server, {name}: ours above the floor, of vLLM's", 0.25, partial(_above_floor, "server", name), at_least=False)
+        for name in ("text, 64 streams", "text, 256 streams")
+    ),
+    *(
+        Target(f"server, {name}: the whole process, of vLLM's", bound, partial(_share, name), at_least=False)
+        for name, bound in (
+            ("text, 64 streams", 0.75),
+            ("text, 256 streams", 0.75),
+            ("text of gpt-oss, after 20,000 reasoning tokens, 8 streams", 0.5),
+            ("a file, in the middle of its 20,000 characters, 8 streams", 0.1),
+        )
+    ),
+    Target(
+        "server, while a file is written: what others wait above the floor (p99), of vLLM's",
+        0.02,
+        partial(_above_floor, "delays", "p99 of the gap between two tokens"),
+        at_least=False,
     ),
 )

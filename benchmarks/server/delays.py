@@ -1,0 +1,63 @@
+"""For how long the streams of a server wait because one of them is dear: the gaps between their pieces meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import quantiles
+from time import perf_counter
+from typing import Final
+
+from speed.report import Result
+from speed.timing import Row
+
+from server.cases import OTHERS, WRITER
+from server.load import Reading, begin, end
+
+DELAYS: Final = "delays"
+_MILLISECONDS: Final = 1_000
+"""In a second."""
+_PERCENTILES: Final = {"p50": 49, "p99": 98}
+
+
+def delays(urls: Mapping[str, str], repeats: int) -> list[Result]:
+    """Measure the gap between two pieces of a stream of text while another stream writes a file.
+
+    Args:
+        urls: The routes.
+        repeats: How often each of them is measured, in turns.
+    """
+    samples: dict[str, dict[str, list[float]]] = {percentile: {name: [] for name in urls} for percentile in _PERCENTILES}
+    for _ in range(repeats):
+        for name, url in urls.items():
+            cuts = quantiles(asyncio.run(_gaps(url)), n=100)
+            for percentile, place in _PERCENTILES.items():
+                samples[percentile][name].append(cuts[place] * _MILLISECONDS)
+    return [
+        Result.of(Row(DELAYS, f"{percentile} of the gap between two tokens", "ms", {}, repeats), taken)
+        for percentile, taken in samples.items()
+    ]
+
+
+async def _gaps(url: str) -> Sequence[float]:
+    """Return the seconds between the pieces of all streams of text while one stream writes, from its leap to its end."""
+    ((streams, tokens),) = OTHERS.streams.items()
+    others = [await begin(url, OTHERS.body(tokens)) for _ in range(streams)]
+    began = 0.0
+
+    def begins() -> None:
+        nonlocal began
+        began = perf_counter()
+
+    (writes,) = WRITER.streams.values()
+    writer = await begin(url, WRITER.body(writes), begins)
+    await end([writer])
+    ended = perf_counter()
+    await end(others)
+    return [gap for other in others for gap in _between(other, began, ended)]
+
+
+def _between(reading: Reading, began: float, ended: float) -> Sequence[float]:
+    times = [time for time in reading.times if began <= time <= ended]
+    return [after - before for before, after in pairwise(times)]
