@@ -3,7 +3,7 @@
     PYTHONPATH=tests/vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
 
 Two servers with the tiny models of tests/vllm, whose tokens are scripted, one after the other. The table comes at the end, and
-all figures as JSON in `benchmarks/out/server.json`.
+all figures as JSON in `benchmarks/out/server.json`, which keeps the rows of an earlier run that were not measured again.
 """
 
 from __future__ import annotations
@@ -67,9 +67,18 @@ def main() -> None:
                     console.print("measuring for how long others wait")
                     urls = {name: f"{server.url}{path}/v1/responses" for name, path in PATHS.items()}
                     results += delays(urls, asked.repeats or WRITER.repeats)
+            _keep(results, console)
+
+
+def _keep(results: Sequence[Result], console: Console) -> None:
+    """Show the results so far, and write them in the place of those of the same rows."""
     console.print(table(results))
+    rows = [result.plain() for result in results]
+    before = json.loads(LATEST.read_text())["rows"] if LATEST.exists() else []
+    measured = {(row["group"], row["name"]) for row in rows}
+    rows += [row for row in before if (row["group"], row["name"]) not in measured]
     LATEST.parent.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps({"machine": machine(), "rows": [result.plain() for result in results]}, indent=1) + "\n")
+    LATEST.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
     console.print(f"\nwritten to {LATEST}")
 
 

@@ -70,6 +70,7 @@ class Request(BaseModel):
     tools: list = []
     previous_response_id: str | None = None
     structured_outputs: dict | None = None
+    stop: list = []
 
     def is_include_output_logprobs(self):
         return bool(self.include)
@@ -262,12 +263,15 @@ class Serving:
             frequency_penalty=0.0,
             max_tokens=request.max_output_tokens or 100,
             structured_outputs=request.structured_outputs,
-            stop=[],
+            stop=request.stop,
+            logprobs=None,
+            detokenize=True,
             include_stop_str_in_output=False,
             skip_special_tokens=True,
             spaces_between_special_tokens=True,
             all_stop_token_ids={0},
         )
+        self.sampling = sampling
         loop = self._generate_with_builtin_tools(
             engine_input={"prompt_token_ids": [1, 2, 3]}, sampling_params=sampling, context=self.context
         )

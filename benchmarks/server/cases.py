@@ -94,21 +94,21 @@ def _writing(name: str, length: int, streams: Mapping[int, int]) -> Case:
 _END: Final = "<|im_end|>"
 
 CASES: Final = (
-    Case("text", CODER, "<think>\n\n</think>\n\n", _END, {1: 1000, 8: 500, 64: 300, 256: 200}),
-    Case("text, outputs of 10 tokens", CODER, "<think>\n\n</think>\n\n", _END, {64: 300}, interval=10),
+    Case("text", CODER, "<think>\n\n</think>\n\n", _END, {1: 800, 8: 400, 64: 200, 256: 120}),
+    Case("text, outputs of 10 tokens", CODER, "<think>\n\n</think>\n\n", _END, {64: 200}, interval=10),
     _writing("a file, in the middle of its 20,000 characters", 10_000, {8: 100}),
-    Case("text of gpt-oss", HARMONY, ANSWER, "<|return|>", {8: 300, 64: 100}),
+    Case("text of gpt-oss", HARMONY, ANSWER, "<|return|>", {8: 200, 64: 60}),
     Case(
         "text of gpt-oss, after 20,000 reasoning tokens",
         HARMONY,
         ANALYSIS + PROSE,
         "<|return|>",
-        {8: 200},
+        {8: 150},
         leap="".join(islice(cycle(PROSE), 100_000)) + NEXT + ANSWER,
     ),
 )
 
-OTHERS: Final = Case("others", CODER, "<think>\n\n</think>\n\n", _END, {8: 800})
+OTHERS: Final = Case("others", CODER, "<think>\n\n</think>\n\n", _END, {8: 600})
 """The streams that wait."""
 
 WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 150})

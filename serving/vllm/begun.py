@@ -23,7 +23,7 @@ from interlock.serving.vllm.asking import Asked
 from interlock.serving.vllm.pairing import Pairing
 from interlock.serving.vllm.shapes import Context, Request, Sampling, Steps, Tokenizer
 
-__all__ = ["Begun", "driver_of", "pairing", "stops"]
+__all__ = ["Begun", "driver_of", "leave_text_out", "pairing", "stops"]
 
 
 @frozen(eq=False)
@@ -82,6 +82,18 @@ def pairing(begun: Begun, prompt: Sequence[int]) -> Pairing:
         return detokenizer.decode_next(token)
 
     return Pairing(decode, stops(begun))
+
+
+def leave_text_out(sampling: Sampling) -> None:
+    """Have the engine's client make no text of tokens, unless it has to look for texts that stop, or to name log probabilities.
+
+    Harmony is read by its tokens, and so its text would be made twice.
+
+    Args:
+        sampling: Of a model that writes harmony; nothing was generated with it yet.
+    """
+    if not sampling.stop and sampling.logprobs is None:
+        sampling.detokenize = False
 
 
 def stops(begun: Begun) -> AbstractSet[int]:

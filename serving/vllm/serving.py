@@ -35,7 +35,7 @@ from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
 from interlock.serving.vllm.asking import ASKED, Asked, Before, rendered, salted
-from interlock.serving.vllm.begun import Begun, driver_of, pairing, stops
+from interlock.serving.vllm.begun import Begun, driver_of, leave_text_out, pairing, stops
 from interlock.serving.vllm.compacting import compaction_of
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
 from interlock.serving.vllm.families import Source, family_reader, with_written_ids
@@ -45,7 +45,7 @@ from interlock.serving.vllm.rendered import RenderedRun
 from interlock.serving.vllm.rounds import Dialogue, Rounds
 from interlock.serving.vllm.run import VllmRun
 from interlock.serving.vllm.sessions import ToolSessions
-from interlock.serving.vllm.shapes import Context, DeltaParser, Dumpable, Output, Request, Serving
+from interlock.serving.vllm.shapes import DeltaParser, Dumpable, Output, Request, Serving
 
 __all__ = ["Hooks"]
 
@@ -239,7 +239,7 @@ class Hooks:
 
     def _run(self, asked: Asked, begun: Begun, opening: Sequence[Delta]) -> VllmRun[bytes]:
         request, context = begun.request, begun.context
-        reader, dialogue = self._harmony(asked, context) if self.serving.use_harmony else self._parsed(asked, begun)
+        reader, dialogue = self._harmony(asked, begun) if self.serving.use_harmony else self._parsed(asked, begun)
         rounds = Rounds(context, request, dialogue, lambda: run.driver.ready, self.tool_timeout)
 
         def added() -> Mapping[str, object]:
@@ -286,7 +286,9 @@ class Hooks:
             items = dumps(response["output"]).decode()
             log.log_outputs(str(response["id"]), items, None, finish_reason=str(response["status"]), is_streaming=streamed)
 
-    def _harmony(self, asked: Asked, context: Context) -> tuple[Reader, Dialogue]:
+    def _harmony(self, asked: Asked, begun: Begun) -> tuple[Reader, Dialogue]:
+        leave_text_out(begun.sampling)
+        context = begun.context
         dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))
         return harmony_reader(asked.read_by), dialogue
 

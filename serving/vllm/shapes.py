@@ -101,6 +101,9 @@ class Sampling(Protocol):
     structured_outputs: object
     stop: Sequence[str]
     include_stop_str_in_output: bool
+    logprobs: int | None
+    detokenize: bool
+    """Whether the engine's client makes text of the tokens."""
     skip_special_tokens: bool
     spaces_between_special_tokens: bool
     all_stop_token_ids: AbstractSet[int]

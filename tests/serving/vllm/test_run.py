@@ -95,6 +95,13 @@ def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
     }
 
 
+@pytest.mark.parametrize(("stop", "made_by_vllm"), [([], False), (["there"], True)])
+def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vllm):
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    assert summary(made(serving, stop=stop)) == ([COMPLETED], "completed")
+    assert serving.sampling.detokenize is made_by_vllm
+
+
 def test_an_output_is_one_write():
     steps = made(Serving(fake.HarmonyContext, outputs(ANSWER, size=4)))
     assert len(steps) == 4  # the opening, two outputs with text, and the end of the last one with the end of the response
