@@ -154,8 +154,8 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
-test-store: .venv/.dev ## Server processes over one store, killed at random; figures go into docs/state.md. RUNS=200
-	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/state.md $(BIN)/pytest -q tests/store
+test-store: .venv/.dev ## Server processes over one store, and every fault; figures go into docs/state.md. RUNS=200, ONLY='redis and 4'
+	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/state.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance
 conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md

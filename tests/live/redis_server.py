@@ -17,9 +17,10 @@ needs_redis = pytest.mark.skipif(COMMAND is None, reason="there is no redis-serv
 class RedisServer:
     """A server that can be stopped, killed and started again with what it has kept."""
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, environment=None):
         self.folder = tempfile.mkdtemp(prefix="interlock-redis-")
         self.settings = settings
+        self.environment = environment
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -33,7 +34,7 @@ class RedisServer:
     def start(self):
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--save", "", *self.settings]
         self.process = subprocess.Popen(  # noqa: S603 - the server that is installed
-            [COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment
         )
         for _ in range(500):
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:

@@ -1,48 +1,69 @@
 """Several server processes over one store, and clients that ask any of them; processes may be killed meanwhile."""
 
-import random
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
+from typing import IO
 
 import httpx
-from attrs import define, field
+from attrs import define, field, frozen
 
 BODY = {"model": "interlock-embedded", "background": True}
 WORDS = "Say something long about the rivers of Europe, one after another"
+AGAIN = 0.05
+"""Seconds after which a client that was refused asks again."""
 
 
+@define(eq=False)
 class Server:
-    """One server process."""
+    """One server process.
 
-    def __init__(self, store, rate):
-        self.command = [str(Path(sys.executable).with_name("interlock")), "serve", "--port", "0", "--store", store]
-        self.command += ["--rate", str(rate), "--max-streams", "400"]
-        self.start()
+    Args:
+        store: The URL of its store.
+        prefix: What its command begins with.
+        environment: What its environment has beside ours.
+    """
+
+    store: str
+    prefix: tuple = ()
+    environment: dict = field(factory=dict)
+    url: str = field(default="", init=False)
+    process: subprocess.Popen = field(init=False)
+    log: IO = field(factory=tempfile.TemporaryFile, init=False)
+    """What all its processes log: a file, because a pipe that nobody reads would stop them."""
 
     def start(self):
-        # What it logs goes to a file: a pipe that nobody reads would stop it.
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it is read while the process runs
-        self.process = subprocess.Popen(self.command, stderr=self.log)  # noqa: S603 - our own command
-        self.url = ""
-        while not self.url:
-            time.sleep(0.05)
-            self.log.seek(0)
-            self.url = self.log.readline().partition(" at ")[2].strip()
+        command = [str(Path(sys.executable).with_name("interlock")), "serve", "--port", "0", "--store", self.store]
+        command += ["--rate", "60", "--max-streams", "400"]
+        environment = {**os.environ, **self.environment}
+        self.process = subprocess.Popen([*self.prefix, *command], stderr=self.log, env=environment)  # noqa: S603 - our own command
+        known = len(self.logged())
+        while not (url := self.logged()[known:].partition(" at ")[2].partition("\n")[0].strip()):
+            assert self.process.poll() is None, self.logged()
+            time.sleep(AGAIN)
+        self.url = url
 
     def kill(self):
+        self.url = ""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        self.log.close()
 
     def stop(self):
+        """End it as an operator does, and return what it has logged."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(20)
-        self.log.close()
+        self.process.wait(30)
+        with self.log:
+            return self.logged()
+
+    def logged(self):
+        return os.pread(self.log.fileno(), 2**24, 0).decode()  # which leaves alone the place where the process writes
 
 
 @define
@@ -54,47 +75,53 @@ class Reading:
     resumed: int = 0
 
 
-@define
+@frozen
 class Fleet:
     """Server processes over one store."""
 
     servers: list
-    chance: random.Random
-    ends: Counter = field(factory=Counter)
-
-    def client(self):
-        return httpx.Client(timeout=60)
+    chance: Random
 
     def any(self):
-        return self.chance.choice([server for server in self.servers if server.url]).url
+        return self.chance.choice([url for server in self.servers if (url := server.url)])
 
-    def begin(self):
-        """Begin a response on any server that takes it; what was acknowledged is returned."""
-        with self.client() as client:
+    def ask(self, method, path, **options):
+        """Ask any server until one answers with 200; what was acknowledged is returned."""
+        with httpx.Client(timeout=60) as client:
             while True:
                 try:
-                    answer = client.post(f"{self.any()}/responses", json={**BODY, "input": WORDS})
+                    answer = client.request(method, f"{self.any()}/responses{path}", **options)
                 except httpx.HTTPError:
-                    time.sleep(0.05)
+                    time.sleep(AGAIN)
                     continue
                 if answer.status_code == 200:
-                    return answer.json()["id"]
-                time.sleep(0.05)
+                    return answer.json()
+                assert answer.status_code == 503, answer.text
+                time.sleep(AGAIN)
 
-    def read(self, reading, deadline):
-        """Read a response to its end, from any server, and go on on another where one has gone."""
-        with self.client() as client:
+    def begin(self):
+        """Begin a response, and return its id."""
+        return self.ask("POST", "", json={**BODY, "input": WORDS})["id"]
+
+    def cancel(self, response_id):
+        """Cancel a response, and return what became of it."""
+        return self.ask("POST", f"/{response_id}/cancel")["status"]
+
+    def read(self, response_id, deadline):
+        """Read a response to its end, from any server, and go on at another where one has gone."""
+        reading = Reading(response_id)
+        with httpx.Client(timeout=60) as client:
             while time.monotonic() < deadline:
                 query = {"stream": "true"} | ({"starting_after": len(reading.frames) - 1} if reading.frames else {})
                 try:
-                    with client.stream("GET", f"{self.any()}/responses/{reading.response_id}", params=query) as answer:
+                    with client.stream("GET", f"{self.any()}/responses/{response_id}", params=query) as answer:
                         if answer.status_code == 200 and self._take(reading, answer):
                             return reading
                 except httpx.HTTPError:
                     pass
                 reading.resumed += 1
-                time.sleep(0.05)
-        raise AssertionError(f"{reading.response_id}: no end after {len(reading.frames)} events")
+                time.sleep(AGAIN)
+        raise AssertionError(f"{response_id}: no end after {len(reading.frames)} events")
 
     def _take(self, reading, answer):
         rest = b""
@@ -108,12 +135,15 @@ class Fleet:
                 return False  # a client that goes away, and comes back to another server
         return False
 
-    def cancel(self, response_id):
-        with self.client() as client:
-            for _ in range(400):
-                try:
-                    if client.post(f"{self.any()}/responses/{response_id}/cancel").status_code == 200:
-                        return
-                except httpx.HTTPError:
-                    pass
-                time.sleep(0.05)
+
+@contextmanager
+def fleet_of(processes, chance, **settings):
+    """Run so many server processes over one store; what they have logged may hold no traceback."""
+    servers = [Server(**settings) for _ in range(processes)]
+    with ThreadPoolExecutor(processes) as threads:
+        try:
+            [*threads.map(Server.start, servers)]
+            yield Fleet(servers, chance)
+        finally:
+            logged = [*threads.map(Server.stop, servers)]
+        assert [text for text in logged if "Traceback" in text] == []

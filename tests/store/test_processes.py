@@ -1,6 +1,7 @@
-"""Several server processes over one store, with owners that are killed: every reader comes to a legal end, and nothing is lost.
+"""Several server processes over one store, and what may befall them: every reader comes to a legal end, and nothing is lost.
 
-INTERLOCK_STORE_RUNS says how many responses are made (9 in `make test`, 200 in `make test-store`).
+In `make test` a process is killed once. `make test-store` runs every fault of `store.faults` with two processes and with four,
+each with as many responses as INTERLOCK_STORE_RUNS says.
 """
 
 import json
@@ -12,115 +13,73 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from live.redis_server import COMMAND, RedisServer
-from store.fleet import Fleet, Reading, Server
+from store.faults import FAULTS, scene_of
+from store.fleet import fleet_of
 
 from interlock.fsm.acceptor import judge
-from interlock.serving.store.errors import StoreUnfit
-from interlock.serving.store.opening import open_store
 
-RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "9"))
+ALL = "INTERLOCK_STORE_RUNS" in os.environ
+RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "5"))
 SEED = int(os.environ.get("INTERLOCK_STORE_SEED", "1"))
 FIGURES = os.environ.get("INTERLOCK_STORE_FIGURES")
+STRIKES = 3 if ALL else 1
+CASES = [(*fault, processes) for fault in FAULTS for processes in (2, 4)] if ALL else [("sqlite", "a process is killed", 2)]
 
 
-@pytest.fixture
-def redis():
-    """A real redis-server that answers when a write is on the disk."""
-    if COMMAND is None:
-        pytest.skip("there is no redis-server")
-    server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
-    yield server
-    server.close()
-
-
-def fit(url):
-    """The URL of a store that can be used here."""
-    try:
-        open_store(url)
-    except StoreUnfit as unfit:
-        pytest.skip(str(unfit))
-    return url
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def store(request, tmp_path):
-    return fit(f"sqlite:{tmp_path}/store.db" if request.param == "sqlite" else request.getfixturevalue("redis").url)
-
-
-def a_process_is_killed(fleet):
-    """Kill a process, which is started again."""
-    victim = fleet.chance.choice(fleet.servers)
-    victim.kill()
-    victim.start()
-
-
-def campaign(fleet, fault):
-    """Make responses on any server, read each twice, cancel some, and have a fault three times; give what was read."""
-    chance, deadline = fleet.chance, time.monotonic() + 120 + RUNS
-    readings = []
-    with ThreadPoolExecutor(24) as threads:
-        begun = []
-        for number in range(RUNS):
-            response_id = fleet.begin()
-            cancelled = chance.random() < 0.2
-            begun.append((response_id, cancelled))
-            readings += [threads.submit(fleet.read, Reading(response_id), deadline) for _ in range(2)]
-            if cancelled:
-                threads.submit(fleet.cancel, response_id)
-            if number % max(RUNS // 3, 1) == 1:
-                fault(fleet)
-        return begun, [reading.result() for reading in readings]
-
-
-def numbers(frames):
-    return [json.loads(frame[frame.index(b"{") :])["sequence_number"] for frame in frames]
-
-
-def run(store, processes, said, fault):
-    """Run a campaign, and judge what every reader has read; return how the responses ended."""
-    fleet = Fleet([Server(store, rate=60) for _ in range(processes)], random.Random(SEED))  # noqa: S311 - a seed repeats a run
+@pytest.mark.parametrize(("store", "fault", "processes"), CASES)
+def test_every_reader_comes_to_the_same_legal_end_whatever_befalls_the_processes_and_their_store(store, fault, processes) -> None:
     began = time.monotonic()
-    try:
-        begun, readings = campaign(fleet, fault)
-    finally:
-        for server in fleet.servers:
-            server.stop()
-    ends = {}
-    for reading in readings:
-        assert numbers(reading.frames) == [*range(len(reading.frames))]
-        assert judge([*reading.frames, b"data: [DONE]\n\n"]).reported == []
-        ends.setdefault(reading.response_id, []).append(reading.frames)
-    assert ends.keys() == {response_id for response_id, _ in begun}
-    assert all(first == second for first, second in ends.values())
-    statuses = [json.loads(frames[0][-1].partition(b"data: ")[2])["response"]["status"] for frames in ends.values()]
+    chance = random.Random(SEED)  # noqa: S311 - a seed repeats the choices
+    with scene_of(store, fault) as scene:
+        served = {"store": scene.url, "prefix": scene.prefix, "environment": scene.environment}
+        with fleet_of(processes, chance, **served) as fleet:
+            readings, cancelled = campaign(fleet, scene.strike)
+            shown = {name: fleet.ask("GET", f"/{name}") for name in readings}
+    ends = {name: terminal_event(*read)["response"] for name, read in readings.items()}
+    assert ends == shown
+    assert {name: shown[name]["status"] for name in cancelled} == cancelled
+    statuses = [end["status"] for end in ends.values()]
+    assert {*statuses} <= scene.ends
     if FIGURES:
-        resumed, events = sum(reading.resumed for reading in readings), sum(len(reading.frames) for reading in readings)
+        read = [reading for pair in readings.values() for reading in pair]
+        figures = [RUNS, len(read), sum(len(each.frames) for each in read), sum(each.resumed for each in read)]
         ended = ", ".join(f"{statuses.count(status)} {status}" for status in sorted({*statuses}))
-        cells = [store.partition(":")[0], said, processes, RUNS, len(readings), events, resumed, ended]
-        row = " | ".join(map(str, [*cells, round(time.monotonic() - began)]))
-        record(Path(FIGURES), f"| {cells[0]} | {said} | {processes} |", f"| {row} |")
-    return {*statuses}
+        record(Path(FIGURES), [store, fault, processes], [*figures, ended, round(time.monotonic() - began)])
 
 
-@pytest.mark.parametrize("processes", [2, 4] if RUNS > 50 else [2])
-def test_every_reader_of_every_response_comes_to_a_legal_end_although_owners_are_killed(store, processes) -> None:
-    assert "completed" in run(store, processes, "a process is killed", a_process_is_killed)
+def campaign(fleet, strike):
+    """Make responses on any server, read each twice, cancel some, and have the fault come; give what was read and cancelled."""
+    chance, deadline = fleet.chance, time.monotonic() + 120 + 2 * RUNS
+    struck = {*chance.sample(range(RUNS), STRIKES)}
+    reading, cancelling, strikes = {}, {}, []
+    with ThreadPoolExecutor(32) as threads, ThreadPoolExecutor(1) as striking:  # one fault after another
+        for number in range(RUNS):
+            name = fleet.begin()
+            if chance.random() < 0.2:
+                cancelling[name] = threads.submit(fleet.cancel, name)
+            reading[name] = [threads.submit(fleet.read, name, deadline) for _ in range(2)]
+            if number in struck:
+                strikes.append(striking.submit(strike, fleet))
+        for each in strikes:
+            each.result()
+        readings = {name: [each.result() for each in pair] for name, pair in reading.items()}
+        return readings, {name: each.result() for name, each in cancelling.items()}
 
 
-def test_a_store_that_stops_and_starts_again_loses_nothing_and_fails_nobody(redis) -> None:
-    def the_store_stops(_fleet):
-        redis.kill()
-        time.sleep(2)  # which is long for a client, and short for a lease
-        redis.start()
+def terminal_event(first, second):
+    """Judge what both readers of a response have read, and return its last event."""
+    assert first.frames == second.frames
+    bodies = [json.loads(frame[frame.index(b"{") :]) for frame in first.frames]
+    assert [body["sequence_number"] for body in bodies] == [*range(len(bodies))]
+    assert judge([*first.frames, b"data: [DONE]\n\n"]).reported == []
+    return bodies[-1]
 
-    assert run(fit(redis.url), 2, "the store is killed", the_store_stops) <= {"completed", "cancelled"}
 
-
-def record(page, key, row):
+def record(page, key, cells):
     """Write a row into the table of a page, in the place of the one that begins like it."""
+    beginning, row = (f"| {' | '.join(map(str, each))} |" for each in (key, [*key, *cells]))
     before, mark, rest = page.read_text().partition("<!-- runs with faults -->\n")
     rows = [*takewhile(lambda line: line.startswith("|"), rest.splitlines())]
     after = rest.splitlines()[len(rows) :]
-    kept = [line for line in rows if not line.startswith(key)]
-    page.write_text("\n".join([before + mark + kept[0], kept[1], *sorted([*kept[2:], row]), *after]) + "\n")
+    kept = [line for line in rows[2:] if not line.startswith(beginning)]
+    page.write_text("\n".join([before + mark + rows[0], rows[1], *sorted([*kept, row]), *after]) + "\n")
