@@ -14,6 +14,7 @@ from typing import Final, cast
 from attrs import frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.json import dumps
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
@@ -36,6 +37,9 @@ LOOK: Final = 1.0
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
 """How a response ends whose owner is gone."""
 
+_OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
+"""How the events begin that OpenAI's dialect calls otherwise."""
+
 
 @frozen(eq=False)
 class Tail:
@@ -56,15 +60,20 @@ class Tail:
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield the events, those that are there at once, the others when they are committed, until the response has ended."""
-        following = self.start
+        """Yield the events, those that are there at once, the others when they are committed, until the response has ended.
+
+        If they are removed before they were read, an `error` event is the last one: it has the number that follows.
+        """
+        following, dialect = self.start, OPENAI
         with self.store.watching(self.tenant, self.response_id) as watch:
             while True:
                 log = await self._read(following)
-                if log is None:
+                if log is None or following < log.oldest:
+                    yield [_gone(following, dialect)]
                     return
                 if log.frames:
                     following += len(log.frames)
+                    dialect = _dialect_of(log.frames) if dialect is OPENAI else dialect
                     yield log.frames
                 elif log.state == "ended":
                     return
@@ -167,5 +176,11 @@ def taken_up(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[
 
 def _dialect_of(frames: Sequence[bytes]) -> Dialect:
     """Return the dialect of a log; where nothing in it tells, both would write the same end."""
-    names = {f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values()}
-    return OPEN_RESPONSES if any(frame.startswith(tuple(names)) for frame in frames) else OPENAI
+    return OPEN_RESPONSES if any(frame.startswith(_OPEN_RESPONSES) for frame in frames) else OPENAI
+
+
+def _gone(number: int, dialect: Dialect) -> bytes:
+    """Return what ends the stream of a reader whose response was deleted, or has expired, before he had read its end."""
+    message = "The events of the response are stored no longer: it was deleted, or has expired."
+    said = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
+    return b"event: error\ndata: %b\n\n" % dumps(dialect.spoken(said))

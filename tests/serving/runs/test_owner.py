@@ -8,7 +8,10 @@ import pytest
 from attrs import define, field
 from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
 
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI
 from interlock.events.sse import SseWriter
+from interlock.fsm.acceptor import judge
+from interlock.fsm.stored import StoredTrigger
 from interlock.serving.errors import ApiError
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs import archive as archive_module
@@ -21,6 +24,7 @@ from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.turns import begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
+from interlock.serving.store.changes import Change
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"
@@ -72,9 +76,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(log_module, "LOOK", 0.01)
 
 
-def run_of(*script, **body):
+def run_of(*script, dialect=OPENAI, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(request, request.conversation(), StagedEngine(list(script)), SseWriter())
+    return begin_response(request, request.conversation(), StagedEngine(list(script)), SseWriter(dialect))
 
 
 async def read(archive, response_id, start=0):
@@ -134,9 +138,9 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
     assert last(frames)["error"]["message"] == "The server that made the response was lost."
 
 
-async def abandoned(store, times, count):
+async def abandoned(store, times, count, dialect=OPENAI):
     """Leave a response after some of its events, as a process does that is killed."""
-    run = run_of(step(REASONING), *steps(ANSWER))
+    run = run_of(step(REASONING), *steps(ANSWER), dialect=dialect)
     begun = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
     async with aclosing(run.events()) as events:
         frames = [frame async for some in events for frame in some]
@@ -211,6 +215,33 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
         "The events before number 4 are kept no longer; 4 is the oldest that can be read.",
     )
     assert left > 0
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, OPEN_RESPONSES], ids=["openai", "open-responses"])
+@pytest.mark.parametrize("taken", ["deleted", "trimmed"])
+def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so(taken, dialect) -> None:
+    async def bereft():
+        store = MemoryStore()
+        response_id, _, lease = await abandoned(store, Times(), 6, dialect)
+        tail = await Archive(store).tail(TENANT, await store.get(TENANT, response_id))
+        async with aclosing(tail.frames()) as tail:
+            frames = await anext(tail)
+            if taken == "trimmed":
+                ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
+                await store.finish(lease, len(frames), [b"the last"], ended)
+                await store._write(TENANT, response_id, Change(StoredTrigger.TRIM))
+            else:
+                await store.delete(TENANT, response_id)
+            return frames, [frame async for some in tail for frame in some]
+
+    frames, (error,) = asyncio.run(bereft())
+    found = judge([*frames, error, DONE]).reported
+    theirs = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
+    assert {each.finding.habit for each in found} == {"error-is-last", *theirs}
+    said = json.loads(error.partition(b"\ndata: ")[2])
+    message = "The events of the response are stored no longer: it was deleted, or has expired."
+    fields = {"code": "events_expired", "message": message, "param": None}
+    assert said == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
 
 
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
