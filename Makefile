@@ -173,6 +173,10 @@ losses: .venv-vllm/.test ## What vLLM's parsers lose and cost beside ours, on th
 bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
 	PYTHONPATH=tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py
 
+.PHONY: bench-alone
+bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time, first events, memory, clients that do not read
+	$(BIN)/python benchmarks/bench_alone.py
+
 .PHONY: bench-store
 bench-store: .venv/.dev ## What a store costs for each event and response, alone and 32 at a time; figures in docs/state.md
 	$(BIN)/python benchmarks/bench_store.py

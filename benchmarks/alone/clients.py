@@ -1,0 +1,156 @@
+"""Clients that load a server with many streams: as little as can be for each event, so that the server is what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from random import Random
+from time import perf_counter
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import define, field
+
+from alone.script import MODEL
+
+__all__ = ["Crowd", "Tally", "first_event", "unread"]
+
+DELTA: Final = b"event: response.output_text.delta\n"
+EVENT: Final = b"event: "
+LAST: Final = b"\r\n0\r\n\r\n"
+"""The end of a body in chunks."""
+
+OPENING: Final = 300
+"""Streams that are begun in a second."""
+
+SHORT: Final = 16
+"""Tokens of a stream that is opened for its first event: the fewest that may be asked for."""
+
+WELL: Final = b"HTTP/1.1 200 "
+
+SMALL: Final = 4096
+"""Bytes that a client's system takes for it before it reads, as little as may be."""
+
+
+@define
+class Tally:
+    """What all clients have received.
+
+    Args:
+        tokens: Events of text.
+    """
+
+    tokens: int = 0
+
+
+class Reader(asyncio.Protocol):
+    """One connection, over which one stream at a time is asked for.
+
+    Args:
+        tally: Where events are counted.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._tail = b""
+        self._asked = 0.0
+        self.waited: float | None = None
+        """Seconds from the request to its first event."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def ask(self, transport: asyncio.Transport, budget: int | None) -> asyncio.Future[None]:
+        """Send a request, and return what is done when its stream has ended."""
+        self.waited, self.ended = None, asyncio.get_running_loop().create_future()
+        self._asked = perf_counter()
+        transport.write(request(budget))
+        return self.ended
+
+    def data_received(self, data: bytes) -> None:
+        """Count what has come."""
+        self._tally.tokens += data.count(DELTA)
+        if data.startswith(b"HTTP/1.1 ") and not data.startswith(WELL):
+            self.ended.set_exception(RuntimeError(data.decode(errors="replace")))
+        if self.waited is None and EVENT in data:
+            self.waited = perf_counter() - self._asked
+        self._tail = (self._tail + data)[-len(LAST) :]
+        if self._tail == LAST and not self.ended.done():
+            self.ended.set_result(None)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Wait for nothing more."""
+        if not self.ended.done():
+            self.ended.cancel()
+
+
+def request(budget: int | None) -> bytes:
+    """Return a request for a stream, of at most so many tokens."""
+    body = json.dumps({"model": MODEL, "input": "Hi.", "stream": True, "store": False, "max_output_tokens": budget}).encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def _connected(url: str, tally: Tally) -> tuple[asyncio.Transport, Reader]:
+    parts = urlsplit(url)
+    return await asyncio.get_running_loop().create_connection(lambda: Reader(tally), parts.hostname, parts.port)
+
+
+@define(eq=False)
+class Crowd:
+    """Clients each of which always has a stream open.
+
+    Args:
+        url: The server's.
+        streams: How many.
+        tokens: Of a whole answer; the first stream of each client is shorter by chance, so that they do not end together.
+    """
+
+    url: str
+    streams: int
+    tokens: int
+    tally: Tally = field(factory=Tally, init=False)
+    _transports: list[asyncio.Transport] = field(factory=list[asyncio.Transport], init=False)
+    _tasks: list[asyncio.Task[None]] = field(factory=list[asyncio.Task[None]], init=False)
+
+    async def open(self) -> None:
+        """Begin all streams, one after another."""
+        chance = Random(7)  # noqa: S311 - the same crowd each time
+        began = perf_counter()
+        for number in range(self.streams):
+            transport, reader = await _connected(self.url, self.tally)
+            self._transports.append(transport)
+            self._tasks.append(asyncio.create_task(self._read(transport, reader, chance.randrange(SHORT, self.tokens))))
+            await asyncio.sleep(max(0.0, began + number / OPENING - perf_counter()))
+
+    async def _read(self, transport: asyncio.Transport, reader: Reader, first: int) -> None:
+        budget: int | None = first
+        while True:
+            await reader.ask(transport, budget)
+            budget = None
+
+    async def leave(self) -> None:
+        """Close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.wait(self._tasks)
+
+
+async def first_event(url: str) -> float:
+    """Ask for a short stream over a connection of its own; return the seconds until its first event."""
+    transport, reader = await _connected(url, Tally())
+    await reader.ask(transport, SHORT)
+    transport.close()
+    assert reader.waited is not None  # noqa: S101 - it has ended
+    return reader.waited
+
+
+def unread(url: str) -> socket.socket:
+    """Ask for a stream, and return its connection, of which nothing is read."""
+    parts = urlsplit(url)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+    client.connect((parts.hostname, parts.port))
+    client.sendall(request(None))
+    return client

@@ -1,0 +1,73 @@
+"""A server process: its start, and what it has taken of processor and memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import frozen
+from server.load import cpu_time
+
+__all__ = ["Process", "started"]
+
+HERE: Final = Path(__file__).parents[1]
+ADDRESS: Final = re.compile(r"http://[\d.]+:\d+")
+STATES: Final = ("01", "08")
+"""Established, and closed by the client alone."""
+
+
+@frozen
+class Process:
+    """A server that runs.
+
+    Args:
+        url: Where it is.
+        pid: The number of its process.
+    """
+
+    url: str
+    pid: int
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return urlsplit(self.url).port or 0
+
+    @property
+    def microseconds(self) -> float:
+        """The CPU time that it has taken."""
+        return cpu_time(self.pid)
+
+    @property
+    def megabytes(self) -> float:
+        """The memory that it has, in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")) / 1e6
+
+    def queued(self) -> list[int]:
+        """Return the bytes that the system holds for each of its clients: sent and not received, or not sent."""
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        own = f":{self.port:04X}"
+        return [int(line[4].partition(":")[0], 16) for line in lines if line[1].endswith(own) and line[3] in STATES]
+
+
+@contextmanager
+def started(*arguments: str) -> Generator[Process]:
+    """Start a server, and end it.
+
+    Args:
+        arguments: What Python is given; the server writes its URL to standard error.
+    """
+    command: Sequence[str] = [sys.executable, *arguments]
+    with subprocess.Popen(command, cwd=HERE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        assert process.stderr is not None  # noqa: S101 - it is a pipe
+        try:
+            yield Process(next(found[0] for line in process.stderr if (found := ADDRESS.search(line))), process.pid)
+        finally:
+            process.kill()
