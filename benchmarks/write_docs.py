@@ -1,20 +1,20 @@
-"""`make bench-docs`: write the figures of docs/performance.md and docs/state.md again, from the last run of the benches.
+"""`make bench-docs`: write the figures of docs/performance.md, of its tables and of docs/state.md again, from the last runs.
 
     python benchmarks/write_docs.py
 
 What stands between `<!-- figures: NAME -->` and `<!-- end -->` is replaced, as far as the last runs measured it; the rest of the
-page is written by hand.
+pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from speed.chart import bars, lines
+from speed.questions import QUESTIONS
 from speed.report import short
 from speed.targets import TARGETS
 
@@ -25,6 +25,9 @@ PAGE: Final = HERE.parent / "docs" / "performance.md"
 STATE: Final = HERE.parent / "docs" / "state.md"
 STORE: Final = HERE / "out" / "store.json"
 PICTURES: Final = HERE.parent / "docs" / "performance"
+TABLES: Final = PICTURES / "figures.md"
+RUNS: Final = "latest", "server", "alone"
+"""What the benches wrote, each in a file of its own."""
 CONTENDERS: Final = {"interlock": "Interlock", "plugin": "Interlock, on vLLM's outputs", "vllm": "vLLM", "floor": "floor"}
 SECTION: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -34,8 +37,9 @@ def main() -> None:
     if STORE.exists():
         STATE.write_text(SECTION.sub(_stores, STATE.read_text()))
         print(f"{STATE} is written")
-    if (HERE / "out" / "latest.json").exists():
-        write_performance()
+    runs = [json.loads(file.read_text()) for name in RUNS if (file := HERE / "out" / f"{name}.json").exists()]
+    if runs:
+        write_performance([row for run in runs for row in run["rows"]], runs[0]["machine"])
 
 
 def _stores(match: re.Match[str]) -> str:
@@ -47,50 +51,49 @@ def _stores(match: re.Match[str]) -> str:
     return "\n".join([match[1], *lines, "", match[3]])
 
 
-def write_performance() -> None:
-    """Fill in docs/performance.md, and draw its pictures."""
-    files = HERE / "out" / "latest.json", HERE / "out" / "server.json"
-    runs = [json.loads(file.read_text()) for file in files if file.exists()]
-    rows: Run = [row for run in runs for row in run["rows"]]
+def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
+    """Fill in docs/performance.md and the page of its tables, and draw the pictures."""
 
-    def filled(match: re.Match[str]) -> str:
+    def answered(match: re.Match[str]) -> str:
         name = match[2]
         if name == "targets":
-            written = "\n".join(_targets(rows, match[0]))
-        elif name == "machine":
-            written = _machine(runs[0]["machine"])
-        elif any(row["group"] == name for row in rows):
-            written = "\n".join(_group(name)(rows))
-        else:
+            return _section(match, "\n".join(_targets(rows, match[0])))
+        if name == "machine":
+            return _section(match, _machine(machine))
+        answer = QUESTIONS[name](rows)
+        if answer is None:
             return match[0]
-        return f"{match[1]}\n{written}\n\n{match[3]}"
+        (PICTURES / f"{name}.svg").write_text(answer.picture)
+        return _section(match, f"![{answer.shows}](performance/{name}.svg)\n\n{answer.sentence}")
 
-    PAGE.write_text(SECTION.sub(filled, PAGE.read_text()))
-    if {"harmony", "deltas"} <= {row["group"] for row in rows}:
-        PICTURES.mkdir(exist_ok=True)
-        (PICTURES / "reasoning.svg").write_text(_reasoning(rows))
-        (PICTURES / "peers.svg").write_text(_peers(rows))
-    print(f"{PAGE} and its pictures are written")
+    def tabled(match: re.Match[str]) -> str:
+        measured = [row for row in rows if row["group"] == match[2]]
+        return _section(match, "\n".join(_table(measured))) if measured else match[0]
+
+    PICTURES.mkdir(exist_ok=True)
+    PAGE.write_text(SECTION.sub(answered, PAGE.read_text()))
+    TABLES.write_text(SECTION.sub(tabled, TABLES.read_text()))
+    print(f"{PAGE}, {TABLES} and the pictures are written")
+
+
+def _section(match: re.Match[str], written: str) -> str:
+    return f"{match[1]}\n{written}\n\n{match[3]}"
 
 
 def _machine(machine: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in machine.items())
 
 
-def _group(group: str) -> Callable[[Run], Iterator[str]]:
-    """Return the table of a group."""
-
-    def table(rows: Run) -> Iterator[str]:
-        ours = [row for row in rows if row["group"] == group]
-        names = [name for name in CONTENDERS if any(name in row["figures"] for row in ours)]
-        ratios = {"faster": "times less than vLLM", "above_floor": "times the floor"}
-        shown = [name for name in ratios if any(row[name] for row in ours)]
-        yield from _head("", "unit", *(CONTENDERS[name] for name in names), *(ratios[name] for name in shown))
-        for row in ours:
-            figures = [row["figures"].get(name) for name in names] + [row[name] for name in shown]
-            yield _cells(row["name"], row["unit"], *map(_spread, figures))
-
-    return table
+def _table(rows: Run) -> Iterator[str]:
+    """Yield the table of a group's rows."""
+    names = [name for name in CONTENDERS if any(name in row["figures"] for row in rows)]
+    names += [name for name in rows[0]["figures"] if name not in CONTENDERS]
+    ratios = {"faster": "times less than vLLM", "above_floor": "times the floor"}
+    shown = [name for name in ratios if any(row[name] for row in rows)]
+    yield from _head("", "unit", *(CONTENDERS.get(name, name) for name in names), *(ratios[name] for name in shown))
+    for row in rows:
+        figures = [row["figures"].get(name) for name in names] + [row[name] for name in shown]
+        yield _cells(row["name"], row["unit"], *map(_spread, figures))
 
 
 def _targets(rows: Run, before: str) -> Iterator[str]:
@@ -122,23 +125,6 @@ def _spread(figure: Mapping[str, float] | None) -> str:
         return ""
     middle, low, high = (short(figure[name]) for name in ("median", "low", "high"))
     return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def _reasoning(rows: Run) -> str:
-    harmony = [row for row in rows if row["group"] == "harmony"]
-    names = [name for name in CONTENDERS if name in harmony[0]["figures"]]
-    series = {name: {row["at"]: row["figures"][name]["median"] for row in harmony} for name in names}
-    return lines("µs for each token of harmony, one token for each step", "reasoning tokens before it", series)
-
-
-def _peers(rows: Run) -> str:
-    groups = "deltas", "harmony", "parse_delta", "items"
-    shown = [row for row in rows if row["group"] in groups and row["at"] in {None, 0, 10}]
-    names = {f"{row['group']}: {row['name']}".removeprefix("items: "): row["figures"] for row in shown}
-    medians = {
-        label: {name: figures[name]["median"] for name in CONTENDERS if name in figures} for label, figures in names.items()
-    }
-    return bars("µs for each delta, token or item", medians)
 
 
 if __name__ == "__main__":

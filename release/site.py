@@ -51,7 +51,13 @@ NAV: Nav = [
             {"Proof": "proof.md"},
         ]
     },
-    {"Measured": [{"Conformance": "conformance.md"}, {"Performance": "performance.md"}]},
+    {
+        "Measured": [
+            {"Conformance": "conformance.md"},
+            {"Performance": "performance.md"},
+            {"All figures": "performance/figures.md"},
+        ]
+    },
 ]
 """The pages by group; what is not named here is added under `More`."""
 

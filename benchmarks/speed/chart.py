@@ -1,4 +1,4 @@
-"""Two kinds of charts as SVG, on a logarithmic axis, because what is compared differs by orders of magnitude."""
+"""Two kinds of charts as SVG, on logarithmic axes, because what is compared differs by orders of magnitude."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from typing import Final
 
 from attrs import frozen
 
+__all__ = ["bars", "lines"]
+
 INKS: Final = {"interlock": "#0a7d55", "plugin": "#62b391", "vllm": "#b5482f", "floor": "#8a8f98"}
 """What each contender is drawn with."""
+
+OTHER_INKS: Final = "#0a7d55", "#b5482f", "#3d6fb4", "#8a5fb0", "#a8842c", "#5b7f8c", "#c46a97"
+"""What is drawn that is no contender."""
 
 NAMES: Final = {"interlock": "Interlock", "plugin": "Interlock in vLLM", "vllm": "vLLM", "floor": "floor"}
 
 _WIDTH: Final = 800
 _LEADING: Final = 18
 """From one label to the next below it."""
+_FEW: Final = 2
+"""Powers of ten up to which the numbers between them are marked too."""
 _STYLE: Final = "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}"
 
 
@@ -32,7 +39,8 @@ class Scale:
     @classmethod
     def over(cls, values: Sequence[float], start: float, stop: float) -> Scale:
         """Return the scale that holds all values."""
-        return cls(floor(log10(min(values))), ceil(log10(max(values))), start, stop)
+        low = floor(log10(min(values)))
+        return cls(low, max(ceil(log10(max(values))), low + 1), start, stop)
 
     def at(self, value: float) -> float:
         """Return where a value stands."""
@@ -40,42 +48,47 @@ class Scale:
 
     @property
     def ticks(self) -> list[float]:
-        """The powers of ten."""
-        return [10.0**power for power in range(self.low, self.high + 1)]
+        """The powers of ten, and 2 and 5 times each where they are few."""
+        steps = (1, 2, 5) if self.high - self.low <= _FEW else (1,)
+        return [step * 10.0**power for power in range(self.low, self.high) for step in steps] + [10.0**self.high]
 
 
-def lines(title: str, across: str, series: Mapping[str, Mapping[int, float]]) -> str:
-    """Draw one line for each contender.
+def lines(title: str, across: str, series: Mapping[str, Mapping[int, float]], *, wide: bool = False) -> str:
+    """Draw a line for each series.
 
     Args:
         title: What is drawn, with the unit of the values.
         across: What the horizontal axis is.
-        series: By contender: the value at each place of the axis.
+        series: By contender, or by any other name: the value at each place of the axis.
+        wide: Whether the places differ by orders of magnitude, so that their axis is logarithmic too.
     """
-    height, left, right, top, bottom = 400, 70.0, 600.0, 60.0, 340.0
+    height, left, right, top, bottom = 400, 70.0, 570.0, 60.0, 340.0
     scale = Scale.over([value for line in series.values() for value in line.values()], bottom, top)
     places = sorted({place for line in series.values() for place in line})
-    most = max(*places, 1)
+    inks = _inks(series)
 
     def x(place: int) -> float:
-        return left + place / most * (right - left)
+        if wide:
+            first, last = log10(places[0]), log10(max(places[-1], places[0] + 1))
+            return left + 14 + (log10(place) - first) / (last - first) * (right - left - 14)
+        return left + place / max(places[-1], 1) * (right - left)
 
     def drawn() -> Iterator[str]:
         for tick in scale.ticks:
             yield _line(left, scale.at(tick), right, scale.at(tick))
-            yield _text(left - 8, scale.at(tick) + 4, f"{tick:g}", "end", "m")
+            yield _text(left - 8, scale.at(tick) + 4, f"{tick:,g}", "end", "m")
         for place in places:
             yield _text(x(place), bottom + 20, f"{place:,}", "middle", "m")
         yield _text((left + right) / 2, bottom + 44, across, "middle")
         labelled = 0.0
-        for name, line in sorted(series.items(), key=lambda drawn: -list(drawn[1].values())[-1]):
-            points = " ".join(f"{x(place):.1f},{scale.at(value):.1f}" for place, value in line.items())
-            yield f'<polyline points="{points}" fill="none" stroke="{INKS[name]}" stroke-width="2.5"/>'
+        for name, line in sorted(series.items(), key=lambda drawn: -drawn[1][max(drawn[1])]):
+            points = " ".join(f"{x(place):.1f},{scale.at(value):.1f}" for place, value in sorted(line.items()))
+            yield f'<polyline points="{points}" fill="none" stroke="{inks[name]}" stroke-width="2.5"/>'
             last = max(line)
             for place, value in line.items():
-                yield f'<circle cx="{x(place):.1f}" cy="{scale.at(value):.1f}" r="4" fill="{INKS[name]}"/>'
+                yield f'<circle cx="{x(place):.1f}" cy="{scale.at(value):.1f}" r="4" fill="{inks[name]}"/>'
             labelled = max(scale.at(line[last]) + 4, labelled + _LEADING)
-            yield _text(right + 12, labelled, f"{NAMES[name]}: {line[last]:.3g}", "start")
+            yield _text(x(last) + 12, labelled, f"{NAMES.get(name, name)}: {_short(line[last])}", "start", ink=inks[name])
 
     return _svg(title, height, drawn())
 
@@ -87,30 +100,39 @@ def bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
         title: What is drawn, with the unit of the values.
         rows: By name: the value of each contender.
     """
-    left, right, top, bar, gap = 290.0, 700.0, 66.0, 16.0, 14.0
+    left, right, top, bar, gap = 330.0, 710.0, 66.0, 16.0, 14.0
     scale = Scale.over([value for row in rows.values() for value in row.values()], left, right)
     bottom = top + sum(len(row) * bar + gap for row in rows.values())
 
     def drawn() -> Iterator[str]:
         for tick in scale.ticks:
             yield _line(scale.at(tick), top - 8, scale.at(tick), bottom)
-            yield _text(scale.at(tick), bottom + 18, f"{tick:g}", "middle", "m")
+            yield _text(scale.at(tick), bottom + 18, f"{tick:,g}", "middle", "m")
         y = top
         for label, row in rows.items():
             yield _text(left - 10, y + len(row) * bar / 2 + 4, label, "end")
             for name, value in row.items():
                 width = scale.at(value) - left
                 yield f'<rect x="{left}" y="{y + 1:.1f}" width="{width:.1f}" height="{bar - 2}" fill="{INKS[name]}"/>'
-                yield _text(left + width + 6, y + bar - 3.5, f"{value:.3g}", "start")
+                yield _text(left + width + 6, y + bar - 3.5, _short(value), "start")
                 y += bar
             y += gap
         shown = {name for row in rows.values() for name in row}
         for index, name in enumerate(name for name in INKS if name in shown):
-            x = 150.0 + index * 145
+            x = 190.0 + index * 145
             yield f'<rect x="{x}" y="{bottom + 34}" width="12" height="12" fill="{INKS[name]}"/>'
             yield _text(x + 18, bottom + 45, NAMES[name], "start")
 
     return _svg(title, int(bottom) + 64, drawn())
+
+
+def _inks(names: Mapping[str, object]) -> dict[str, str]:
+    others = [name for name in names if name not in INKS]
+    return {**INKS, **{name: OTHER_INKS[index % len(OTHER_INKS)] for index, name in enumerate(others)}}
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
 def _svg(title: str, height: int, drawn: Iterator[str]) -> str:
@@ -119,8 +141,9 @@ def _svg(title: str, height: int, drawn: Iterator[str]) -> str:
     return "\n".join([head, paper, _text(20, 30, title, "start", "t"), *drawn, "</svg>", ""])
 
 
-def _text(x: float, y: float, said: str, anchor: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(said)}</text>'
+def _text(x: float, y: float, said: str, anchor: str, style: str = "", ink: str = "") -> str:
+    colour = f' style="fill:{ink}"' if ink else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}"{colour}>{escape(said)}</text>'
 
 
 def _line(x: float, y: float, to_x: float, to_y: float) -> str:

@@ -61,6 +61,13 @@ def _share(name: str, rows: Rows) -> float | None:
     return faster and 1 / faster
 
 
+def _unread(rows: Rows) -> float | None:
+    """Return the KiB that a client holds that does not read, in the process and in the system."""
+    return next(
+        (sum(figure["median"] for figure in row["figures"].values()) for row in rows if row["group"] == "alone: unread"), None
+    )
+
+
 def _dearest_piece(rows: Rows) -> float | None:
     return max((row["figures"]["interlock"]["median"] for row in rows if row["group"] == "families"), default=None)
 
@@ -112,4 +119,12 @@ TARGETS: Final = (
         partial(_above_floor, "delays", "p99 of the gap between two tokens"),
         at_least=False,
     ),
+    Target(
+        "standalone server: memory at its start",
+        120,
+        partial(_cost, "alone: memory", "1 stream of 100 tokens a second", "start"),
+        at_least=False,
+        unit=" MB",
+    ),
+    Target("standalone server: held for a client that does not read", 1024, _unread, at_least=False, unit=" KiB"),
 )

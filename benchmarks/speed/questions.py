@@ -1,0 +1,231 @@
+"""What an operator asks, answered from the rows of the last runs: a picture for each question, and a sentence with its figures.
+
+A question whose rows were not measured has no answer, and what stood in the page before is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from speed.chart import bars, lines
+from speed.report import short
+
+__all__ = ["QUESTIONS", "Answer"]
+
+Rows = Sequence[Mapping[str, Any]]
+
+CONTENDERS: Final = "interlock", "plugin", "vllm", "floor"
+USUAL: Final = 30
+"""Tokens of a stream in a second: some faster than one reads."""
+
+STEEP: Final = 10
+"""How many times dearer the parsers become that are drawn."""
+
+
+@frozen
+class Answer:
+    """The answer to a question.
+
+    Args:
+        picture: As SVG.
+        shows: What it shows, in words.
+        sentence: The figures that count.
+    """
+
+    picture: str
+    shows: str
+    sentence: str
+
+
+def _of(rows: Rows, group: str) -> Rows:
+    return [row for row in rows if row["group"] == group]
+
+
+def _median(row: Mapping[str, Any], name: str) -> float:
+    return float(row["figures"][name]["median"])
+
+
+def _series(rows: Rows, names: Sequence[str]) -> dict[str, dict[int, float]]:
+    """Return the medians of each contender, by the place of a row on its axis."""
+    return {
+        name: {int(row["at"]): _median(row, name) for row in rows if name in row["figures"]}
+        for name in names
+        if any(name in row["figures"] for row in rows)
+    }
+
+
+def _times(dividend: float, divisor: float) -> str:
+    return f"{short(dividend / divisor)} times"
+
+
+def _in_vllm(rows: Rows) -> Answer | None:
+    """Answer how many streams the API process of a vLLM server carries."""
+    measured = sorted((row for row in _of(rows, "server") if row["name"].startswith("text, ")), key=lambda row: row["at"])
+    measured = [row for row in measured if row["name"].removeprefix("text, ")[0].isdigit() and "outputs" not in row["name"]]
+    if not measured:
+        return None
+    last = measured[-1]
+    ours, theirs, floor = (_median(last, name) for name in ("interlock", "vllm", "floor"))
+    picture = lines("CPU time of vLLM's API process, µs for each token", "streams", _series(measured, CONTENDERS), wide=True)
+    sentence = (
+        f"At {last['at']} streams of text, a token costs the process {short(ours)} µs with Interlock, {short(theirs)} µs with "
+        f"vLLM's route, and {short(floor)} µs with one that writes a constant frame. One core carries "
+        f"{_streams(ours)} streams of {USUAL} tokens a second, and {_streams(theirs)} with vLLM's route."
+    )
+    return Answer(picture, "Microseconds for each token of text, by the number of streams, for each route", sentence)
+
+
+def _streams(cost: float) -> str:
+    """Return how many streams a core carries, if a token costs so many microseconds."""
+    return f"{1e6 / cost / USUAL:,.0f}"
+
+
+def _alone(rows: Rows) -> Answer | None:
+    """Answer how many streams the standalone server carries."""
+    measured = _of(rows, "alone")
+    if not measured:
+        return None
+    paces = "; ".join(f"{row['name']}: {1e6 / _median(row, 'interlock'):,.0f}" for row in measured)
+    picture = lines(
+        "CPU time of the standalone server, µs for each token", "streams", _series(measured, ("interlock", "floor")), wide=True
+    )
+    ours, floor = (_median(measured[-1], name) for name in ("interlock", "floor"))
+    sentence = (
+        f"Tokens for each second of CPU time, opening and closing included: {paces}. One core carries {_streams(ours)} streams "
+        f"of {USUAL} tokens a second. The floor, {short(floor)} µs of {short(ours)} there, is the event loop's timer, the HTTP "
+        "server and the write to the socket."
+    )
+    return Answer(picture, "Microseconds for each token, by the number of streams, beside the least that a server does", sentence)
+
+
+def _first_event(rows: Rows) -> Answer | None:
+    """Answer how long it takes until the first event."""
+    measured = _of(rows, "alone: first event")
+    if not measured:
+        return None
+    series = _series(measured, ("p50", "p99"))
+    named = {"middle (p50)": series["p50"], "1 of 100 waits longer (p99)": series["p99"]}
+    picture = lines(
+        "From the request to its first event, ms, in the standalone server", "streams that are open", named, wide=True
+    )
+    told = "; ".join(
+        f"{short(_median(row, 'p50'))} ms beside {row['at']:,} (p99 {short(_median(row, 'p99'))} ms)" for row in measured
+    )
+    sentence = f"A request waits for its first event over a new connection, while others stream: {told}."
+    core = _of(rows, "first event")
+    if core and core[0]["faster"]:
+        sentence += (
+            f" Of that the engine's part is {short(_median(core[0], 'interlock'))} µs from a model's first token to its event, "
+            f"{_times(_median(core[0], 'vllm'), _median(core[0], 'interlock'))} less than vLLM's."
+        )
+    return Answer(picture, "Milliseconds from a request to its first event, by the number of other streams", sentence)
+
+
+def _memory(rows: Rows) -> Answer | None:
+    """Answer how much memory a stream holds."""
+    core, alone, unread = _of(rows, "memory"), _of(rows, "alone: memory"), _of(rows, "alone: unread")
+    if not core or not alone:
+        return None
+    shown = {
+        f"its events, {row['name']}": {name: _median(row, name) for name in CONTENDERS if name in row["figures"]} for row in core
+    }
+    crowd, first = alone[-1], alone[0]
+    each = _median(crowd, "each") * 1000 / 1024
+    shown[f"with its connection and its task, of {crowd['at']:,}"] = {"interlock": each}
+    for row in unread:
+        shown["whose client does not read: the process"] = {"interlock": _median(row, "process")}
+        shown["whose client does not read: the system"] = {"interlock": _median(row, "system")}
+    start, during, after = _median(first, "start"), _median(crowd, "during"), _median(crowd, "after")
+    sentence = (
+        f"The standalone server has {short(start)} MB at its start and {short(during)} MB with {crowd['at']:,} open streams; "
+        f"{short(after)} MB are left two seconds after they have gone, for Python gives little back of what it will need again."
+    )
+    return Answer(
+        bars("What a stream holds, KiB", shown), "Kibibytes that a stream holds, in the core and in the server", sentence
+    )
+
+
+def _file(rows: Rows) -> Answer | None:
+    """Answer what a stream that writes a long file costs the others."""
+    measured = [row for row in _of(rows, "families") if " after " in row["name"] and "vllm" in row["figures"]]
+    if not measured:
+        return None
+    ours: dict[int, float] = {}
+    theirs: dict[str, dict[int, float]] = {}
+    for row in measured:
+        family, _, after = row["name"].partition(", after ")
+        place = int(after.split()[0].replace(",", ""))
+        theirs.setdefault(f"vLLM, {family}", {})[place] = _median(row, "vllm")
+        ours[place] = max(ours.get(place, 0.0), _median(row, "interlock"))
+    last = max(ours)
+    steep = {name: line for name, line in theirs.items() if line[last] > STEEP * line[min(line)]}
+    title = "µs for each piece of four letters of a call's arguments"
+    picture = lines(title, "letters before it", {"Interlock, the dearest": ours, **steep})
+    dearest = max(line[last] for line in theirs.values())
+    sentence = (
+        f"Behind {last:,} letters of arguments, a piece costs at most {short(ours[last])} µs with our parsers, its events "
+        f"included, and up to {short(dearest / 1000)} ms with vLLM's, in which nothing else runs in the process."
+    )
+    waits = {row["name"].split()[0]: row for row in _of(rows, "delays")}
+    if waits.keys() >= {"p50", "p99"}:
+        told = [
+            f"{short(_median(waits['p99'], name))} ms {words} (p50 {short(_median(waits['p50'], name))} ms)"
+            for name, words in (("interlock", "with Interlock"), ("vllm", "with vLLM's route"), ("floor", "on the floor"))
+        ]
+        late = f"one in 100 tokens of the others comes later after the one before it than {', '.join(told)}"
+        sentence += f" While one stream writes such a file, {late}."
+    return Answer(
+        picture, "Microseconds for each piece of a call's arguments, by their length, for each family's parser", sentence
+    )
+
+
+def _reasoning(rows: Rows) -> Answer | None:
+    """Answer what long reasoning costs."""
+    measured = _of(rows, "harmony")
+    if not measured:
+        return None
+    picture = lines("µs for each token of harmony", "reasoning tokens before it", _series(measured, CONTENDERS))
+    first, last = measured[0], measured[-1]
+    begins, ends = (short(_median(row, "interlock")) for row in (first, last))
+    sentence = f"A token costs {begins} µs at the beginning and {ends} µs after {last['at']:,}"
+    if "vllm" in last["figures"]:
+        sentence += (
+            f"; vLLM's costs grow from {short(_median(first, 'vllm'))} to {short(_median(last, 'vllm'))} µs, "
+            f"{_times(_median(last, 'vllm'), _median(last, 'interlock'))} as much"
+        )
+    return Answer(picture, "Microseconds for each token of harmony, by the number of reasoning tokens before it", f"{sentence}.")
+
+
+def _events(rows: Rows) -> Answer | None:
+    """Answer what each kind of event costs."""
+    groups = "deltas", "harmony", "parse_delta", "items"
+    shown = [row for group in groups for row in _of(rows, group) if row["at"] in {None, 0, 10}]
+    if {row["group"] for row in shown} < {"deltas", "items"}:
+        return None
+    labels = [f"{row['group']}: {row['name']}".removeprefix("items: ") for row in shown]
+    medians = {
+        label: {name: _median(row, name) for name in CONTENDERS if name in row["figures"]}
+        for label, row in zip(labels, shown, strict=True)
+    }
+    text = next(row for row in shown if row["group"] == "deltas")
+    sentence = (
+        f"A text delta costs {short(_median(text, 'interlock'))} µs, of which the floor is {short(_median(text, 'floor'))} µs."
+    )
+    return Answer(
+        bars("µs for each delta, token or item", medians), "Microseconds for each delta, token or item, by contender", sentence
+    )
+
+
+QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
+    "vllm": _in_vllm,
+    "alone": _alone,
+    "first": _first_event,
+    "memory": _memory,
+    "file": _file,
+    "reasoning": _reasoning,
+    "events": _events,
+}
+"""By the name of its picture."""
