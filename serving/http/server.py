@@ -24,6 +24,10 @@ from interlock.serving.runs.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
 
+IDLE: Final = 75
+"""Seconds after which a connection without a request is closed. Clients have to be the first, because a request that is sent at
+that moment is lost; httpx and with it the SDK close theirs after five seconds, and so would uvicorn."""
+
 UNSENT: Final = 64 * 2**10
 """Bytes that the system takes of a connection before they can be sent: without a bound it takes megabytes for each client that
 does not read. Beyond them uvicorn keeps as many, and then has whoever writes wait: an engine that is asked for steps is asked no
@@ -46,6 +50,7 @@ class Server(uvicorn.Server):
             log_level=log_level,
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=IDLE,
             ws="websockets-sansio",
             ws_max_size=MAX_BODY_BYTES,
         )

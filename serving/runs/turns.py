@@ -148,7 +148,9 @@ class ResponseRun(Run[T]):
             async with aclosing(self.engine.generate(turn)) as outputs:
                 async for output in outputs:
                     yield self._tools.heard(self.parser.feed(output.chunk))
-                    self._usage, reason = _counted(self._usage, output), output.finish_reason
+                    reason = output.finish_reason
+                    if output.input_tokens or output.cached_tokens:
+                        self._usage = _counted(self._usage, output)
             if reason is None:
                 raise EngineError("The engine stopped without saying why.")
             end, self._usage = self.parser.end(reason, self._usage), Usage()

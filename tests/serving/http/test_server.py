@@ -11,9 +11,10 @@ import httpx
 import pytest
 from live.engines import ANSWER, Gate, StagedEngine, step
 from live.wire import bodies
+from openai import DEFAULT_CONNECTION_LIMITS
 
 from interlock.serving.http.app import create_app
-from interlock.serving.http.server import ServerThread, listen, url_of
+from interlock.serving.http.server import Server, ServerThread, listen, url_of
 
 STREAM = {"model": "staged", "input": "Hi", "stream": True}
 
@@ -47,6 +48,12 @@ def test_nothing_is_left_of_a_response_that_has_ended() -> None:
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
     assert len(app.state.open_runs) == 0
+
+
+def test_an_idle_connection_is_closed_by_the_sdk_before_the_server_closes_it() -> None:
+    server = Server(create_app(StagedEngine([])), lambda: None, "warning")
+    assert DEFAULT_CONNECTION_LIMITS.keepalive_expiry is not None
+    assert server.config.timeout_keep_alive > 2 * DEFAULT_CONNECTION_LIMITS.keepalive_expiry
 
 
 @pytest.mark.parametrize(("host", "pattern"), [("127.0.0.1", r"http://127\.0\.0\.1:\d+"), ("localhost", r"http://127.*")])
