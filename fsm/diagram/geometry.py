@@ -5,9 +5,11 @@ All lengths are in pixels of the SVG's own system, x from the left and y from th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
@@ -147,18 +149,46 @@ class Layout:
 
 def untidiness(layout: Layout) -> float:
     """Return how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
-    owned = [(line.owner, segment) for line in layout.lines for segment in line.segments]
-    # Plain tuples, made once: hundreds of layouts are compared for a picture, by each pair of their segments.
-    levels = [(segment.y, segment.x, segment.right, owner) for owner, segment in owned if not segment.height]
-    uprights = [(segment.x, segment.y, segment.bottom, owner) for owner, segment in owned if not segment.width]
-    lying = sum(
-        abs(y - other_y) < EVENT_SIZE and left < other_right and other_left < right and owner is not other
-        for (y, left, right, owner), (other_y, other_left, other_right, other) in combinations(levels, 2)
-    )
-    crossing = sum(
-        left < x < right and top < y < bottom and owner is not other
-        for y, left, right, owner in levels
-        for x, top, bottom, other in uprights
-    )
-    length = sum(segment.height for _, segment in owned)
-    return 100 * lying + crossing + length / 10_000
+    # Plain tuples, sorted: hundreds of layouts are compared for a picture, by each pair of their segments that may meet.
+    levels: list[_Level] = []
+    uprights: list[_Upright] = []
+    length = 0.0
+    for line in layout.lines:
+        owner = line.owner
+        for (x, y), (end_x, end_y) in pairwise(line.points):
+            if y == end_y:
+                levels.append((y, min(x, end_x), max(x, end_x), owner))
+            else:
+                uprights.append((x, min(y, end_y), max(y, end_y), owner))
+            length += abs(y - end_y)
+    return 100 * _lying(levels) + _crossing(levels, uprights) + length / 10_000
+
+
+_Level: TypeAlias = tuple[float, float, float, object]
+"""A level part of a line: its height, where it begins and ends, and its owner."""
+
+_Upright: TypeAlias = tuple[float, float, float, object]
+"""An upright part: its place from the left, its upper and lower end, and its owner."""
+
+
+def _lying(levels: list[_Level]) -> int:
+    """Count the level parts of different owners that lie on one another."""
+    levels.sort(key=itemgetter(0))
+    found = 0
+    for at, (height, start, end, owner) in enumerate(levels):
+        for other_height, other_start, other_end, other in islice(levels, at + 1, None):
+            if other_height - height >= EVENT_SIZE:
+                break
+            found += start < other_end and other_start < end and owner is not other
+    return found
+
+
+def _crossing(levels: Iterable[_Level], uprights: list[_Upright]) -> int:
+    """Count the level parts that cross an upright one of a different owner."""
+    uprights.sort(key=itemgetter(0))
+    places = [upright[0] for upright in uprights]
+    found = 0
+    for height, start, end, owner in levels:
+        for _, upper, lower, other in islice(uprights, bisect_right(places, start), bisect_left(places, end)):
+            found += upper < height < lower and owner is not other
+    return found
