@@ -40,6 +40,8 @@ _BRACKETS: Final = "{}[]"
 _BROKEN: Final = "\\\n"
 """What a piece of JSON is not passed on with."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
+_ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
+"""What is written otherwise inside of a JSON string."""
 
 
 class Reading(Enum):
@@ -70,6 +72,8 @@ class Lexicon:
         roles: What each marker is; only these texts are markers.
         search: Finds the next marker from a place on, or the beginning of one that the text ends inside of; None where there is
             nothing to find.
+        stops: Finds what stops text from being passed on as it is: all that `search` finds, and in a value, which becomes the
+            inside of a JSON string, every letter that is escaped there.
         longer: The markers that others begin with: at the end of a text it is not known yet which one it is.
         structure: Where JSON is whole or broken, or a marker may begin in it; None for the states outside of JSON.
         reading: What text is here.
@@ -80,6 +84,7 @@ class Lexicon:
 
     roles: Mapping[str, Shape]
     search: Search | None
+    stops: Search
     longer: frozenset[str]
     structure: Search | None
     reading: Reading
@@ -104,6 +109,16 @@ def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
         node.ends = True
     alternatives = [*_alternatives(trie), *([_ESCAPE] if escapes else [])]
     return re.compile("|".join(alternatives)).search if alternatives else None
+
+
+@cache
+def _escaped(firsts: frozenset[str]) -> Search:
+    """Compile what finds a letter that is escaped in a JSON string, or one of those that markers begin with."""
+    return re.compile(f"[{_ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
+
+
+def _find_nothing(_text: str, _start: int = 0, /) -> None:
+    """Find no marker."""
 
 
 def _alternatives(node: _Node) -> Iterator[str]:
@@ -134,13 +149,16 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
     roles: dict[str, Shape] = dict(chain(_markers(state, family, calls=calls), _shaping(state)))
     quoted = _counts(state, Trigger.QUOTE) and not _counts(state, Trigger.NEST)
     dest, effects = state.rows[Trigger.TEXT]
+    passed = effects[0] if dest is state and effects in _PASSED else None
+    search = _search(frozenset(roles), escapes=quoted)
     return Lexicon(
         roles,
-        _search(frozenset(roles), escapes=quoted),
+        search,
+        _escaped(frozenset(text[0] for text in roles)) if passed is Effect.ADD else search or _find_nothing,
         frozenset(text for text in roles if any(other != text and other.startswith(text) for other in roles)),
         _structure(state, family),
         _reading(state),
-        effects[0] if dest is state and effects in _PASSED else None,
+        passed,
         quoted,
         _counts(state, Trigger.BLANK),
     )
@@ -158,7 +176,7 @@ def _reading(state: State[Trigger, Effect]) -> Reading:
     if not _counts(state, Trigger.WORD):
         return Reading.TEXT
     done = {effect for _, effects in state.rows.values() for effect in effects}
-    return Reading.NAME if Effect.COMMIT in done else Reading.KEY if Effect.ENTER in done else Reading.MEMBER
+    return Reading.NAME if Effect.ENLIST in done else Reading.KEY if Effect.ENTER in done else Reading.MEMBER
 
 
 def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:

@@ -58,10 +58,10 @@ class FamilyParser:
     """That of the state."""
     _effects: Effects = field(init=False)
     _count: TokenCount = field(init=False)
-    _search: Search | None = None
-    """What would stop text from being passed on; None where text does not stream."""
-    _escapes: bool = False
-    """Whether text is passed on as the inside of a JSON string."""
+    _stops: Search | None = None
+    """What would stop text from being passed on as it is; None where text does not stream."""
+    _ends: Search | None = None
+    """What would stop it from being passed on as the inside of a JSON string; None outside of one that is written here."""
     _structure: Search | None = None
     """What in JSON is read letter by letter; None outside of it."""
     _text: str = ""
@@ -81,7 +81,7 @@ class FamilyParser:
             starts: `thinking` if the prompt ends inside of reasoning, `between` if it does not; None if that is not known.
         """
         self._enter(self._framing.states[starts or self._family.starts])
-        self._held, self._search, self._structure = "", None, None
+        self._held, self._stops, self._ends, self._structure = "", None, None, None
         self._effects = Effects(self._family, self._settings)
         self._count = self._effects.count
 
@@ -100,8 +100,10 @@ class FamilyParser:
         self._count.add(ids)
         special = self._settings.special
         if chunk.logprobs is None and text and (not special or special.keys().isdisjoint(ids)):
-            if self._search is not None and self._search(text) is None:
-                return [escaped(text) if self._escapes else text]
+            if self._stops is not None and self._stops(text) is None:
+                return [text]
+            if self._ends is not None and self._ends(text) is None:
+                return [escaped(text)]
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
         effects = self._effects
@@ -136,8 +138,8 @@ class FamilyParser:
         self._held = self._text[self._at :]
         lexicon = self._lexicon
         passes = lexicon.passed is not None and not self._held and self._effects.item.streams
-        self._escapes = lexicon.passed is Effect.ADD
-        self._search = (lexicon.search or _find_nothing) if passes else None
+        self._stops = lexicon.stops if passes else None
+        self._ends = lexicon.search if passes and lexicon.passed is Effect.ADD else None
         self._structure = lexicon.structure if passes else None
 
     def _passes_json(self, text: str) -> bool:
@@ -150,7 +152,7 @@ class FamilyParser:
             return False
         if not len(parts) % 2:
             self._enter(self._state.rows[Trigger.QUOTE][0])
-            self._search = self._lexicon.search
+            self._stops = self._lexicon.stops
         return True
 
     def _enter(self, state: State[Trigger, Effect]) -> None:
@@ -263,7 +265,3 @@ class FamilyParser:
             self._text, self._at = effects.again + self._text[self._at :], 0
             effects.again = ""
         return Effect.AGAIN in row[1]
-
-
-def _find_nothing(_text: str, _start: int = 0) -> None:
-    """Find no marker."""
