@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 import orjson
+from attrs import evolve
 from recovery.notation import Item, items, run
 
 from interlock.events.resource import response_settings
@@ -50,6 +51,7 @@ GROUPS = {
 
 
 READ_AS = Settings.from_request(REQUEST)
+WITHOUT_CALLS = evolve(READ_AS, calls=False)
 SETTINGS = response_settings(REQUEST)
 
 
@@ -92,6 +94,7 @@ def holds_of(
     whole, told = read(name, text, reason=reason, framing=framing), deltas(name, cut(text, sizes), reason, framing)
     assert items(told) == whole  # in every partition (rule R16)
     keeps_all_words(whole, text)
+    reads_as_text_what_is_no_call(name, text, whole, reason)
     if streamed:
         makes_a_legal_stream(told)
     if reason == "stop":
@@ -102,6 +105,13 @@ def keeps_all_words(read_items: Sequence[Item], text: str) -> None:
     """Every word is in the items once, in its text, its arguments or its name."""
     shown = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
     assert sorted(WORD.findall(shown)) == sorted(WORD.findall(text))
+
+
+def reads_as_text_what_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
+    """A turn in which no call was found is read as if no calls could be in it, to the letter."""
+    if all(item.kind in {"reasoning", "message"} for item in read_items):
+        reader = FamilyParser(family(name, "qwen3"), WITHOUT_CALLS)
+        assert items(run(reader, [Chunk(text=text)], reason)) == read_items
 
 
 def makes_a_legal_stream(told: Sequence[Delta]) -> None:

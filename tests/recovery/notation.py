@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import openai_harmony
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Open, Reject, Text, Usage
 from interlock.parsers import Chunk, HarmonyParser, Parser, Routing
@@ -72,32 +72,38 @@ def search(action: Mapping[str, object], ending: str = "Close") -> Item:
 def items(deltas: Iterable[Delta]) -> list[Item]:
     """Put the deltas of one turn together; asserts that they are well-bracketed and that nothing follows the end."""
     seen: list[Item] = []
-    is_open, ended = False, False
+    opened: Open | None = None
+    texts: list[str] = []
+    scored: list[str] = []
+    ended = False
     for delta in deltas:
         assert not ended
         match delta:
-            case Open(kind, fields):
-                assert not is_open
-                seen.append(Item(kind, "", dict(fields), ""))
-                is_open = True
-            case str() as text:
-                assert is_open
-                assert text
-                seen[-1] = evolve(seen[-1], text=seen[-1].text + text)
+            case str():
+                assert opened is not None
+                assert delta
+                texts.append(delta)
+            case Open():
+                assert opened is None
+                opened, texts, scored = delta, [], []
             case Text(text, logprobs):
-                assert is_open
-                told = [*seen[-1].tokens, *(str(entry["token"]) for entry in logprobs)]
-                seen[-1] = evolve(seen[-1], text=seen[-1].text + text, tokens=told)
+                assert opened is not None
+                texts.append(text)
+                scored += [str(entry["token"]) for entry in logprobs]
             case Close() | Reject():
-                assert is_open
-                seen[-1] = evolve(seen[-1], ending=type(delta).__name__)
-                is_open = False
+                assert opened is not None
+                seen.append(_item(opened, texts, type(delta).__name__, scored))
+                opened = None
             case EndTurn():
                 ended = True
             case _:
                 raise AssertionError(delta)
     assert ended
-    return seen
+    return seen if opened is None else [*seen, _item(opened, texts, "", scored)]
+
+
+def _item(opened: Open, texts: Sequence[str], ending: str, scored: Sequence[str]) -> Item:
+    return Item(opened.kind, "".join(texts), dict(opened.fields), ending, tokens=[*scored] if scored else ())
 
 
 def run(parser: Parser, chunks: Iterable[Chunk], reason: FinishReason = "stop") -> list[Delta]:
