@@ -105,6 +105,10 @@ _NEEDS: Final = {
     _E.FORGET: _Need(_ANYWHERE, holds=False),
 }
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
+_TAKING: Final = frozenset({_E.HOLD, _E.NOTE, _E.REST, _E.WRITE, _E.REASON, _E.SPEAK, _E.ADD, _E.STRAY, _E.KEEP, _E.AGAIN})
+"""What takes the text of a trigger."""
+_FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.ENTER, _E.SET, _E.END})
+"""What a marker may ask for that is no text to anybody."""
 
 
 class Framing(Table[Trigger, Effect]):
@@ -118,18 +122,30 @@ class Framing(Table[Trigger, Effect]):
         """Compile the edges and check them, as a table and as a framing."""
         super().__attrs_post_init__()
         _check_order(self)
+        _check_texts(self)
         _check_ends(self)
         _check_standings(self)
 
 
 def _check_order(framing: Framing) -> None:
-    """Refuse an effect after `again`, and input that is read again for ever."""
+    """Refuse an effect twice or after `again`, and input that is read again for ever."""
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
+            if len(set(effects)) < len(effects):
+                raise framing.refusal(f"{trigger!s} in state {state.name!r} asks for the same twice")
             if Effect.AGAIN in effects[:-1]:
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} goes on after it was to be read again")
             if any(later is state for later in _reread(state, trigger)):
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} is read again for ever")
+
+
+def _check_texts(framing: Framing) -> None:
+    """Refuse an edge that loses the text which fires it (rule R20); only markers and white space may be framing."""
+    for state in framing.states.values():
+        for trigger, (_, effects) in state.rows.items():
+            framed = trigger not in {Trigger.TEXT, Trigger.WORD} and not _FRAMING.isdisjoint(effects)
+            if trigger not in _ENDS and not framed and _TAKING.isdisjoint(effects):
+                raise framing.refusal(f"{trigger!s} in state {state.name!r} loses its text")
 
 
 def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[Trigger, Effect]]:

@@ -57,20 +57,20 @@ def _tentative(state: str, channel: str, *rows: _Row) -> Iterator[_Row]:
     yield from _others(state, rows, channel, spill, _E.AGAIN, ends=True)
 
 
-def _naming(state: str, channel: str, *, strange: bool = True) -> Iterator[_Row]:
+def _naming(state: str, channel: str) -> Iterator[_Row]:
     """Yield the rows of a name that was begun; whatever cannot belong to it refutes the call."""
-    rows = [
+    yield from _tentative(
+        state,
+        channel,
         _Row(state, _T.WORD, state, (_E.NOTE,)),
         _Row(state, _T.KEYS, "body", (_E.ENLIST,)),
+        _Row(state, _T.STRANGE, "body", (_E.ENLIST,)),
         _Row(state, _T.GLUED_KEYS, "body", (_E.ENLIST, _E.AGAIN)),
         _Row(state, _T.JSON, "argument", (_E.COMMIT,)),
         _Row(state, _T.GLUED_JSON, "json", (_E.COMMIT, _E.AGAIN)),
         _Row(state, _T.MEMBER, "member", (_E.COMMIT,)),
         _Row(state, _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
-    ]
-    if strange:
-        rows.append(_Row(state, _T.STRANGE, "body", (_E.ENLIST,)))
-    yield from _tentative(state, channel, *rows)
+    )
 
 
 def _sectioned(state: str, channel: str, name: str) -> Iterator[_Row]:
@@ -145,7 +145,9 @@ def _messages() -> Iterator[_Row]:
     yield from _speaking("content", *_starting("content", "", _bare("content")))
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    yield from _naming("bare name", "content", strange=False)
+    # Where the section was forgotten, only a tool that is declared is called, and only families with keys forget it.
+    bare = [_Row("bare name", _T.WORD, "bare name", (_E.NOTE,)), _Row("bare name", _T.KEYS, "body", (_E.ENLIST,))]
+    yield from _tentative("bare name", "content", *bare)
 
 
 def _asides() -> Iterator[_Row]:
@@ -199,17 +201,17 @@ def _json() -> Iterator[_Row]:
         "member",
         [
             _Row("member", _T.WORD, "member", (_E.HOLD,)),
-            _Row("member", _T.BLANK, "member", (_E.HOLD,)),
             _Row("member", _T.JSON, "argument", (_E.FORGET,)),
             _Row("member", _T.SHUT, "shut", (_E.FORGET,)),
-            *_closing("member", _E.ADMIT),
+            _Row("member", _T.UNCALL, "inside", (_E.ADMIT, _E.END)),
+            _Row("member", _T.CALL, "aside name", (_E.ADMIT, _E.END, _E.HOLD)),
             *_ending("member", _E.ADMIT),
         ],
         "loose",
         _E.ADMIT,
         _E.AGAIN,
     )
-    blank = _Row("argument", _T.BLANK, "argument")
+    blank = _Row("argument", _T.BLANK, "argument", (_E.FORGET,))
     yield from _others("argument", [blank, *_closing("argument"), *_ending("argument")], "json", _E.AGAIN)
     yield from _others(
         "json",
@@ -219,7 +221,7 @@ def _json() -> Iterator[_Row]:
             _Row("json", _T.UNNEST, "json", (_E.WRITE, _E.RISE)),
             _Row("json", _T.WHOLE, "whole", (_E.WRITE,)),
             _Row("json", _T.ENDED, "inside", (_E.WRITE, _E.END)),
-            _Row("json", _T.SHUT, "shut"),
+            _Row("json", _T.SHUT, "shut", (_E.FORGET,)),
             *_closing("json"),
             *_ending("json"),
         ],

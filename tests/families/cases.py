@@ -14,6 +14,7 @@ from interlock.fsm.deltas import FinishReason
 
 _D = "｜DSML｜"
 _CODER = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
+_INSIDE = "<tool_call><function=f>\n</function>"
 _HERMES = '<tool_call>\n{"name": "f", "arguments": {"s": "a"}}\n</tool_call>'
 _GLM = "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"
 _KIMI = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "a"}<|tool_call_end|>'
@@ -187,6 +188,12 @@ CASES = [
         "</think>Say <function=name>.",
         [answer("Say <function=name>.")],
     ),
+    Case(
+        "a tool that nobody declared, in a section",
+        "qwen3_coder",
+        "</think><tool_call><function=strange>\n</function></tool_call>",
+        [call("strange", "{}")],
+    ),
     Case("a tool that nobody declared", "glm45", "</think><tool_call>strange</tool_call>", [call("strange", "{}")]),
     *(
         Case(
@@ -246,6 +253,45 @@ CASES = [
         "kimi_k2",
         "</think><|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|>",
         [Item("function_call", "{}", {"name": "f", "call_id": "f"})],
+    ),
+    # what stands after a call, inside of its section
+    Case(
+        "the end of reasoning said inside of a section",
+        "qwen3_coder",
+        f"</think>{_INSIDE}\n</think></tool_call>Then.",
+        [call("f", "{}"), answer("Then.")],
+    ),
+    *(
+        Case(
+            f"{begun!r} after {before!r} inside of a section, and no call",
+            "qwen3_coder",
+            f"</think>{_INSIDE}{before}{begun}</tool_call>Then.",
+            [call("f", "{}"), answer(f"{before}{begun}"), answer("Then.")],
+        )
+        for before in ("", "So. ")
+        for begun in ("<tool_call>x", "<tool_call> x", "<tool_call>\n<function=x y", "<function=x y", "<function=x y>")
+    ),
+    *(
+        Case(
+            f"a section in a section, after {before!r} and with {blank!r} before the call",
+            "qwen3_coder",
+            f"</think>{_INSIDE}{before}<tool_call>{blank}<function=strange>\n</function></tool_call>Then.",
+            [call("f", "{}"), *([answer(before)] if before else []), call("strange", "{}"), answer("Then.")],
+        )
+        for before in ("", "So. ")
+        for blank in ("", "\n")
+    ),
+    Case(
+        "a call that is none after one whose family has no sections",
+        "glm45",
+        "</think><tool_call>f</tool_call><tool_call>x y</tool_call>",
+        [call("f", "{}"), answer("<tool_call>x y</tool_call>")],
+    ),
+    Case(
+        "no section, and a tool that nobody declared, after text inside of a section",
+        "qwen3_coder",
+        f"</think>{_INSIDE}So.</tool_call>Say <function=strange>.",
+        [call("f", "{}"), answer("So."), answer("Say <function=strange>.")],
     ),
     # keys and values
     Case(
@@ -326,6 +372,24 @@ CASES = [
         "glm45",
         "</think><tool_call>f<arg_key>s</arg_key>no</tool_call>",
         [call("f", "{}"), answer("<arg_key>s</arg_key>no")],
+    ),
+    Case(
+        "a key that a line break ends",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s\n\n  x</function></tool_call>",
+        [call("f", "{}"), answer("<parameter=s\n\n  x")],
+    ),
+    Case(
+        "a key whose end was forgotten",
+        "glm45",
+        "</think><tool_call>f<arg_key>s<arg_value>a</arg_value></tool_call>",
+        [call("f", '{"s":"a"}')],
+    ),
+    Case(
+        "text between a key and its value",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key>\nx<arg_value>a</arg_value></tool_call>",
+        [call("f", "{}"), answer("<arg_key>s</arg_key>\nx<arg_value>a</arg_value>")],
     ),
     Case(
         "a value that is cut",
@@ -436,6 +500,25 @@ CASES = [
         '</think><tool_call>{"name": "f", "arguments": {}} x</tool_call>',
         [call("f", "{} x")],
     ),
+    *(
+        Case(
+            f"a name, and then {after!r}",
+            "hermes",
+            f'</think><tool_call>{{"name": "f"{after}</tool_call>Then.',
+            [call("f", arguments), answer("Then.")],
+        )
+        for after, arguments in (('"}', '"}'), ("} \n", "{}"), ("}}", "}"))
+    ),
+    *(
+        Case(
+            f"arguments, and then {after!r}",
+            "hermes",
+            f'</think><tool_call>{{"name": "f", "arguments": {arguments}{after}</tool_call>Then.',
+            [call("f", f"{arguments}{more}"), answer("Then.")],
+        )
+        for arguments in ("{}", '"a"', '"a\n"', '{"a\n" : "</tool_call>"}')
+        for after, more in (("", ""), (" ", ""), ("}", ""), (" }\n", ""), (" x}", " x}"), ("} }", " }"))
+    ),
     Case(
         "JSON that is not whole",
         "kimi_k2",
@@ -491,6 +574,12 @@ CASES = [
         "mistral",
         '</think>[TOOL_CALLS]f[ARGS]"a"[TOOL_CALLS]g[ARGS]5',
         [call("f", '"a"'), call("g", "5")],
+    ),
+    Case(
+        "a string and then text",
+        "mistral",
+        '</think>[TOOL_CALLS]f[ARGS]"a"Then.',
+        [call("f", '"a"'), answer("Then.")],
     ),
     Case(
         "a string that breaks and ends the arguments",

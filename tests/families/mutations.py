@@ -1,22 +1,30 @@
 """Changes of the framing, one edge at a time, and what becomes of each: refused when declared, caught by a case, or neither.
 
-A change is tried on the texts that come through its state: the cases, whose items are written down, and random texts, of which
-the properties hold.
+A change is tried on the texts that come through its state: the cases, whose items are written down, the pairs that are read
+alike, and random texts, of which the properties hold. One that all of them let pass is read beside the framing itself, on every
+text of a few pieces behind its edge: what makes no difference there makes none that anybody knows.
+
+    python -m families.mutations [PIECES]
+
+tries all changes, in the folder tests/; a difference that a text shows and no case does makes the exit status 1.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, product
 from random import Random
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
-from families.campaign import random_text
+from families.alike import ALIKE
+from families.campaign import random_text, say
 from families.cases import CASES
-from families.properties import GROUPS, READ_AS, cut, holds_of, read
-from families.relations import Pair, pairs
+from families.properties import GROUPS, READ_AS, cut, holds_of, read, vocabulary
+from families.relations import Pair, pairs, ways
 from recovery.notation import Item, run
 
 from interlock.fsm.deltas import FinishReason
@@ -31,7 +39,8 @@ from interlock.parsers.families.drawing import part_for, triggers_of
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import lexica
 
-Fate: TypeAlias = Literal["refused", "caught", "survived"]
+Fate: TypeAlias = Literal["refused", "idle", "caught", "survived"]
+"""What becomes of a change: it is refused when declared, no text can fire its edge, a text shows it, or none of these."""
 
 RANDOM: Final = 150
 """Random texts for each group of families."""
@@ -180,10 +189,51 @@ def fate_of(mutation: Mutation) -> Fate:
         framing = mutation.declare()
     except DeclarationError:
         return "refused"
+    if not can_come(mutation.edge):
+        return "idle"
     place = mutation.edge.source, mutation.edge.trigger
     nearest = sorted(_through()[mutation.edge.source], key=lambda each: place not in each[0])
     lexica.cache_clear()  # it has those of the change before
     return "survived" if all(_holds(tried, framing) for _, tried in nearest) else "caught"
+
+
+def text_that_shows(mutation: Mutation, longest: int) -> Tried | None:
+    """A text that a changed framing reads otherwise; None if there is none.
+
+    Args:
+        mutation: The change.
+        longest: Of how many pieces it may be, behind the beginning that leads to the state of the changed edge.
+    """
+    framing, state = mutation.declare(), mutation.edge.source
+    lexica.cache_clear()
+    for name in chain.from_iterable(GROUPS.values()):
+        if state in ways(name) and mutation.edge.trigger in triggers_of(family(name, "qwen3")):
+            for pieces in chain.from_iterable(product(_pieces(name), repeat=count) for count in range(1, longest + 1)):
+                text = ways(name)[state] + "".join(pieces)
+                for reason in _REASONS:
+                    items = read(name, text, reason=reason)
+                    if _read_by(framing, name, text, reason) != items:
+                        return Tried(name, text, reason, items)
+    return None
+
+
+_REASONS: Final[Sequence[FinishReason]] = ("stop", "length")
+
+
+def _read_by(framing: Framing, name: str, text: str, reason: FinishReason) -> list[Item] | None:
+    """The items that a framing reads, which may be so wrong that it raises."""
+    try:
+        return read(name, text, reason=reason, framing=framing)
+    except Exception:  # noqa: BLE001 - whatever it is, it shows the change
+        return None
+
+
+@cache
+def _pieces(name: str) -> Sequence[str]:
+    """What a text is made of that a family can write: its markers, names, keys, white space, and JSON."""
+    style = SYNTAXES[name].style
+    enveloped = ['{"name": "f"', ', "arguments": ', '{"arguments": {}, "name": "f"'] if style == "envelope" else []
+    return [*dict.fromkeys([*vocabulary(name), " ", "\n", "x", "f", "s", "strange", '"', "{", "}", *enveloped])]
 
 
 def _holds(tried: Tried | Pair, framing: Framing) -> bool:
@@ -191,3 +241,26 @@ def _holds(tried: Tried | Pair, framing: Framing) -> bool:
         return tried.holds(framing)
     except Exception:  # noqa: BLE001 - whatever it is, it shows the change
         return False
+
+
+def main(longest: int) -> int:
+    """Try all changes; gives the exit status."""
+    fates: Counter[Fate] = Counter()
+    survived, shown = set[str](), 0
+    for mutation in mutations():
+        fate = fate_of(mutation)
+        fates[fate] += 1
+        if fate == "survived":
+            survived.add(str(mutation))
+            text = text_that_shows(mutation, longest)
+            shown += text is not None
+            say(f"{mutation}: {f'no text of {longest} pieces shows it' if text is None else f'shown by {text}'}")
+    known = frozenset(chain.from_iterable(ALIKE.values()))
+    for change in sorted(survived ^ known):
+        say(f"{change}: {'no reason is known' if change in survived else 'does not survive'}")
+    say(", ".join(f"{count} {fate}" for fate, count in sorted(fates.items())))
+    return 1 if shown or survived != known else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2))

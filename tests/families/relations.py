@@ -2,6 +2,7 @@
 
 - A marker that has no meaning in a state is text there: any other text in its place gives the same items.
 - What can only stand after a call ends it: the same comes of it as if the call had been ended first.
+- A call is the same wherever it begins: in reasoning, in a message, after another call, without its section.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Pair:
         text: The one.
         other: The other, which may say something neutral instead.
         meant: What the neutral text stands for.
+        before: How many items come before those that are alike, in the one and in the other.
     """
 
     state: str
@@ -54,12 +56,13 @@ class Pair:
     text: str
     other: str
     meant: str = ""
+    before: tuple[int, int] = (0, 0)
 
     def holds(self, framing: Framing = FRAMING) -> bool:
         """Whether they are read alike, at once and in pieces."""
         for sizes in ((1 << 20,), (1,)):
             one, other = (read(self.family, text, sizes, framing=framing) for text in (self.text, self.other))
-            if one != self._meant(other):
+            if one[self.before[0] :] != self._meant(other)[self.before[1] :]:
                 return False
         return True
 
@@ -83,6 +86,7 @@ def pairs() -> Iterator[Pair]:
             rows = FRAMING.states[state]
             yield from _meaningless(reads, name, rows, way)
             yield from _ended_early(reads, name, rows, way)
+        yield from anywhere(reads, name)
 
 
 @cache
@@ -145,3 +149,43 @@ def _afters(reads: Family, name: str) -> Iterator[str]:
     yield f"strange{section[2]}Then.{inner}"
     yield f'{{"name": "strange"}}{end}{inner}'
     yield f"{inner}{call}Then."
+
+
+def anywhere(reads: Family, name: str) -> Iterator[Pair]:
+    """Every way in which a call can begin, everywhere, and what may come then."""
+    markers = reads.markers
+    opening = markers.get(Trigger.SECTION, ("",))[0] + markers.get(Trigger.INVOKE, markers.get(Trigger.CALL, ("",)))[0]
+    first = encode([Said("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
+    for named in _names(reads):
+        for after in _nexts(reads, name):
+            told = named + after
+            shown = f"</think>So. {opening}{told}"
+            yield Pair("name", name, shown, f"Hm. {opening}{told}", before=(1, 1))
+            yield Pair("name", name, f"</think>{opening}{told}", f"{opening}{told}")
+            yield Pair("thought name", name, f"Hm. {opening}{told}", shown, before=(1, 1))
+            yield Pair("aside name", name, f"</think>{first[0]}{first[1]}{opening}{told}", shown, before=(1, 1))
+            if Trigger.BARE in markers and named.startswith("f"):
+                yield Pair("bare name", name, f"</think>So. {markers[Trigger.BARE][0]}{told}", shown, before=(1, 1))
+
+
+def _names(reads: Family) -> Iterator[str]:
+    """A name and what ends it, in every way there is."""
+    if reads.style == "envelope":
+        yield '{"name": "f"'
+        yield '{"arguments": {"s": 1}, "name": "f"'
+    for end in chain.from_iterable(reads.markers.get(role, ()) for role in _NAMED):
+        yield f"f{end}"
+        yield f"strange{end}"
+
+
+_NAMED: Final = (Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
+
+
+def _nexts(reads: Family, name: str) -> Iterator[str]:
+    """What may come behind a name: the end of the turn, of the call, of JSON that was or was not begun, and text."""
+    end = reads.markers.get(Trigger.UNCALL, ("",))[0]
+    yield from ("", " ", "\n", f"\n{end}Then.", " x", f"}} {end}Then.", f"}}}}{end}Then.", f'"{end}"x', f"\n{{}}{end}Then.")
+    yield f'"a\n"{end}Then.'
+    yield f', "arguments": {{"s": "{end}"}}}}{end}Then.'
+    yield f'"s": {{"v": "{end}"}}}}{end}Then.'
+    yield from _afters(reads, name)

@@ -1,20 +1,19 @@
 """The framing of the families as a table, and the lexicons that are compiled from it."""
 
-from collections import Counter
-from itertools import chain
 from random import Random
 from typing import ClassVar
 
 import pytest
 from families.campaign import random_text
 from families.cases import CASES
-from families.properties import GROUPS, REQUEST
+from families.properties import GROUPS, READ_AS, cut
+from families.relations import anywhere, ways
+from recovery.notation import run
 
-from interlock.fsm.deltas import Usage
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
-from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families import SYNTAXES, FamilyParser, family
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import part_for
@@ -26,7 +25,6 @@ CHANNELS = {"reasoning", "content", "aside"}
 TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name"))}
 COMMITTED = {"body", "astray", "key", "keyed", "value", "argument", "json", "quoted", "torn", "whole", "shut", "loose", "member"}
 RESTING = {"thinking", "between", "inside"}
-BRACKETS = (Trigger.NEST, Trigger.UNNEST)
 
 
 def test_the_states_are_of_four_kinds():
@@ -101,29 +99,26 @@ def test_a_reasoning_that_calls_do_not_end_looks_for_none():
     assert Trigger.SECTION in lexicon["content"].roles.values()
 
 
-class Counting(FamilyParser):
-    """Counts the edges that are taken."""
+class Firing(FamilyParser):
+    """Notes the edges that are taken."""
 
-    counts: ClassVar[Counter[tuple[str, Trigger]]] = Counter()
+    fired: ClassVar[set[tuple[str, Trigger]]] = set()
 
     def _fire(self, trigger, text):
-        self.counts[self._state.name, trigger] += 1
+        self.fired.add((self._state.name, trigger))
         return super()._fire(trigger, text)
 
     def _passes_json(self, _):  # the shortcut takes no edges
         return False
 
 
-def fire(name, text, reason="stop"):
-    """Read a text letter by letter; gives the shortest beginning that leads to each state."""
-    reader = Counting(family(name, "qwen3"), Settings.from_request(REQUEST))
-    ways = {}
-    for at, letter in enumerate(text):
-        reader.feed(Chunk(text=letter))
-        if not reader._held:
-            ways.setdefault(reader._state.name, text[: at + 1])
-    reader.end(reason, Usage())
-    return ways
+def fired_by(name, texts):
+    """The edges that texts take, each read at once and letter by letter."""
+    Firing.fired.clear()
+    for text, reason in texts:
+        for size in (len(text) or 1, 1):
+            run(Firing(family(name, "qwen3"), READ_AS), [Chunk(text=piece) for piece in cut(text, [size])], reason)
+    return frozenset(Firing.fired)
 
 
 def reachable(name):
@@ -136,27 +131,28 @@ def test_every_state_can_be_reached_in_some_family():
 
 
 @pytest.mark.parametrize("name", [name for names in GROUPS.values() for name in names])
-def test_every_marker_is_read_in_every_state_that_looks_for_it(name: str):
-    ways: dict[str, str] = {"thinking": ""}
+def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
+    read = family(name, "qwen3")
+    lexicon = lexica(read, FRAMING, calls=True)
     rng = Random(5)  # noqa: S311 - repeatable, not secret
-    texts = (case.text for case in CASES if case.family == name)
-    for text in chain(texts, ("".join(random_text(rng, name)) for _ in range(100_000))):
-        if ways.keys() == reachable(name):
-            break
-        for state, way in fire(name, text).items():
-            ways[state] = min(ways.get(state, way), way, key=len)
-    assert ways.keys() == reachable(name)
-    for state, way in ways.items():
-        for marker, role in lexica(family(name, "qwen3"), FRAMING, calls=True)[state].roles.items():
-            Counting.counts.clear()
-            fire(name, way + marker)
-            enveloped = SYNTAXES[name].style == "envelope" and state.endswith("name")
-            tried = (*BRACKETS, Trigger.TEXT, Trigger.WHOLE, Trigger.ENDED, Trigger.SHUT, Trigger.STRANGE, role)
-            assert any(Counting.counts[state, trigger] for trigger in tried) or enveloped
-        for reason, trigger in (("stop", Trigger.FINISH), ("length", Trigger.CUT)):
-            Counting.counts.clear()
-            fire(name, way, reason)
-            assert Counting.counts[state, trigger]
+    texts = [(case.text, case.reason) for case in CASES if case.family == name]
+    texts += [(pair.text, "stop") for pair in anywhere(read, name)]
+    texts += [("".join(random_text(rng, name)), "stop") for _ in range(100)]
+    for state, way in ways(name).items():
+        texts += [(way + more, reason) for more in ("", " ", "x", *lexicon[state].roles) for reason in ("stop", "length")]
+    rows = {(edge.source, edge.trigger) for edge in part_for(read, name).edges}
+    assert {(state, trigger) for state, trigger in fired_by(name, texts) if means(state, trigger)} == rows
+
+
+def test_every_row_belongs_to_a_family():
+    used = {(edge.source, edge.trigger) for name in SYNTAXES for edge in part_for(family(name, "qwen3"), name).edges}
+    assert used == {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
+
+
+def means(state, trigger):
+    """Whether a trigger does something else in a state than text does, or is text."""
+    rows = FRAMING.states[state].rows
+    return trigger is Trigger.TEXT or rows[trigger] != rows[Trigger.TEXT]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +171,9 @@ def test_every_marker_is_read_in_every_state_that_looks_for_it(name: str):
         ),
         ("content", "text", "between", ["write"], "in state 'between' asks to .* where a message is open and nothing is held"),
         ("content", "finish", "content", ["close"], "finish in state 'content' does not lead to 'between'"),
+        ("section", "blank", "section", ["hold", "hold"], "blank in state 'section' asks for the same twice"),
+        ("section", "blank", "section", [], "blank in state 'section' loses its text"),
+        ("value", "text", "body", ["set"], "text in state 'value' loses its text"),
     ],
 )
 def test_a_framing_whose_effects_do_not_fit_is_refused_when_it_is_declared(source, trigger, dest, effects, refusal):
@@ -185,7 +184,6 @@ def test_a_framing_whose_effects_do_not_fit_is_refused_when_it_is_declared(sourc
 
 
 def test_a_turn_that_may_begin_with_something_held_is_refused():
-    edges = [Edge(state, trigger, "rest", []) for state in ("rest", "held") for trigger in Trigger]
-    edges[[*Trigger].index(Trigger.TEXT)] = Edge("rest", Trigger.TEXT, "held", [Effect.HOLD])
+    edges = [Edge("rest", trigger, "rest", [Effect.HOLD]) for trigger in Trigger]
     with pytest.raises(DeclarationError, match="state 'rest' is entered with something open or held"):
         Framing("small", "rest", edges, total=Trigger)

@@ -1,25 +1,20 @@
-"""Every change of one row of the framing is refused when it is declared, or a case finds it: shown for the states below."""
+"""Changes of one row of the framing are refused when it is declared, or a text shows them: a sample of `make prove-framing`."""
+
+from itertools import chain
 
 import pytest
-from families.mutations import can_come, fate_of, mutations
+from families.alike import ALIKE
+from families.mutations import fate_of, mutations, text_that_shows
 
-SURVIVING = {
-    # To forget twice is to forget.
-    "between": {"think: double FORGET", "unthink: double FORGET"},
-    "thinking": {"think: double FORGET", "unthink: double FORGET"},
-    "value": set(),
-}
-"""The changes that make no difference which anybody could see, by the state."""
-
-WITHOUT_SECTIONS = {
-    # A family whose calls stand alone has no sections, so to it a message is the same inside of one and outside, and no
-    # marker of its names tells declared tools from others.
-    "between": {"call: go to bare name", "call: go to aside name"},
-}
+from interlock.parsers.families.framing import FRAMING
 
 
 def changed(state):
     return [each for each in mutations() if each.edge.source == state]
+
+
+def change(told):
+    return next(each for each in changed(told.partition("/")[0]) if str(each) == told)
 
 
 def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
@@ -29,8 +24,19 @@ def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("state", SURVIVING)
+@pytest.mark.parametrize("state", ["keyed", "key", "member"])
 def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
-    tried = [each for each in changed(state) if can_come(each.edge) and not each.change.startswith("on ")]
-    survived = {str(each).removeprefix(f"{state}/") for each in tried if fate_of(each) == "survived"}
-    assert survived == SURVIVING[state] | WITHOUT_SECTIONS.get(state, set())
+    survived = {str(each) for each in changed(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}
+    assert survived == {each for each in chain.from_iterable(ALIKE.values()) if each.startswith(f"{state}/")}
+
+
+def test_a_text_is_found_that_shows_a_change():
+    torn = change("member/text: go to torn")
+    shown = text_that_shows(torn, 2)
+    assert shown is not None
+    assert shown.holds(FRAMING)
+    assert not shown.holds(torn.declare())
+
+
+def test_no_text_is_found_that_shows_a_change_that_makes_none():
+    assert text_that_shows(change("keyed/text: go to body"), 1) is None

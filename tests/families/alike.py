@@ -1,0 +1,35 @@
+"""The changes of the framing that make none to a reader: by the reason, as `families.mutations` writes them.
+
+No text of two pieces behind their edges is read otherwise, in any family that has the edge: `make prove-framing` looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_IN_CALL: Final = ("body", "argument", "json", "torn", "member", "whole", "shut", "loose", "astray")
+
+ALIKE: Final[Mapping[str, frozenset[str]]] = {
+    "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(
+        {
+            *(f"{state}/call: go to name" for state in (*_IN_CALL, "inside", "aside")),
+            *(f"{state}/call: go to aside name" for state in ("between", "content")),
+            *(f"{state}/ended: go to between" for state in ("json", "quoted", "torn")),
+            "member/uncall: go to between",
+        }
+    ),
+    "What is read again there is read alike in both states.": frozenset(
+        {
+            *(f"{state}/glued_keys: go to astray" for state in ("name", "thought name", "aside name")),
+            *(f"{state}/glued_json: go to argument" for state in ("name", "thought name", "aside name")),
+            "keyed/text: go to body",
+            "member/text: go to whole",
+            "member/text: go to shut",
+            "whole/text: go to shut",
+        }
+    ),
+    "A bracket is counted and written, and neither needs the other.": frozenset(
+        {"json/nest: swap WRITE and DEEPEN", "json/unnest: swap WRITE and RISE"}
+    ),
+}
