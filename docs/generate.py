@@ -9,9 +9,11 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from attrs import evolve
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
@@ -20,14 +22,14 @@ from interlock.events.items import ITEMS
 from interlock.fsm import Delta, background, conversation, stored, turns
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
-from interlock.fsm.diagram import Graph, Role, Style, draw, key_of, to_mermaid, to_svg
+from interlock.fsm.diagram import Graph, Role, Style, key_of, to_mermaid, to_svg
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
 from interlock.parsers.families.alphabet import Effect
-from interlock.parsers.families.drawing import part_for
+from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.writing import Said, encode
 from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 from interlock.serving.recordings.recording import read
@@ -83,6 +85,7 @@ def generated() -> dict[Path, str]:
     families = Path("docs", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     files[families] = _filled(page, "framing", _framings())
+    files |= {Path("docs", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
@@ -242,16 +245,39 @@ def _families() -> Iterator[str]:
 
 
 def _framings() -> Iterator[str]:
-    """Draw the part of the framing that a family of each style uses."""
-    for name in ("qwen3_coder", "kimi_k2", "hermes"):
-        read = family(name, USUAL[name])
-        yield f"### `{name}`: {read.style}"
+    """Show the pictures of the framing, and what its effects mean."""
+    for name, (about, graph) in _drawn_framings().items():
+        yield f"### {graph.name[0].upper()}{graph.name[1:]}"
         yield ""
-        yield f"```mermaid\n{to_mermaid(draw(part_for(read, name), key=key_of(Effect)))}```"
+        yield about
+        yield ""
+        yield f"![The framing, {graph.name}: every edge that is more than text](families/{name}.svg)"
         yield ""
     yield "| effect | meaning |"
     yield "|---|---|"
     yield from (f"| `{effect}` | {meaning} |" for effect, meaning in key_of(Effect).items())
+
+
+@cache
+def _drawn_framings() -> dict[str, tuple[str, Graph]]:
+    """Return the pictures of the framing by the names of their files, each with what it shows."""
+    reads = {name: family(name, USUAL[name]) for name in SYNTAXES}
+    drawn = {
+        "messages": (
+            "Text outside of reasoning and calls, and the calls that begin in it. A turn starts in `between`.",
+            picture_of(reads.values(), "messages"),
+        ),
+        "reasoning": (
+            "Reasoning, and the calls that begin in it and so end it. A turn starts in `thinking` if its prompt ends there.",
+            picture_of(reads.values(), "reasoning"),
+        ),
+        "after": ("What stands after a call, where its section may still be open.", picture_of(reads.values(), "after a call")),
+    }
+    for style, way in {"keys": "with keys and values", "json": "with JSON", "envelope": "in an envelope"}.items():
+        names = [name for name, read in reads.items() if read.style == style]
+        graph = picture_of([reads[name] for name in names], "a call")
+        drawn[style] = f"The families: {', '.join(f'`{name}`' for name in names)}.", evolve(graph, name=f"a call {way}")
+    return drawn
 
 
 def _filled(page: str, what: str, lines: Iterator[str]) -> str:

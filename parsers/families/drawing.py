@@ -1,35 +1,50 @@
-"""The framing as one family uses it: the states that its texts can lead to, and the edges that are more than text.
+"""The framing as families use it: the states that their texts can lead to, and the edges that are more than text.
 
-It is what is drawn; what runs is the whole framing.
+It is what is drawn; what runs is the whole framing, which in one picture nobody could read. So there is a picture for each place
+in a text; the states of all other places are one state in it, and the edges between those are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
+from interlock.fsm.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING
 
-__all__ = ["part_for", "triggers_of"]
+__all__ = ["PLACES", "part_for", "picture_of", "triggers_of"]
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
 _JSON: Final = frozenset({_T.QUOTE, _T.NEST, _T.UNNEST, _T.BREAK})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     None: frozenset(),
-    "keys": frozenset({_T.STRANGE}),
+    "keys": frozenset(),
     "json": _JSON,
     "envelope": _JSON | {_T.MEMBER, _T.SETTLED, _T.JSON},
 }
+
+PLACES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "messages": ("between", "section", "name", "bare name", "content"),
+        "reasoning": ("thinking", "thought section", "thought name", "reasoning"),
+        "after a call": ("inside", "aside section", "aside name", "aside"),
+        "a call": (),
+    }
+)
+"""The places in a text and their states; all states that are not listed are in a call."""
 
 
 def triggers_of(family: Family) -> frozenset[Trigger]:
     """Return what can be triggered by the texts of a family."""
     markers = frozenset(family.markers)
     ended = {_T.WHOLE if _T.UNCALL in markers else _T.ENDED} if family.style in {"json", "envelope"} else set[Trigger]()
-    return markers | _ALWAYS | _OF_STYLE[family.style] | ended
+    strange = {_T.STRANGE} if _T.KEYS in markers else set[Trigger]()
+    return markers | _ALWAYS | _OF_STYLE[family.style] | ended | strange
 
 
 def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
@@ -49,9 +64,40 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
             continue
         reached.append(state)
         rows = FRAMING.states[state].rows
+        # In an envelope a name is followed by a member, and only then by JSON.
+        enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
         for trigger in Trigger:
             dest, effects = rows[trigger]
-            if trigger in triggers and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
+            if trigger in triggers - enveloped and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
                 edges.append(Edge(state, trigger, dest.name, effects))
                 waiting.append(dest.name)
     return Table(name, FRAMING.initial, edges)
+
+
+def picture_of(families: Iterable[Family], place: str) -> Graph:
+    """Return the picture of one place in the texts of families.
+
+    Args:
+        families: Whose edges are drawn, those of all of them together.
+        place: One of `PLACES`. From inside of a call, everything else is `outside`.
+    """
+    used = {(edge.source, edge.trigger) for family in families for edge in part_for(family, family.name).edges}
+    rows = [
+        (_drawn(source, place), str(trigger), _drawn(dest.name, place), tuple(map(str, effects)))
+        for source, state in FRAMING.states.items()
+        for trigger, (dest, effects) in state.rows.items()
+        if (source, trigger) in used and place in {_place_of(source), _place_of(dest.name)}
+    ]
+    initial = "outside" if place == "a call" else PLACES[place][0]
+    return graph_of(place, initial, dict.fromkeys(rows), key=key_of(Effect))
+
+
+def _place_of(state: str) -> str:
+    return next((place for place, states in PLACES.items() if state in states), "a call")
+
+
+def _drawn(state: str, place: str) -> str:
+    """Return what a state is called in the picture of a place."""
+    if _place_of(state) == place:
+        return state
+    return "outside" if place == "a call" else f"({_place_of(state)})"
