@@ -12,9 +12,9 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 FUZZ_STREAMS ?= 20000
 
-# The oldest SDK that pyproject.toml allows (vLLM's floor); the tests of everything that meets the SDK run under it too.
+# The oldest SDK that pyproject.toml allows (vLLM's floor). The tests of what meets it run under it too.
 SDK_FLOOR := 2.25.0
-SDK_TESTS := tests/events tests/serving tests/test_readme.py
+SDK_TESTS = tests/events tests/test_readme.py $(shell grep -rl openai --include='test_*.py' tests/examples tests/serving)
 
 BIN := .venv/bin
 
@@ -46,15 +46,15 @@ layers: .venv/.dev ## Imports: one direction, and no IO below serving
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest -n 2 -m 'not proof' --ignore=tests/viewer --cov --cov-report=
+	$(BIN)/pytest -n 2 -m 'not long' --ignore=tests/viewer --cov --cov-report=
 	$(BIN)/coverage report --include='events/*,fsm/*,parsers/*' --fail-under=100
 	$(BIN)/coverage report --include='serving/*,testing/*,src/interlock/*.py' --fail-under=90
 
 # Without coverage, which would take five times as long.
 .PHONY: prove
-prove: .venv/.dev ## The proof, and every change of one edge that it must find
+prove: .venv/.dev ## The proof, every change of one edge that it must find, and other long tests
 	$(BIN)/interlock verify
-	$(BIN)/pytest -n 2 -m proof
+	$(BIN)/pytest -n 2 -m long
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## Every change of one edge of the families' framing, some minutes; PIECES=2 in the texts that look for more

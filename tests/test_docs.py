@@ -23,6 +23,7 @@ def generated():
         sys.path.remove(str(DOCS))
 
 
+@pytest.mark.long
 def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
     stale = [
         str(path) for path, text in generated.items() if not (ROOT / path).exists() or (ROOT / path).read_text("utf-8") != text
@@ -30,12 +31,14 @@ def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
     assert stale == [], "the tables say something else: run `make docs`"
 
 
+@pytest.mark.long
 def test_no_page_is_left_of_a_table_that_is_gone(generated) -> None:
     assert {path.relative_to(ROOT) for path in (DOCS / "lifecycles").iterdir()} == {
         path for path in generated if path.parent == Path("docs", "lifecycles")
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_page_has_its_picture_its_table_and_a_stream(generated, name) -> None:
     page = generated[Path("docs", "lifecycles", f"{name}.md")]

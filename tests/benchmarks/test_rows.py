@@ -9,6 +9,7 @@ from speed.timing import INTERLOCK, Figure, take_turns
 ROWS = every_row(TINY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.group}: {row.name}" for row in ROWS])
 def test_a_row_gives_one_figure_for_each_contender_and_round(row):
     rounds = []

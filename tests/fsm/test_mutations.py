@@ -50,7 +50,7 @@ def test_a_change_is_refused_or_caught():
     assert fate_of_response(changes["in_progress/cut: go to failed"]) == "caught"
 
 
-@pytest.mark.proof
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DECLARED.items)
 def test_no_change_of_an_item_survives(kind):
     lifecycle = DECLARED.items[kind]
@@ -60,7 +60,7 @@ def test_no_change_of_an_item_survives(kind):
     assert survived == {change for change in EQUIVALENT if change[0] == kind}
 
 
-@pytest.mark.proof
+@pytest.mark.long
 def test_no_change_of_the_response_survives_but_those_that_nobody_could_see():
     fates = {mutation.change: fate_of_response(mutation) for mutation in mutations(DECLARED.response)}
     survived = {("response", change) for change, fate in fates.items() if fate == "survived"}

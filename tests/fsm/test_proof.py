@@ -23,7 +23,7 @@ def emitted(kind, source, trigger):
     return edge.effects
 
 
-@pytest.mark.proof
+@pytest.mark.long
 def test_every_stream_is_legal_and_every_edge_fires():
     proof = prove()
     assert proof.counterexample is None

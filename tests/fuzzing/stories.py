@@ -102,7 +102,9 @@ STORIES = _stories()
 
 
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
-    """Put in the id of the item that a delta is about, and a result where that kind of item has it."""
+    """Put in the id of the item that a delta is about, and a result or an action as that kind of item has it."""
+    if isinstance(delta, deltas.Close) and "action" in delta.fields and _kind(driver) == "web_search_call":
+        return deltas.Close({**delta.fields, "action": {"type": "search", "query": "noise"}})
     if not isinstance(delta, deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail):
         return delta
     output = driver.response["output"][::-1]
@@ -118,6 +120,12 @@ def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
             known, fields=result_fields(item["type"], str(known.fields.get("output", ""))) if known.fields else {}
         )
     return known
+
+
+def _kind(driver: ResponseDriver[Any]) -> str | None:
+    """Give the kind of the newest item, which is the active one if there is an active one."""
+    output = driver.response["output"]
+    return output[-1]["type"] if output else None
 
 
 def to_json(story: Sequence[Delta]) -> list[Any]:

@@ -23,7 +23,7 @@ def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
     assert {fate_of(each) for each in tried} == {"refused"}
 
 
-@pytest.mark.proof
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["keyed", "key", "member"])
 def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
     survived = {str(each) for each in changed(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}

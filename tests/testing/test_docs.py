@@ -13,6 +13,7 @@ from interlock.serving.cli.commands import app
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["check.md", "testing.md"])
 def test_the_examples_in_python_give_what_the_page_says(page):
     text = re.sub(r"^```.*$", "", (ROOT / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)

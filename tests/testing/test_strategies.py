@@ -13,6 +13,8 @@ from interlock.fsm import oracle
 from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
 from interlock.testing.faults import FAULTS
 
+pytestmark = pytest.mark.long
+
 few = settings(
     max_examples=30,
     deadline=None,

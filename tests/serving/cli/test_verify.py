@@ -35,6 +35,7 @@ def test_a_proof_that_holds_gives_its_figures(run):
     assert lines[-1] == "every stream is legal, and every edge fired"
 
 
+@pytest.mark.long
 def test_more_open_items_can_be_asked_for(run):
     few, more = (json.loads(run("--json", "--open", number).stdout) for number in ("1", "2"))
     assert few["holds"]

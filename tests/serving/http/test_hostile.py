@@ -53,6 +53,7 @@ def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None
     assert (answer.status_code, told(answer.json())) == ANSWERS.get(name, (200, "completed"))
 
 
+@pytest.mark.long
 @seed(7)
 @settings(
     max_examples=120,

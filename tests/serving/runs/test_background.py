@@ -257,6 +257,7 @@ def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_
         assert failure(httpx.get(other, params=STREAM)) == (400, "stream", "unsupported_parameter")
 
 
+@pytest.mark.long
 def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold() -> None:
     bound = 4 * 2**20
     body = json.dumps({**ASKED, "instructions": "x" * 100_000}).encode()

@@ -18,7 +18,7 @@ from live.wire import bodies
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.http.app import create_app
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")]
 
 ANSWER = [step("<|channel|>final<|message|>Hi"), step(" there."), step("<|return|>", "stop")]
 TURNS = [step(REASONING), step(f"{HOSTED_CALL}<|call|>"), step("", "stop")], [step(REASONING), *ANSWER]

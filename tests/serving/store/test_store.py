@@ -108,6 +108,7 @@ def many_lists(number):
     return StoredResponse(response, ())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [large, small, turn, many_lists], ids=lambda make: make.__name__)
 def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
     bound = 2 * 2**20

@@ -4,6 +4,7 @@ import asyncio
 import gc
 from contextlib import aclosing
 
+import pytest
 from live.agents import ANSWER, calling, mcp, servers
 from live.engines import StagedEngine, step
 from live.mcp_servers import answer, plain, result, running
@@ -47,6 +48,7 @@ def sessions():
     return sum(isinstance(each, Session) for each in gc.get_objects())
 
 
+@pytest.mark.long
 def test_a_thousand_responses_leave_nothing_behind() -> None:
     calls = []
 
