@@ -37,6 +37,7 @@ def verdicts(bodies, dialect="openai"):
     )
 
 
+@pytest.mark.long
 def test_both_accept_what_the_driver_says_in_both_dialects():
     for seed in range(SEED, SEED + STREAMS):
         assert verdicts(stream(Seeded(seed))) == (set(), set()), seed

@@ -96,6 +96,7 @@ def test_findings_without_end_are_counted_and_not_kept() -> None:
     assert verdict.severities == {"error": 3 * LISTED, "deviation": 1, "not_judged": 1}
 
 
+@pytest.mark.long
 def test_a_long_stream_takes_no_more_memory_than_a_short_one() -> None:
     head, delta = FRAMES[: FRAMES.index(b"event: response.completed")], b"x" * 1000
     item = b'{"id":"msg_0","type":"message","role":"assistant","status":"in_progress","content":[]}'

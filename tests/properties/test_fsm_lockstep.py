@@ -109,7 +109,7 @@ class Lockstep(RuleBasedStateMachine):
             self.subject.hold("x", ())
 
 
-TestLockstep = Lockstep.TestCase
+TestLockstep = pytest.mark.long(Lockstep.TestCase)
 TestLockstep.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 
 
