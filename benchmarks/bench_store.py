@@ -1,10 +1,10 @@
-"""`make bench-store`: what a store costs, for each event and each response, alone and 32 at a time.
+"""`make bench-store`: what a store costs, for each event and each response, alone and 32 at a time, and for a token of a stream.
 
     python benchmarks/bench_store.py
 
-Each figure is wall time of one process that waits for each answer, divided by how many there were: what a server adds to a
-response. Redis is a server of our own on this machine; without `redis-server` it is left out. Figures go to
-benchmarks/out/store.json, and from there into docs/state.md by `make bench-docs`.
+Each figure of events and responses is wall time of one process that waits for each answer, divided by how many there were: what
+a server adds to a response. Those of streams are in `store_stream`. Redis is a server of our own on this machine; without
+`redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into docs/state.md by `make bench-docs`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from statistics import median
 from typing import Final
 
 from speed.report import machine
+from store_stream import streamed
 
 from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_store
 
@@ -39,10 +40,13 @@ ROUNDS: Final = 3
 
 def main() -> None:
     """Measure each store, and write the figures."""
-    rows = {name: asyncio.run(measured(url)) for name, url in stores()}
+    figures: dict[str, dict[str, dict[str, float]]] = {"stores": {}, "streams": {}}
+    for name, url in stores():
+        figures["stores"][name] = asyncio.run(measured(url))
+        figures["streams"][name] = asyncio.run(streamed(url))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-    print(json.dumps(rows, indent=1))
+    OUT.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
+    print(json.dumps(figures, indent=1))
 
 
 def stores() -> Iterator[tuple[str, str]]:

@@ -43,10 +43,13 @@ def main() -> None:
 
 
 def _stores(match: re.Match[str]) -> str:
-    """Return the table of the stores: a row for each, a column for each figure."""
+    """Return a table of the stores: a row for each, a column for each figure."""
     run = json.loads(STORE.read_text())
-    names = [*next(iter(run["rows"].values()))]
-    rows = [_cells(name, *(short(figures[each]) for each in names)) for name, figures in run["rows"].items()]
+    measured = run.get(match[2])
+    if measured is None:
+        return match[0]
+    names = [*next(iter(measured.values()))]
+    rows = [_cells(name, *(short(figures[each]) for each in names)) for name, figures in measured.items()]
     lines = [f"µs for each, on {_machine(run['machine'])}:", "", *_head("store", *names), *rows]
     return "\n".join([match[1], *lines, "", match[3]])
 

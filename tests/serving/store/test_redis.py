@@ -1,7 +1,10 @@
 """The store in Redis outlives the server's end, wakes readers on any host, and leaves nothing behind of what is deleted."""
 
 import asyncio
+import socket
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,6 +16,9 @@ from interlock.serving.store.redis.calls import Calls, Severed, base_of
 from interlock.serving.store.redis.scripts import SCRIPTS
 
 pytestmark = needs_redis
+
+CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
+"""Of the name mcp.test, and signed by itself."""
 
 
 GONE = {"trigger": "delete", "leased": False, "links": [], "added": []}
@@ -42,6 +48,27 @@ def own_server():
     server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.close()
+
+
+def test_a_server_is_spoken_to_over_tls_if_the_system_trusts_its_certificate(monkeypatch) -> None:
+    find = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **others: find("127.0.0.1", *more, **others))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    files = ["--tls-cert-file", CERTIFICATE, "--tls-key-file", CERTIFICATE, "--tls-auth-clients", "no"]
+    with closing(RedisServer("--tls-port", str(port), *files)):
+
+        async def story(store):
+            await store.put("", stored(1, message(1)))
+            return await store.get("", "resp_1")
+
+        with pytest.raises(StoreDown, match="certificate verify failed"):
+            run(open_store(f"rediss://mcp.test:{port}/0"), story)
+        monkeypatch.setenv("SSL_CERT_FILE", CERTIFICATE)
+        assert run(open_store(f"rediss://mcp.test:{port}/0"), story) == stored(1, message(1))
+        with pytest.raises(StoreDown, match=r"not valid for 'elsewhere\.test'"):
+            run(open_store(f"rediss://elsewhere.test:{port}/0"), story)
 
 
 def test_nothing_that_was_acknowledged_is_lost_when_the_server_is_killed_and_the_store_comes_back_by_itself(own_server) -> None:
