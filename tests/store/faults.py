@@ -232,5 +232,5 @@ def faked_clock(folder):
             time.sleep(WHILE)
 
     # The C library comes second, so that its allocator is the one of Redis too: another one asks for the time before it is there.
-    preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(told), "FAKETIME_NO_CACHE": "1"}
+    preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(told), "FAKETIME_CACHE_DURATION": "1"}
     yield {**preload, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}, jump
