@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Final, Generic, TypeVar
 
 from attrs import frozen
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
@@ -76,15 +76,16 @@ class StreamedAnswer:
         try:
             async with self.exchange.events(receive) as events:
                 async for frames in events:
-                    await self._send(send, frames)
+                    await send(self._message(frames))
         finally:
             if rest := self.exchange.run.conclude():
-                await self._send(send, rest)
+                await send(self._message(rest))
 
-    async def _send(self, send: Send, frames: Sequence[bytes]) -> None:
+    def _message(self, frames: Sequence[bytes]) -> Message:
+        """Return what sends frames; apart from `send`, so that no coroutine of ours stands between a run and the server."""
         ended = self.exchange.run.driver.ended
         body = b"".join([*frames, DONE_FRAME] if ended else frames)
-        await send({"type": "http.response.body", "body": body, "more_body": not ended})
+        return {"type": "http.response.body", "body": body, "more_body": not ended}
 
 
 @frozen

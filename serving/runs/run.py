@@ -66,15 +66,17 @@ class Run(ABC, Generic[T]):
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _broken: Fault | Cancel = field(default=ABANDONED, init=False)
     """How the response ends when it is broken off."""
+    _task: asyncio.Task[object] | None = field(default=None, init=False)
+    """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
-    """The task that waits for what happens next, while it does."""
+    """The same while it waits for what happens next."""
     _made: list[T] = field(factory=list[T], init=False)
     """The events that were made and not taken yet."""
     _deadly: BaseException | None = field(default=None, init=False)
     """What asks the process to end: it is raised again when the response has ended."""
 
     async def events(self) -> AsyncGenerator[list[T], None]:
-        """Make the response, to be called once.
+        """Make the response, to be called once, and iterated by one task.
 
         Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools; `conclude`
         then returns the end that is missing.
@@ -86,6 +88,7 @@ class Run(ABC, Generic[T]):
         Raises:
             KeyboardInterrupt: It was raised in the run; the response has ended by then. The same goes for `SystemExit`.
         """
+        self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
         try:
             while True:
@@ -218,38 +221,29 @@ class Run(ABC, Generic[T]):
         """Take one step of the work at hand; return what is to be fired next, or None if the work goes on."""
         work = self._work
         assert work is not None  # noqa: S101 - every edge into a state that lasts begins one
+        told: Sequence[Delta] | None = None
         try:
-            told = await self._next(work)
+            if self._interruption is None:
+                self._waiting = task = self._task
+                try:
+                    told = await anext(work.steps, None)  # this wait alone is what an interruption breaks off
+                except asyncio.CancelledError:
+                    if self._interruption is None:
+                        raise
+                finally:
+                    self._waiting = None
+                    if self._interruption is not None and task is not None and task.uncancel():
+                        raise asyncio.CancelledError  # somebody else cancels as well
             if self._interruption is None:
                 if told is None:
                     return work.look()
                 self._made += self.driver.feed(told)
                 return TurnTrigger.END if self.driver.ended else None
             self._broken = self._interruption
-        except BaseException as error:  # noqa: BLE001 - likewise
+        except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
             fault = self._fault(error)
             self._broken = self._interruption or fault
         return TurnTrigger.FAIL
-
-    async def _next(self, work: Work) -> Sequence[Delta] | None:
-        """Wait for the next step, if nothing has interrupted the run; this wait alone is what an interruption breaks off.
-
-        Returns:
-            None if the work is done or interrupted.
-        """
-        if self._interruption is not None:
-            return None
-        self._waiting = task = asyncio.current_task()
-        try:
-            return await anext(work.steps, None)
-        except asyncio.CancelledError:
-            if self._interruption is None:
-                raise
-            return None
-        finally:
-            self._waiting = None
-            if self._interruption is not None and task is not None and task.uncancel():
-                raise asyncio.CancelledError  # somebody else cancels as well
 
     def _break(self, ending: Fault | Cancel) -> None:
         """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
