@@ -114,17 +114,12 @@ def _measure(rows: Sequence[Row], console: Console) -> list[Result]:
 def _cost(server: servers.Server, case: Case, path: str, streams: int) -> Round:
     """Return what gives the CPU time of the server's process for each token."""
     tokens = case.streams[streams]
-    body, url, pid = case.body(tokens), f"{server.url}{path}/v1/responses", server.process.pid
+    body, url, pid = case.body(streams), f"{server.url}{path}/v1/responses", server.process.pid
 
     def measure() -> float:
-        before = cpu_time(pid)
-
-        def begins() -> None:
-            nonlocal before
-            before = cpu_time(pid)
-
-        asyncio.run(read(url, body, streams, begins))
-        return (cpu_time(pid) - before) / (streams * tokens)
+        before: list[float] = []
+        asyncio.run(read(url, body, streams, lambda: before.append(cpu_time(pid))))
+        return (cpu_time(pid) - before[0]) / (streams * tokens)
 
     return measure
 

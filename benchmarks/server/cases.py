@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import partial
 from itertools import cycle, islice
 from typing import Final
 
@@ -14,14 +14,18 @@ from speed.outputs import ANALYSIS, ANSWER, NEXT, PROSE
 
 from server.load import MARK
 
-__all__ = ["CASES", "FILE", "OTHERS", "WRITER", "Case"]
+__all__ = ["CASES", "OTHERS", "WRITER", "Case"]
 
-TEXT: Final = "".join(islice(cycle(PROSE), 20_000))
 CODE: Final = "    if point.is_locked:\n        route.points.append(point)  # it lies right\n"
-FILE: Final = "".join(islice(cycle(CODE), 20_000))
 
-CODER: Final = evolve(servers.family("qwen3_coder"), flags=(*servers.family("qwen3_coder").flags, "--max-num-seqs", "256"))
-HARMONY: Final = evolve(servers.HARMONY, tools=False, flags=("--max-num-seqs", "64"))
+
+def _paced(setup: servers.Setup, streams: int) -> servers.Setup:
+    flags = (*setup.flags, "--max-num-seqs", str(streams))
+    return evolve(setup, tools=False, flags=flags, processor="server.pacing:PacedTokens")
+
+
+CODER: Final = _paced(servers.family("qwen3_coder"), 256)
+HARMONY: Final = _paced(servers.HARMONY, 64)
 
 WRITE: Final = {
     "type": "function",
@@ -43,73 +47,91 @@ class Case:
         name: What it is called.
         server: On which server it runs.
         before: What the model writes first.
+        text: What it then writes, as often as it takes.
         after: What it writes last.
-        streams: How many do so at once, each with the tokens of `text` that it writes in between.
-        text: What these are of.
-        leap: What comes at once after `before`; what is shown then begins behind it, else with the request.
+        streams: How many do so at once, each with the tokens of `text` whose cost is shown.
+        leap: What comes at once after `before`, as if it had been written.
+        leaps: How many times.
+        then: What comes with it.
         tools: What the request declares.
         interval: Tokens of an output of the engine.
+        pace: Milliseconds of its steps for each stream, and ten more; enough for the dearest route.
+        pause: Seconds of the step after the leap, in which the dearest route reads it.
         repeats: How often each route is measured.
     """
 
     name: str
     server: servers.Setup
     before: str
+    text: str
     after: str
     streams: Mapping[int, int]
-    text: str = TEXT
     leap: str = ""
+    leaps: int = 0
+    then: str = ""
     tools: Sequence[Mapping[str, object]] = ()
     interval: int = 1
+    pace: float = 0.2
+    pause: float = 0
     repeats: int = 3
 
-    def body(self, tokens: int) -> dict[str, object]:
+    def body(self, streams: int) -> dict[str, object]:
         """Return the request that has the model write so.
 
         Args:
-            tokens: How many are measured.
+            streams: How many are sent at once; they begin together.
         """
-        before, text, after = self._encoded
-        script: dict[str, object] = {"round_0": [*before, *islice(cycle(text), tokens), *after], "round_token": -1}
-        script["interval"] = self.interval
-        if self.leap:
-            script |= {"leap_after": len(before), "leap_tokens": self._leapt, "leap_text": self.leap + MARK.decode()}
+        tokens = partial(playing.tokens, self.server.model)
+        before, mark = tokens(self.before), self.then + MARK.decode()
+        script: dict[str, object] = {
+            "round_0": [*before, *islice(cycle(tokens(self.text)), self.streams[streams]), *tokens(self.after)],
+            "round_token": -1,
+            "interval": self.interval,
+            "together": streams,
+            "pace": (10 + self.pace * streams) / 1000,
+            "leap_after": len(before),
+            "pause": self.pause,
+            "leap_tokens": tokens(self.leap),
+            "leap_text": self.leap,
+            "leap_times": self.leaps,
+            "mark_tokens": tokens(mark),
+            "mark_text": mark,
+        }
         asked = {"model": "tiny", "input": "Hi.", "stream": True, "store": False, "temperature": 0}
         return {**asked, "tools": [*self.tools], "vllm_xargs": script}
-
-    @cached_property
-    def _encoded(self) -> Sequence[Sequence[int]]:
-        return [playing.tokens(self.server.model, text) for text in (self.before, self.text, self.after)]
-
-    @cached_property
-    def _leapt(self) -> Sequence[int]:
-        return playing.tokens(self.server.model, self.leap + MARK.decode())
 
 
 def _writing(name: str, length: int, streams: Mapping[int, int]) -> Case:
     """Return an agent that is writing a file of which some characters have come."""
-    return Case(name, CODER, CALL, CALLED, streams, FILE, FILE[:length], [WRITE])
+    return Case(name, CODER, CALL, CODE, CALLED, streams, CODE, length // len(CODE), tools=[WRITE], pace=6, pause=3)
 
 
-_END: Final = "<|im_end|>"
+def _text(name: str, streams: Mapping[int, int], interval: int = 1) -> Case:
+    return Case(name, CODER, "<think>\n\n</think>\n\nIt is so. ", PROSE, "<|im_end|>", streams, interval=interval)
+
 
 CASES: Final = (
-    Case("text", CODER, "<think>\n\n</think>\n\n", _END, {1: 800, 8: 400, 64: 200, 256: 120}),
-    Case("text, outputs of 10 tokens", CODER, "<think>\n\n</think>\n\n", _END, {64: 200}, interval=10),
-    _writing("a file, in the middle of its 20,000 characters", 10_000, {8: 100}),
-    Case("text of gpt-oss", HARMONY, ANSWER, "<|return|>", {8: 200, 64: 60}),
+    _text("text", {1: 400, 8: 300, 64: 150, 256: 60}),
+    _text("outputs of 10 tokens", {64: 150}, interval=10),
+    _writing("a file, in the middle of its 20,000 characters", 10_000, {4: 120}),
+    Case("text of gpt-oss", HARMONY, f"{ANSWER}It is so.", PROSE, "<|return|>", {8: 200, 64: 60}),
     Case(
         "text of gpt-oss, after 20,000 reasoning tokens",
         HARMONY,
-        ANALYSIS + PROSE,
+        f"{ANALYSIS}It is so.",
+        PROSE,
         "<|return|>",
-        {8: 150},
-        leap="".join(islice(cycle(PROSE), 100_000)) + NEXT + ANSWER,
+        {8: 200},
+        leap=PROSE,
+        leaps=20_000 // len(playing.tokens("gpt_oss", PROSE)),
+        then=NEXT + ANSWER,
+        pace=0.8,
+        pause=6,
     ),
 )
 
-OTHERS: Final = Case("others", CODER, "<think>\n\n</think>\n\n", _END, {8: 600})
+OTHERS: Final = _text("others", {8: 400})
 """The streams that wait."""
 
-WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 150})
+WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 100})
 """For whom they wait."""

@@ -42,16 +42,15 @@ def delays(urls: Mapping[str, str], repeats: int) -> list[Result]:
 
 async def _gaps(url: str) -> Sequence[float]:
     """Return the seconds between the pieces of all streams of text while one stream writes, from its leap to its end."""
-    ((streams, tokens),) = OTHERS.streams.items()
-    others = [await begin(url, OTHERS.body(tokens)) for _ in range(streams)]
+    (streams,) = OTHERS.streams
+    others = [await begin(url, OTHERS.body(streams)) for _ in range(streams)]
     began = 0.0
 
     def begins() -> None:
         nonlocal began
         began = perf_counter()
 
-    (writes,) = WRITER.streams.values()
-    writer = await begin(url, WRITER.body(writes), begins)
+    writer = await begin(url, WRITER.body(1), begins)
     await end([writer])
     ended = perf_counter()
     await end(others)

@@ -1,39 +1,58 @@
 """What the engine's client is made to do in a server that is measured, so that long responses need not be waited for.
 
-A request says in its `vllm_xargs` that its model leaps: after `leap_after` tokens, `leap_tokens` come at once, of which
-`leap_text` is the text, as if they had been generated and had waited in the queue. And it says how many tokens make an output,
+A request says in its `vllm_xargs` with how many others it begins, `together`: it is held back until all of them are there. After
+`leap_after` tokens its model leaps: `leap_tokens` come at once, `leap_times` times, and then `mark_tokens`, as if they had been
+generated and had waited in the queue; their text is `leap_text` and `mark_text`. And it says how many tokens make an output,
 `interval`, which is otherwise a flag of the server; requests with different ones must not be sent at once. All the rest, the
 engine included, is real.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-LEAP: Final = 1_000
-"""The tokens of a leap at least: more than outputs ever merge."""
+from attrs import define, field
+
+LEAPT: Final = "leapt"
+"""The attribute of an output that holds a leap."""
+
+
+@define(eq=False)
+class Gate:
+    """Holds requests back until all that belong together are there."""
+
+    _waiting: int = 0
+    _opened: asyncio.Event = field(factory=asyncio.Event)
+
+    async def passed(self, together: int) -> None:
+        """Wait until so many do."""
+        self._waiting += 1
+        opened = self._opened
+        if self._waiting >= together:
+            self._waiting, self._opened = 0, asyncio.Event()
+            opened.set()
+        await opened.wait()
 
 
 def hook(client: Any) -> None:  # noqa: ANN401 - vLLM's
     """Replace the one function of the engine's client that generates."""
-    theirs = client.generate
+    theirs, gate = client.generate, Gate()
 
-    def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - vLLM's
-        extra = sampling.extra_args or {}
+    async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - vLLM's
+        extra, seen = sampling.extra_args or {}, 0
         client.output_processor.stream_interval = int(extra.get("interval", 1))
-        outputs = theirs(prompt, sampling, request_id, **others)
-        return _leaping(outputs, extra) if "leap_tokens" in extra else outputs
+        await gate.passed(int(extra.get("together", 1)))
+        async for output in theirs(prompt, sampling, request_id, **others):
+            if seen is not None:
+                new = output.outputs[0]
+                seen += len(new.token_ids)
+                if seen >= extra.get("leap_after", seen + 1):
+                    new.token_ids = [*new.token_ids, *extra["leap_tokens"] * extra["leap_times"], *extra["mark_tokens"]]
+                    new.text += extra["leap_text"] * extra["leap_times"] + extra["mark_text"]
+                    setattr(output, LEAPT, True)
+                    seen = None
+            yield output
 
     client.generate = generate
-
-
-async def _leaping(outputs: AsyncGenerator[Any], extra: dict[str, Any]) -> AsyncGenerator[Any]:
-    seen = 0
-    async for output in outputs:
-        new = output.outputs[0]
-        before, seen = seen, seen + len(new.token_ids)
-        if before < extra["leap_after"] <= seen:
-            new.token_ids = [*new.token_ids, *extra["leap_tokens"]]
-            new.text += extra["leap_text"]
-        yield output

@@ -21,7 +21,7 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.entrypoints.serve.utils.api_utils import load_aware_call
 
-from server.leaps import LEAP, hook
+from server.leaps import LEAPT, hook
 from server.load import MARK
 
 VLLM: Final = "/vllm"
@@ -90,7 +90,7 @@ async def _constant(
 
     def look(output: Any) -> None:  # noqa: ANN401 - vLLM's
         nonlocal frame
-        frame = FRAME if len(output.outputs[0].token_ids) < LEAP else MARKED
+        frame = MARKED if hasattr(output, LEAPT) else FRAME
 
     context.append_output = look
     context.need_builtin_tool_call = lambda: False

@@ -110,7 +110,7 @@ TARGETS: Final = (
             ("text, 64 streams", 0.75),
             ("text, 256 streams", 0.75),
             ("text of gpt-oss, after 20,000 reasoning tokens, 8 streams", 0.5),
-            ("a file, in the middle of its 20,000 characters, 8 streams", 0.1),
+            ("a file, in the middle of its 20,000 characters, 4 streams", 0.1),
         )
     ),
     Target(

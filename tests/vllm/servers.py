@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self
@@ -72,6 +73,7 @@ class Setup:
         adapters: LoRA adapters, by the names that requests give them; each one of `tiny_models.BUILDERS`.
         plugin: Whether Interlock is loaded.
         command: What is called; the flags of `vllm serve` follow.
+        processor: The logits processor that forces the scripted tokens.
     """
 
     model: str
@@ -82,6 +84,7 @@ class Setup:
     adapters: Mapping[str, str] = field(factory=dict[str, str])
     plugin: bool = True
     command: Sequence[str] = ("vllm", "serve")
+    processor: str = "scripted_tokens:ScriptedTokens"
 
 
 HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
@@ -216,13 +219,27 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.process.port}"
 
-    def __enter__(self) -> Self:
-        try:
+    def begin(self) -> Self:
+        """Start it, without waiting until it answers."""
+        with self._undone():
             self._start()
+        return self
+
+    def __enter__(self) -> Self:
+        if not hasattr(self, "process"):
+            self.begin()
+        with self._undone():
+            self.process.wait(f"{self.url}/health")
+        return self
+
+    @contextmanager
+    def _undone(self) -> Generator[None]:
+        """End all that was started if something is raised."""
+        try:
+            yield
         except BaseException:
             self.__exit__()
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         for process in (*self._tools.values(), *([self.process] if hasattr(self, "process") else [])):
@@ -250,7 +267,7 @@ class Server:
         flags += ["--max-model-len", str(setup.context), *FLAGS, *setup.flags]
         flags += DEVICES[os.environ.get("INTERLOCK_DEVICE", "cpu")]
         if setup.model != "smollm2":
-            flags += ["--load-format", "dummy", "--logits-processors", "scripted_tokens:ScriptedTokens"]
+            flags += ["--load-format", "dummy", "--logits-processors", setup.processor]
         if setup.adapters:
             paths = (f"{name}={tiny_models.built(adapter, CACHE / 'models')}" for name, adapter in setup.adapters.items())
             flags += ["--enable-lora", "--lora-modules", *paths]
@@ -264,4 +281,32 @@ class Server:
         program, *rest = setup.command
         self.process = Process([str(Path(sys.executable).with_name(program)), *rest, str(model), *flags], environment, port)
         self.process.start()
-        self.process.wait(f"{self.url}/health")
+
+
+@define
+class Line:
+    """Servers one after another: while the tests of one run, the next is started, which takes longer than most tests.
+
+    Args:
+        names: Of `SETUPS`, in the order in which they are asked for.
+    """
+
+    names: Sequence[str] = ()
+    _begun: dict[str, Server] = field(factory=dict[str, Server], init=False)
+
+    @contextmanager
+    def serving(self, name: str) -> Generator[Server]:
+        """Yield a server that answers."""
+        with self._take(name) as server:
+            following = self.names[self.names.index(name) + 1 :][:1] if name in self.names else ()
+            for other in following:
+                self._begun[other] = Server(SETUPS[other], other).begin()
+            yield server
+
+    def stop(self) -> None:
+        """End what was begun and not asked for."""
+        for server in self._begun.values():
+            server.__exit__()
+
+    def _take(self, name: str) -> Server:
+        return self._begun.pop(name, None) or Server(SETUPS[name], name)
