@@ -111,17 +111,17 @@ def _text(name: str, streams: Mapping[int, int], interval: int = 1) -> Case:
 
 
 CASES: Final = (
-    _text("text", {1: 400, 8: 300, 64: 150, 256: 60}),
-    _text("outputs of 10 tokens", {64: 150}, interval=10),
-    _writing("a file, in the middle of its 20,000 characters", 10_000, {4: 120}),
-    Case("text of gpt-oss", HARMONY, f"{ANSWER}It is so.", PROSE, "<|return|>", {8: 200, 64: 60}),
+    _text("text", {1: 200, 8: 200, 64: 100, 256: 50}),
+    _text("outputs of 10 tokens", {64: 100}, interval=10),
+    _writing("a file, in the middle of its 20,000 characters", 10_000, {4: 80}),
+    Case("text of gpt-oss", HARMONY, f"{ANSWER}It is so.", PROSE, "<|return|>", {8: 100, 64: 40}),
     Case(
         "text of gpt-oss, after 20,000 reasoning tokens",
         HARMONY,
         f"{ANALYSIS}It is so.",
         PROSE,
         "<|return|>",
-        {8: 200},
+        {8: 120},
         leap=PROSE,
         leaps=20_000 // len(playing.tokens("gpt_oss", PROSE)),
         then=NEXT + ANSWER,
@@ -130,8 +130,8 @@ CASES: Final = (
     ),
 )
 
-OTHERS: Final = _text("others", {8: 400})
+OTHERS: Final = _text("others", {8: 300})
 """The streams that wait."""
 
-WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 100})
+WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 80})
 """For whom they wait."""
