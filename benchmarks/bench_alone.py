@@ -24,7 +24,7 @@ from alone.process import Process, started
 from alone.script import MODEL, written
 from attrs import frozen
 from rich.console import Console
-from speed.report import Result, machine, table
+from speed.report import Result, machine, short, table
 from speed.timing import FLOOR, INTERLOCK, Row
 
 OUT: Final = Path(__file__).parent / "out" / "alone.json"
@@ -80,10 +80,10 @@ def main() -> None:
             row = Row("alone", name, "µs per token", {}, WINDOWS, streams)
             costs.append(Result.of(row, {INTERLOCK: ours.costs, FLOOR: floor.costs}))
             rows += _waits(name, streams, ours), _memory(name, streams, ours)
-            console.print(f"{name}: {rows[-2]['figures']}, {rows[-1]['figures']}")
+            console.print(f"{name}: {_told(rows[-2])}; {_told(rows[-1])}")
         with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
             rows.append(_unread(server))
-            console.print(f"{rows[-1]['name']}: {rows[-1]['figures']}")
+            console.print(f"{rows[-1]['name']}: {_told(rows[-1])}")
     console.print(table(costs))
     rows = [*(result.plain() for result in costs), *rows]
     OUT.parent.mkdir(exist_ok=True)
@@ -135,6 +135,11 @@ def _row(group: str, name: str, unit: str, at: int, figures: Mapping[str, float]
         "above_floor": None,
         "figures": {name: {"median": value, "low": value, "high": value} for name, value in figures.items()},
     }
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    figures = ", ".join(f"{name} {short(figure['median'])}" for name, figure in row["figures"].items())
+    return f"{figures} ({row['unit']})"
 
 
 def _waits(name: str, streams: int, measured: Loaded) -> dict[str, Any]:

@@ -57,6 +57,8 @@ class Reader(asyncio.Protocol):
         self._asked = 0.0
         self.waited: float | None = None
         """Seconds from the request to its first event."""
+        self.begun = asyncio.Event()
+        """Set when the first event of all has come."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def ask(self, transport: asyncio.Transport, budget: int | None) -> asyncio.Future[None]:
@@ -73,6 +75,7 @@ class Reader(asyncio.Protocol):
             self.ended.set_exception(RuntimeError(data.decode(errors="replace")))
         if self.waited is None and EVENT in data:
             self.waited = perf_counter() - self._asked
+            self.begun.set()
         self._tail = (self._tail + data)[-len(LAST) :]
         if self._tail == LAST and not self.ended.done():
             self.ended.set_result(None)
@@ -113,14 +116,18 @@ class Crowd:
     _tasks: list[asyncio.Task[None]] = field(factory=list[asyncio.Task[None]], init=False)
 
     async def open(self) -> None:
-        """Begin all streams, one after another."""
+        """Begin all streams, one after another, and wait until each has had its first event."""
         chance = Random(7)  # noqa: S311 - the same crowd each time
+        readers: list[Reader] = []
         began = perf_counter()
         for number in range(self.streams):
             transport, reader = await _connected(self.url, self.tally)
             self._transports.append(transport)
             self._tasks.append(asyncio.create_task(self._read(transport, reader, chance.randrange(SHORT, self.tokens))))
+            readers.append(reader)
             await asyncio.sleep(max(0.0, began + number / OPENING - perf_counter()))
+        for reader in readers:
+            await reader.begun.wait()
 
     async def _read(self, transport: asyncio.Transport, reader: Reader, first: int) -> None:
         budget: int | None = first

@@ -21,8 +21,9 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 
 from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.tokens import Pace, control, encoded, encoding
+from interlock.serving.engines.tokens import control, encoded, encoding
 from interlock.serving.errors import PromptError
+from interlock.serving.pace import Pace
 from interlock.serving.requests.compaction import is_summary
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, members, text_of

@@ -6,43 +6,25 @@ encoded in slices: where two meet, a word may become one token more than it woul
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from functools import lru_cache
-from time import perf_counter
 from typing import Final, cast
 
-from attrs import define, field
 from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
 
 from interlock.events.json import clean
 from interlock.parsers.vocabulary import vocabulary
+from interlock.serving.pace import Pace
 
-__all__ = ["Pace", "control", "encoded", "encoding"]
+__all__ = ["control", "encoded", "encoding"]
 
 SLICE: Final = 1_024
 """Characters that are encoded in one piece; the slowest of them take three milliseconds."""
-
-STRETCH: Final = 0.005
-"""Seconds after which others have their turn."""
 
 
 def encoding() -> HarmonyEncoding:
     """Return the vocabulary of gpt-oss, the same 50 MB that the parser reads; the first call takes a fifth of a second."""
     return cast("HarmonyEncoding", vocabulary().encoding)
-
-
-@define
-class Pace:
-    """Gives others their turn every few milliseconds of a long piece of work."""
-
-    _began: float = field(factory=perf_counter, init=False)
-
-    async def rest(self) -> None:
-        """Let other tasks run, if it is time to."""
-        if perf_counter() - self._began > STRETCH:
-            await asyncio.sleep(0)
-            self._began = perf_counter()
 
 
 async def encoded(text: str, pace: Pace) -> AsyncGenerator[list[int], None]:

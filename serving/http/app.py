@@ -7,7 +7,7 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Final, TypeVar
@@ -38,7 +38,9 @@ from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield,
 from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys, tenant_of
+from interlock.serving.pace import Pace
 from interlock.serving.requests.body import read_object
+from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds
 from interlock.serving.runs.making import Maker, no_such_model
@@ -172,7 +174,7 @@ class Api:
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
-        asked = await self.maker.asked(read_object(await read_body(request, self.max_body_bytes)))
+        asked = await self._asked(request)
         tenant, dialect, open_runs = tenant_of(request), self._dialect(request), self.maker.open_runs
         if not (asked.stream or asked.background):
             return WholeAnswer(Exchange(await self.maker.run(asked, tenant, Unwritten()), open_runs), dialect)
@@ -184,14 +186,20 @@ class Api:
             return KeptAnswer(await self.maker.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))
 
+    async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
+        """Read and validate the body of a request, as what it means."""
+        pace = Pace()
+        body = read_object(await read_body(request, self.max_body_bytes, pace))
+        return await self.maker.asked(meant(body), pace)
+
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
-        asked = await self.maker.asked(read_object(await read_body(request, self.max_body_bytes)))
+        asked = await self._asked(request)
         return _json({"object": "response.input_tokens", "input_tokens": await self.maker.count(asked, tenant_of(request))})
 
     async def compact(self, request: Request) -> ASGIApp:
         """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
-        asked = await self.maker.asked(compact_request(read_object(await read_body(request, self.max_body_bytes))))
+        asked = await self._asked(request, compact_request)
         run, items, seals = await self.maker.summary(asked, tenant_of(request))
         return CompactedAnswer(Exchange(run, self.maker.open_runs), items, seals.seal_summary)
 
@@ -245,7 +253,7 @@ class SocketHost:
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
-        asked = await self.maker.asked(body)
+        asked = await self.maker.asked(body, Pace())
         run = await self.maker.run(asked, self.tenant, SseWriter(self.dialect), latest=latest, generate=generate)
         return Begun(run, lambda: run.stored)
 

@@ -19,6 +19,7 @@ from interlock.serving.errors import ApiError
 from interlock.serving.faults import panics_as_errors
 from interlock.serving.http.decoding import decoder_for
 from interlock.serving.keys import TENANT, Keys
+from interlock.serving.pace import Pace
 from interlock.serving.requests.body import Census
 
 __all__ = ["MAX_BODY_BYTES", "KeyGate", "Shield", "decompressed", "error_response", "is_foreign_page", "read_body"]
@@ -41,12 +42,13 @@ def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Re
     return Response(dumps(error.body()), error.status, headers, JSON)
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
+async def read_body(request: Request, max_bytes: int, pace: Pace | None = None) -> bytes:
     """Read the body of a request that is said to be JSON.
 
     Args:
         request: The request.
         max_bytes: How many bytes it may have.
+        pace: Of the work that this is a part of.
 
     Raises:
         ApiError: 415 if it is not said to be JSON (nothing said included, for that is what a browser sends for a foreign
@@ -59,7 +61,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         message = f"Unsupported content type: '{given[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
     body, census = bytearray(), Census()
-    async with aclosing(decompressed(request, max_bytes)) as parts:
+    async with aclosing(decompressed(request, max_bytes, pace)) as parts:
         async for part in parts:
             if not census.too_many:
                 census.count(part)
@@ -68,7 +70,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-async def decompressed(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+async def decompressed(request: Request, max_bytes: int, pace: Pace | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the body of a request as it was before its client compressed it, in slices, with others in between.
 
     A body that is refused is read to its end all the same, so that its sender gets to read the answer.
@@ -76,6 +78,7 @@ async def decompressed(request: Request, max_bytes: int) -> AsyncGenerator[bytes
     Args:
         request: The request.
         max_bytes: How many bytes the body may have, compressed and decompressed.
+        pace: Of the work that this is a part of.
 
     Raises:
         ApiError: 415 if nobody knows how it is compressed, 413 if it is too large, 400 if it cannot be decompressed.
@@ -83,6 +86,7 @@ async def decompressed(request: Request, max_bytes: int) -> AsyncGenerator[bytes
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
     refusal: ApiError | None = None
+    pace = pace or Pace()
     received = size = 0
     async for piece in request.stream():
         received += len(piece)
@@ -93,7 +97,7 @@ async def decompressed(request: Request, max_bytes: int) -> AsyncGenerator[bytes
                 size += len(part)
                 _require_room(max(size, received), max_bytes)
                 yield part
-                await asyncio.sleep(0)
+                await (pace.rest() if decoder is None else asyncio.sleep(0))
         except ApiError as error:
             refusal = error
     if refusal is not None:

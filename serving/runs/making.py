@@ -16,6 +16,7 @@ from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.rendering import Rendering
 from interlock.serving.errors import ApiError, PromptError, invalid
+from interlock.serving.pace import Pace
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.runs.archive import Archive
@@ -49,18 +50,19 @@ class Maker:
     envelope: Envelope
     open_runs: OpenRuns = field(factory=OpenRuns)
 
-    async def asked(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others run in between.
+    async def asked(self, raw: Mapping[str, object], pace: Pace) -> CreateResponse:
+        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others then run in between.
 
         Args:
             raw: The body.
+            pace: Of the work with the request; it began when the request was read.
 
         Raises:
             ApiError: 400; it names the parameter that is wrong. 404 for an unknown model.
         """
-        await asyncio.sleep(0)
+        await pace.rest()
         asked = read_request(raw)
-        await asyncio.sleep(0)
+        await pace.rest()
         if asked.model not in self.engine.models:
             raise no_such_model(asked.model)
         if needs_types(asked.raw):
@@ -90,6 +92,7 @@ class Maker:
                 names and is not there; 409 if another response is being made in its conversation; 429 if too many are.
             StoreDown: The store cannot be used now, and the response or what it goes on from is to be there.
         """
+        pace = Pace()
         if asked.store:
             self.archive.require_store()
         membership = await self._membership(asked, tenant)
@@ -98,7 +101,7 @@ class Maker:
             items = await self._conversation(asked, tenant, before)
             seals = Seals(self.envelope, asked.model, tenant)
             shown = await seals.opened(items, asked.input)
-            await asyncio.sleep(0)
+            await pace.rest()
             self.open_runs.require_room()
             engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
             store = self.archive.store if asked.store else None

@@ -16,7 +16,8 @@ from interlock.parsers import Tagged
 from interlock.parsers.families import family
 from interlock.parsers.families.writing import Said, encode
 from interlock.serving.engines.embedded.model import Saying
-from interlock.serving.engines.tokens import Pace, control, encoded, encoding
+from interlock.serving.engines.tokens import control, encoded, encoding
+from interlock.serving.pace import Pace
 
 __all__ = ["decoder", "logprobs", "pick", "spell", "spell_tagged"]
 
