@@ -9,8 +9,17 @@ if find_spec("vllm.v1") is None:
 
 
 @pytest.fixture(scope="session")
-def server(request):
-    from servers import SETUPS, Server  # noqa: PLC0415 - it needs packages that are there with vLLM alone
+def line(request):
+    from servers import Line  # noqa: PLC0415 - it needs packages that are there with vLLM alone
 
-    with Server(SETUPS[request.param], request.param) as started:
+    # By now the tests are in the order in which they run: those of one server together.
+    tests = (item.callspec.params for item in request.session.items if hasattr(item, "callspec"))
+    servers = Line([*dict.fromkeys(params["server"] for params in tests if "server" in params)])
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(scope="session")
+def server(request, line):
+    with line.serving(request.param) as started:
         yield started
