@@ -57,8 +57,8 @@ prove: .venv/.dev ## The proof, every change of one edge that it must find, and 
 	$(BIN)/pytest -n 2 -m long
 
 .PHONY: prove-framing
-prove-framing: .venv/.dev ## Every change of one edge of the families' framing, some minutes; PIECES=2 in the texts that look for more
-	cd tests && ../$(BIN)/python -m families.mutations $(or $(PIECES),2)
+prove-framing: .venv/.dev ## Every change of one edge of the families' framing, some minutes; PIECES=3 in the texts that look for more
+	cd tests && ../$(BIN)/python -m families.mutations $(or $(PIECES),3)
 
 # What a campaign finds is shrunk: a story is kept in tests/counterexamples, a sequence or a stream is printed with its seed.
 MINUTES ?= 5

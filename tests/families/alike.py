@@ -1,6 +1,6 @@
 """The changes of the framing that make none to a reader: by the reason, as `families.mutations` writes them.
 
-No text of two pieces behind their edges is read otherwise, in any family that has the edge: `make prove-framing` looks.
+No text of three pieces behind their edges is read otherwise, in any family that has the edge: `make prove-framing` looks.
 """
 
 from __future__ import annotations

@@ -263,4 +263,4 @@ def main(longest: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
