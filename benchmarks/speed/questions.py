@@ -5,6 +5,7 @@ A question whose rows were not measured has no answer, and what stood in the pag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -61,10 +62,23 @@ def _times(dividend: float, divisor: float) -> str:
     return f"{short(dividend / divisor)} times"
 
 
+def _served(rows: Rows, pattern: str) -> Rows:
+    """Return what was measured on vLLM's server, of the cases with such names."""
+    return [row for row in _of(rows, "server") if re.fullmatch(pattern, row["name"])]
+
+
+def _whole(rows: Rows, pattern: str) -> str:
+    """Return a sentence about what a token costs the whole process of vLLM's server in a case, if that was measured."""
+    return "".join(
+        f" In the server, a token of {row['name']}, costs the whole process {short(_median(row, 'interlock'))} µs, and "
+        f"{short(_median(row, 'vllm'))} µs with vLLM's route."
+        for row in _served(rows, pattern)
+    )
+
+
 def _in_vllm(rows: Rows) -> Answer | None:
     """Answer how many streams the API process of a vLLM server carries."""
-    measured = sorted((row for row in _of(rows, "server") if row["name"].startswith("text, ")), key=lambda row: row["at"])
-    measured = [row for row in measured if row["name"].removeprefix("text, ")[0].isdigit() and "outputs" not in row["name"]]
+    measured = sorted(_served(rows, r"text, \d+ streams?"), key=lambda row: row["at"])
     if not measured:
         return None
     last = measured[-1]
@@ -177,6 +191,7 @@ def _file(rows: Rows) -> Answer | None:
         ]
         late = f"one in 100 tokens of the others comes later after the one before it than {', '.join(told)}"
         sentence += f" While one stream writes such a file, {late}."
+    sentence += _whole(rows, "a file, .*")
     return Answer(
         picture, "Microseconds for each piece of a call's arguments, by their length, for each family's parser", sentence
     )
@@ -196,7 +211,8 @@ def _reasoning(rows: Rows) -> Answer | None:
             f"; vLLM's costs grow from {short(_median(first, 'vllm'))} to {short(_median(last, 'vllm'))} µs, "
             f"{_times(_median(last, 'vllm'), _median(last, 'interlock'))} as much"
         )
-    return Answer(picture, "Microseconds for each token of harmony, by the number of reasoning tokens before it", f"{sentence}.")
+    sentence += f".{_whole(rows, 'text of gpt-oss, after .*')}"
+    return Answer(picture, "Microseconds for each token of harmony, by the number of reasoning tokens before it", sentence)
 
 
 def _events(rows: Rows) -> Answer | None:

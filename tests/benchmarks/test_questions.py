@@ -22,6 +22,7 @@ ROWS = [
     row("server", "text, 8 streams", 8, interlock=40, vllm=80, floor=30),
     row("server", "text, 256 streams", 256, interlock=20, vllm=50, floor=10),
     row("server", "text, outputs of 10 tokens, 64 streams", 64, interlock=1, vllm=2, floor=1),
+    row("server", "text of gpt-oss, after 20,000 reasoning tokens, 8 streams", 8, interlock=30, vllm=90, floor=20),
     row("alone", "1 stream of 100 tokens a second", 1, interlock=400, floor=300),
     row("alone", "2,000 streams of 5 tokens a second", 2_000, interlock=50, floor=40),
     row("alone: first event", "1 stream of 100 tokens a second", 1, p50=2, p99=3),
@@ -59,6 +60,8 @@ def test_what_the_sentences_count() -> None:
     assert "at most 2 µs with our parsers, its events included, and up to 6 ms with vLLM's" in told["file"]
     assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in told["file"]
     assert "from 8 to 240 µs, 400 times as much" in told["reasoning"]
+    whole = "In the server, a token of text of gpt-oss, after 20,000 reasoning tokens, 8 streams, costs the whole process 30 µs"
+    assert f"{whole}, and 90 µs with vLLM's route." in told["reasoning"]
 
 
 def test_every_question_has_its_place_on_the_page() -> None:
