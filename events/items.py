@@ -13,6 +13,8 @@ from typing import Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
+from interlock.events.json import dumps, kept, parsed
+
 ItemKind: TypeAlias = Literal[
     "reasoning",
     "message",
@@ -62,11 +64,17 @@ class PartSpec:
     text: str
     lists: tuple[str, ...] = ()
 
-    def empty(self) -> dict[str, object]:
-        """Return the part as it is when it opens."""
-        part: dict[str, object] = {"type": self.type, self.text: ""}
-        part.update((name, []) for name in self.lists)
-        return part
+    whole: bytes = field(init=False, eq=False, repr=False)
+    """The part as JSON, with a gap for its text and for each list."""
+    empty: bytes = field(init=False, eq=False, repr=False)
+    """The part as it is when it opens."""
+
+    def __attrs_post_init__(self) -> None:
+        """Compile what is the same of every such part."""
+        names = "".join(f',"{name}":%b' for name in (self.text, *self.lists))
+        whole = f'{{"type":"{self.type}"{names}}}'.encode()
+        object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "empty", whole % (b'""', *(b"[]" for _ in self.lists)))
 
 
 OUTPUT_TEXT: Final = PartSpec("output_text", "text", ("annotations", "logprobs"))
@@ -87,7 +95,7 @@ class ItemSpec:
         statuses: The values that its `status` can take; a kind without the field has none.
         text: The field that holds its own text (arguments, input, code), or an empty string. A field of an object that the
             item holds is written with a dot: `operation.diff`.
-        lists: The lists of parts it has, written likewise.
+        lists: The lists of parts it has; one of an object is written likewise, and is then the only one.
         opens_with: The fields that must be known when it opens.
         constant: Fields that every item of the kind has, with the value they start with.
         made: Fields that hold an id which is made where none is known, with the prefix that it has in any case. Where such
@@ -110,6 +118,14 @@ class ItemSpec:
     late: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()
     whole: bool = False
+    own: bytes = field(init=False, eq=False, repr=False)
+    """The end of its JSON, with a gap for its text or for each list; empty if these are in an object that it holds."""
+
+    def __attrs_post_init__(self) -> None:
+        """Compile what is the same of every such item."""
+        names = (self.text,) if self.text else self.lists
+        own = "".join(f',"{name}":%b' for name in names) + "}"
+        object.__setattr__(self, "own", b"" if "." in own else own.encode())
 
 
 def _whole(kind: ItemKind, prefix: str, opens_with: tuple[str, ...], statuses: tuple[str, ...] = _STATUSES) -> ItemSpec:
@@ -230,42 +246,36 @@ def snapshot(
     item_id: str,
     status: str,
     fields: Mapping[str, object],
-    text: str,
-    parts: Mapping[str, Sequence[object]],
-) -> dict[str, object]:
-    """Return an item as the API shows it.
+    text: bytes,
+    parts: Mapping[str, Sequence[bytes]],
+) -> bytes:
+    """Return an item as the API shows it, as JSON.
 
     Args:
         spec: Its kind.
         item_id: Its id.
         status: The state of its lifecycle; one that the API has no status for shows as `in_progress`.
         fields: What is known of it beside its text and parts, by the API's names.
-        text: Its own text, for a kind that has one.
-        parts: Its whole parts, by the name of the list that holds them.
-
-    Returns:
-        A new dict, which later changes of `parts` do not reach.
+        text: The JSON of its own text, for a kind that has one.
+        parts: The JSON of its whole parts, by the name of the list that holds them.
     """
     shown: dict[str, object] = {"id": item_id, "type": spec.kind, **spec.constant}
     if spec.statuses:
         shown["status"] = status if status in spec.statuses else "in_progress"
     shown.update(fields)
-    if spec.text:
-        _put(shown, spec.text, text)
-    for name in spec.lists:
-        _put(shown, name, list(parts[name]))
-    return shown
+    values = [text] if spec.text else [b"[%b]" % b",".join(parts[name]) for name in spec.lists]
+    if not spec.own:
+        _put(shown, spec.text or spec.lists[0], values[0])
+        return kept(shown)
+    return dumps(shown)[:-1] + spec.own % (*values,)
 
 
-def _put(shown: dict[str, object], name: str, value: object) -> None:
-    """Put a value into an item, or into a copy of an object that it holds, if that has the field or the value says something."""
-    holder, dot, inner = name.rpartition(".")
-    if not dot:
-        shown[name] = value
-        return
-    held = cast("Mapping[str, object]", shown[holder])
-    if inner in held or value:
-        shown[holder] = {**held, inner: value}
+def _put(shown: dict[str, object], name: str, value: bytes) -> None:
+    """Put a value into a copy of an object that an item holds, if that has the field or the value says something."""
+    holder, _, inner = name.rpartition(".")
+    held, said = cast("Mapping[str, object]", shown[holder]), parsed(value)
+    if inner in held or said:
+        shown[holder] = {**held, inner: said}
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:

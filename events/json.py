@@ -41,6 +41,39 @@ def dumps(value: object) -> bytes:
         return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
+def kept(value: object) -> bytes:
+    """Write a value as JSON that is to be kept: what `dumps` returns may take a page of memory, however short it is.
+
+    Args:
+        value: As for `dumps`.
+    """
+    return b"%b" % dumps(value)
+
+
+def members(value: Mapping[str, object]) -> bytes:
+    """Write the members of an object, each with a comma before it, to be put into a larger one.
+
+    Args:
+        value: As for `dumps`.
+    """
+    return b"," + dumps(dict(value))[1:-1] if value else b""
+
+
+def parsed(data: bytes) -> object:
+    """Return what JSON says that `dumps` has written, integers of any size included.
+
+    Args:
+        data: What `dumps` has returned, or what was joined of such.
+    """
+    try:
+        value = orjson.loads(data)
+        if orjson.dumps(value) == data:  # an integer over 64 bits has become a float
+            return value
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):  # over 254 levels of nesting
+        pass
+    return json.loads(data)
+
+
 def loads(data: str | bytes) -> object:
     """Parse JSON, and nothing beyond it: `NaN` and `Infinity` are none.
 
@@ -56,18 +89,6 @@ def loads(data: str | bytes) -> object:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
-
-
-def copied(value: object) -> object:
-    """Return a deep copy of a value as JSON: what a reader of `dumps(value)` would get, and nothing shared with the value.
-
-    Args:
-        value: As for `dumps`.
-    """
-    try:
-        return orjson.loads(orjson.dumps(value))
-    except orjson.JSONEncodeError:
-        return _plain(value)
 
 
 def _plain(value: object) -> object:

@@ -9,13 +9,15 @@ The hot path is `repeat`: everything of a delta event but its text and its numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, cached_property
+from json import JSONDecoder
 from json.encoder import encode_basestring_ascii
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.json import clean, copied, dumps
+from interlock.events.json import clean, dumps, parsed
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -29,7 +31,30 @@ CONTENT_TYPE: Final = "text/event-stream"
 """The media type of a stream (rule R5)."""
 
 
-@frozen(eq=True)
+_TAIL: Final = b"\n\n"
+
+
+@cache
+def _head(name: str) -> bytes:
+    """Return what a frame of an event begins with: `event`, and one line of `data` (rule R5)."""
+    return f"event: {name}\ndata: ".encode()
+
+
+def frame_of(name: str, values: str) -> bytes:
+    """Return the frame of an event, with a gap for each value.
+
+    Args:
+        name: The wire name.
+        values: The members of its JSON object between `type` and `sequence_number`, each with a comma before it; `%b` stands for
+            a value.
+
+    Returns:
+        What `%` makes a frame of, with the bytes of the values, and with the number.
+    """
+    return _head(name) + f'{{"type":"{name}"{values},"sequence_number":%d}}'.encode() + _TAIL
+
+
+@frozen
 class Event:
     """One event of a stream.
 
@@ -38,12 +63,12 @@ class Event:
     Args:
         name: The wire name.
         sequence_number: Its place in the stream, from 0.
-        body: The JSON object, `type` and `sequence_number` included.
+        frame: It as a frame, in OpenAI's dialect.
     """
 
     name: str
     sequence_number: int
-    body: Mapping[str, object]
+    frame: bytes
 
     def __attrs_pre_init__(self) -> None:
         """Refuse.
@@ -53,14 +78,19 @@ class Event:
         """
         raise TypeError("an Event is made by firing an edge of a lifecycle, not by calling its class")
 
+    @cached_property
+    def body(self) -> Mapping[str, object]:
+        """The JSON object, parsed; nobody else has a part of it."""
+        return cast("Mapping[str, object]", parsed(self.frame[len(_head(self.name)) : -len(_TAIL)]))
+
     @classmethod
-    def _made(cls, name: str, sequence_number: int, body: Mapping[str, object]) -> Event:
-        """Return a new event; called by the driver where an edge fires, and by a writer for an event that was made."""
+    def _made(cls, name: str, sequence_number: int, frame: bytes) -> Event:
+        """Return a new event; called by the driver where an edge fires, and by a writer for one that repeats another."""
         event = object.__new__(cls)
         put = object.__setattr__
         put(event, "name", name)
         put(event, "sequence_number", sequence_number)
-        put(event, "body", body)
+        put(event, "frame", frame)
         return event
 
 
@@ -74,7 +104,7 @@ class Writer(Protocol[T_co]):
         """Return one event in this form.
 
         Args:
-            event: What an edge has emitted. Its body may share values with the driver, so copy what is kept.
+            event: What an edge has emitted.
         """
         ...
 
@@ -93,8 +123,31 @@ class Writer(Protocol[T_co]):
         ...
 
 
-def _frame(name: str, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+def _repeater(frame: bytes, keep: Keep) -> Callable[[str, int], bytes]:
+    """Return a function that makes frames which differ from one of a delta event in its text and number alone."""
+    head, _, rest = frame.decode().partition(_DELTA)
+    _, end = _read_text(rest)
+    before = f"{head}{rest[end:].rpartition(_NUMBER)[0]}{_DELTA}"
+    # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter. So a
+    # reader that decodes what the network gives it piece by piece never meets half a character in a delta either.
+
+    def write_delta(text: str, sequence_number: int) -> bytes:
+        try:
+            kept = text.encode()
+        except UnicodeEncodeError:
+            text = clean(text)
+            kept = text.encode()
+        frame = f'{before}{encode_basestring_ascii(text)},"sequence_number":{sequence_number}}}\n\n'.encode()
+        keep(kept)  # last, so that nothing is kept that was not written
+        return frame
+
+    return write_delta
+
+
+_DELTA: Final = ',"delta":'
+"""Comes in a frame before the text; it is in no other string, where its quotes would be escaped."""
+_NUMBER: Final = ',"sequence_number":'
+_read_text: Final = JSONDecoder().raw_decode
 
 
 @frozen
@@ -109,55 +162,24 @@ class SseWriter:
 
     def write(self, event: Event) -> bytes:
         """Return one event as a frame."""
-        return _frame(self.dialect.event_name(event.name), dumps(self.dialect.spoken(event.body)))
+        if self.dialect is OPENAI:
+            return event.frame
+        return _head(self.dialect.event_name(event.name)) + dumps(self.dialect.spoken(event.body)) + _TAIL
 
     def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], bytes]:
-        """Render a delta event's frame up to its text, and return a function that adds the text and the number."""
-        head = dumps(self.dialect.spoken(_without_text(event)))
-        # `delta` and `sequence_number` take the place of the closing brace.
-        before = _frame(self.dialect.event_name(event.name), head[:-1]).rstrip().decode() + ',"delta":'
-        # What is not ASCII is escaped too: a string of ASCII is its own UTF-8, any other would be encoded letter by letter. So a
-        # reader that decodes what the network gives it piece by piece never meets half a character in a delta either.
-        escape = encode_basestring_ascii
-
-        def write_delta(text: str, sequence_number: int) -> bytes:
-            try:
-                kept = text.encode()
-            except UnicodeEncodeError:
-                text = clean(text)
-                kept = text.encode()
-            frame = f'{before}{escape(text)},"sequence_number":{sequence_number}}}\n\n'.encode()
-            keep(kept)  # last, so that nothing is kept that was not written
-            return frame
-
-        return write_delta
+        """Return a function that adds the text and the number to what is the same in each frame."""
+        return _repeater(self.write(event), keep)
 
 
 @frozen
 class EventWriter:
-    """Returns `Event` objects, for code that reads a stream in the same process; their bodies are copies."""
+    """Returns `Event` objects, for code that reads a stream in the same process."""
 
     def write(self, event: Event) -> Event:
-        """Return the event with a body of its own."""
-        return _with_body(event, event.body)
+        """Return the event."""
+        return event
 
     def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], Event]:
         """Return a function that makes delta events of the same body up to the text."""
-        before = _without_text(event)
-
-        def write_delta(text: str, sequence_number: int) -> Event:
-            said = clean(text)
-            written = _with_body(event, {**before, "delta": said, "sequence_number": sequence_number})
-            keep(said.encode())
-            return written
-
-        return write_delta
-
-
-def _without_text(event: Event) -> dict[str, object]:
-    return {name: value for name, value in event.body.items() if name not in {"delta", "sequence_number"}}
-
-
-def _with_body(event: Event, body: Mapping[str, object]) -> Event:
-    number = cast("int", body["sequence_number"])
-    return Event._made(event.name, number, cast("Mapping[str, object]", copied(body)))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        name, frame = event.name, _repeater(event.frame, keep)
+        return lambda text, number: Event._made(name, number, frame(text, number))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -70,7 +70,7 @@ class Open:
         kind: The item's type, as in the API.
         fields: What is known of it at once, by the names of the API's fields: `name`, `call_id`, `namespace`,
             `server_label`, `phase`, `container_id`, `action`. A missing `call_id` is made by the driver;
-            one that does not begin with `call_` is given that prefix (rule R7).
+            one that does not begin with `call_` is given that prefix (rule R7). They are not copied: do not change them.
 
     Raises:
         ValueError: There is no such kind, or a field that its `added` event must show is missing.

@@ -6,27 +6,28 @@ every state. What a delta needs is opened first, what is in its way is closed fi
 hand (a result for a call that has ended, text after the end) is passed over.
 
 Which order is legal stands in the tables alone. The driver asks a state for its rows, and for the way to a trigger that is not
-legal yet; it compares no names of states. Events are made where an edge fires, in `_fire`. The one exception is the hot path
-in `feed`: text in a state where text only streams repeats the event of the edge that leads back to that state.
+legal yet; it compares no names of states. Events are made where an edge fires (`interlock.fsm.emitter`). The one exception is the
+hot path in `feed`: text in a state where text only streams repeats the event of the edge that leads back to that state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, Never, TypeVar, assert_never, cast
+from typing import Final, Never, TypeVar, assert_never, cast
 
 from attrs import frozen
 
 from interlock.events.items import ITEMS, NOT_RUN, ItemKind, failure_fields
-from interlock.events.json import clean, copied
+from interlock.events.json import clean, parsed
 from interlock.events.sse import Event, Writer
 from interlock.fsm import deltas
+from interlock.fsm.emitter import Emitter
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import Item, Late, know_nothing
 from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response import Response, usage_object
+from interlock.fsm.response import Response, echoed, usage_object
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""
@@ -45,6 +46,7 @@ _PLACED: Final[Mapping[str, Callable[[int, int], Mapping[str, object]]]] = {
 }
 """The fields that say where an annotation stands, by its type."""
 
+_NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
 
@@ -66,7 +68,7 @@ class ReadyCall:
     text: str
 
 
-class ResponseDriver(Generic[T]):
+class ResponseDriver(Emitter[T]):
     """Turns deltas into the events of one response.
 
     Args:
@@ -82,6 +84,8 @@ class ResponseDriver(Generic[T]):
         lifecycles: What it composes.
     """
 
+    __slots__ = ("_active", "_ids", "_late", "_lifecycles", "_open", "_response", "_usage")
+
     def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
         self,
         settings: Mapping[str, object],
@@ -95,21 +99,17 @@ class ResponseDriver(Generic[T]):
         late: Late = know_nothing,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
+        super().__init__(writer)
         self._lifecycles = lifecycles
-        self._writer = writer
         self._ids = ids
         self._late = late
-        self._sequence_number = 0
-        self._events: list[T] = []
         self._open: dict[str, Item] = {}
         self._active: Item | None = None
-        self._stream: Callable[[str, int], T] | None = None
-        """Writes a delta of the active item where its text only streams."""
-        self._usage = deltas.Usage()
+        self._usage = _NO_USAGE
         self._response = Response(
             id=response_id or ids("resp"),
             state=lifecycles.response.states[lifecycles.response.initial],
-            settings=settings,
+            settings=echoed(settings),
             created_at=clock() if created_at is None else created_at,
             clock=clock,
             additions=additions,
@@ -133,14 +133,14 @@ class ResponseDriver(Generic[T]):
     @property
     def response(self) -> Mapping[str, object]:
         """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
-        shown = self._response.as_it_stands() if self.ended else self._response.as_running()
-        return cast("Mapping[str, object]", copied(shown))
+        shown = self._response.as_it_stands if self.ended else self._response.as_running
+        return cast("Mapping[str, object]", parsed(shown))
 
     @property
     def ready(self) -> list[ReadyCall]:
         """The hosted calls that wait for their tool, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.text or item.sent.getvalue().decode())
+            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.said)
             for item in self._open.values()
             if "run" in item.state.rows
         ]
@@ -184,7 +184,7 @@ class ResponseDriver(Generic[T]):
                 # The hot path: text where text only streams. All of the frame but the text was rendered before.
                 events.append(stream(delta, self._sequence_number))
                 self._sequence_number += 1
-            elif not self.ended:
+            elif self._response.state.rows:
                 self._react(delta)
         self._events = []
         return events
@@ -242,21 +242,25 @@ class ResponseDriver(Generic[T]):
         self._begin()
         self._close_active()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
-        lacking = {name for name in spec.constant if name in fields and fields[name] is None}
-        made = {name: self._id(name, fields.get(name), prefix) for name, prefix in spec.made.items() if name not in lacking}
-        known = {**fields, **made}
+        made = {
+            name: self._id(name, fields.get(name), prefix)
+            for name, prefix in spec.made.items()
+            if name not in spec.constant or fields.get(name, prefix) is not None
+        }
+        known = {**fields, **made} if made else fields
         item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known, self._late)
         self._fire(item, "open")
-        if item.state.rows:
+        rows = item.state.rows
+        if rows:
             self._open[item.id] = item
-        if "close" in item.state.rows:
+        if "close" in rows:
             self._active = item
             self._reveal(item)
         return item
 
     def _reveal(self, item: Item) -> None:
         """Add an item that says something although nobody can read it."""
-        if "reveal" in item.state.rows and any(item.fields.get(name) for name in item.spec.opaque):
+        if "reveal" in item.state.rows and item.is_opaque:
             self._fire(item, "reveal")
 
     def _id(self, name: str, given: object, prefix: str) -> str:
@@ -291,7 +295,8 @@ class ResponseDriver(Generic[T]):
     def _close_active(self, known: Given = NO_FIELDS) -> None:
         item = self._active
         if item is not None:
-            item.learn({name: value for name, value in known.items() if name in item.spec.late})
+            if known:
+                item.learn({name: value for name, value in known.items() if name in item.spec.late})
             self._reveal(item)
             self._fire(item, "close")
 
@@ -379,34 +384,12 @@ class ResponseDriver(Generic[T]):
             self._fire(subject, trigger)
 
     def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
-        """Fire an edge: number and write what it emits.
-
-        Whatever is raised in that (the writer and the clock are not the driver's), nothing has changed then, so that another edge
-        can end what this one could not.
-
-        Returns:
-            The last event that it emitted.
-
-        Raises:
-            IllegalTransition: The state has no such edge.
-        """
-        self._stream = event = None
-        undo, number, made = subject.save(), self._sequence_number, len(self._events)
-        try:
-            for spec, values in subject.take(trigger, given):
-                body = {"type": spec.name, **values, "sequence_number": self._sequence_number}
-                # The one place where an event is made, which nobody else can do without naming what is private.
-                event = Event._made(spec.name, self._sequence_number, body)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-                self._events.append(self._writer.write(event))
-                self._sequence_number += 1
-        except BaseException:
-            undo()
-            self._sequence_number = number
-            del self._events[made:]
-            raise
-        if not subject.state.rows:
+        """Fire an edge; see `Emitter`."""
+        event = self._emit(subject, trigger, given)
+        rows = subject.state.rows
+        if not rows:
             self._open.pop(subject.id, None)
-        if subject is self._active and "close" not in subject.state.rows:
+        if subject is self._active and "close" not in rows:
             self._active = None
         return event
 

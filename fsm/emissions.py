@@ -1,11 +1,11 @@
-"""What edges emit: each emission binds one wire event to a pure function of the item that gives its fields.
+"""What edges emit: each emission binds one wire event to the attributes of the item that its fields show.
 
 The lifecycles are made of these. An emission is not an event and cannot become one but by an edge that fires.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from operator import methodcaller
 from typing import Final, TypeAlias
 
 from interlock.events import spec
@@ -17,113 +17,80 @@ from interlock.fsm.lifecycle import Emission
 ItemEmission: TypeAlias = Emission[Item]
 
 
-def _bare(_item: Item) -> dict[str, object]:
-    """Return no field beyond those of the scope."""
-    return {}
-
-
-def _delta(item: Item) -> dict[str, object]:
-    return {"delta": item.delta}
-
-
-def _delta_with_logprobs(item: Item) -> dict[str, object]:
-    return {"delta": item.delta, "logprobs": item.delta_logprobs}
-
-
-def _part(item: Item) -> dict[str, object]:
-    return {"part": dict(item.part)}
+_DELTA: Final = {"delta": "delta"}
+_PART: Final = {"part": "part"}
 
 
 def _progress(event: EventSpec) -> ItemEmission:
-    return Emission(event, _bare)
+    return Emission(event)
 
 
-def _own_text_done(event: EventSpec, text: str) -> ItemEmission:
-    return Emission(event, lambda item: {text: item.text}, Item.end_own_text)
+def _own_text_done(event: EventSpec, *names: str) -> ItemEmission:
+    return Emission(event, {**{name: name for name in names[:-1]}, names[-1]: "text"}, Item.end_own_text)
 
 
 def _part_added(event: EventSpec, part: PartSpec) -> ItemEmission:
-    return Emission(event, _part, partial(_open, part, event.scope))
+    return Emission(event, _PART, methodcaller("open_part", part, event.scope))
 
 
 def _part_text_done(event: EventSpec, part: PartSpec) -> ItemEmission:
-    return Emission(event, lambda item: {name: item.part[name] for name in event.fields}, partial(_end_text, part))
+    own = {name: "all_logprobs" if name == "logprobs" else "text" for name in event.fields}
+    return Emission(event, own, methodcaller("end_text", part))
 
 
 def _part_done(event: EventSpec) -> ItemEmission:
-    return Emission(event, _part, partial(_close, event.scope))
-
-
-def _open(part: PartSpec, scope: Scope, item: Item) -> None:
-    item.open_part(part, scope)
-
-
-def _end_text(part: PartSpec, item: Item) -> None:
-    item.end_text(part)
-
-
-def _close(scope: Scope, item: Item) -> None:
-    item.close_part(scope)
-
-
-def _end_command(item: Item) -> None:
-    item.end_text(COMMAND)
-    item.close_command()
+    return Emission(event, _PART, methodcaller("close_part", event.scope))
 
 
 # The bracket of every item.
-added: Final = Emission(spec.ADDED, _bare, Item.join)
-done: Final = Emission(spec.DONE, _bare, Item.finish, Item.learn)
+added: Final = Emission(spec.ADDED, record=Item.join)
+done: Final = Emission(spec.DONE, record=Item.finish, accept=Item.learn)
 
 # Parts.
 text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)
-text_delta: Final = Emission(spec.TEXT_DELTA, _delta_with_logprobs, Item.send)
+text_delta: Final = Emission(spec.TEXT_DELTA, {"delta": "delta", "logprobs": "delta_logprobs"}, Item.send)
 annotation_added: Final[ItemEmission] = Emission(
-    spec.ANNOTATION_ADDED,
-    lambda item: {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]},
-    accept=Item.annotate,
+    spec.ANNOTATION_ADDED, {"annotation_index": "annotation_index", "annotation": "annotation"}, accept=Item.annotate
 )
 text_done: Final = _part_text_done(spec.TEXT_DONE, OUTPUT_TEXT)
 
 refusal_part_added: Final = _part_added(spec.PART_ADDED, REFUSAL)
-refusal_delta: Final = Emission(spec.REFUSAL_DELTA, _delta, Item.send)
+refusal_delta: Final = Emission(spec.REFUSAL_DELTA, _DELTA, Item.send)
 refusal_done: Final = _part_text_done(spec.REFUSAL_DONE, REFUSAL)
 
 reasoning_part_added: Final = _part_added(spec.PART_ADDED, REASONING_TEXT)
-reasoning_delta: Final = Emission(spec.REASONING_DELTA, _delta, Item.send)
+reasoning_delta: Final = Emission(spec.REASONING_DELTA, _DELTA, Item.send)
 reasoning_done: Final = _part_text_done(spec.REASONING_DONE, REASONING_TEXT)
 
 part_done: Final = _part_done(spec.PART_DONE)
 
 summary_part_added: Final = _part_added(spec.SUMMARY_PART_ADDED, SUMMARY_TEXT)
-summary_delta: Final = Emission(spec.SUMMARY_DELTA, _delta, Item.send)
+summary_delta: Final = Emission(spec.SUMMARY_DELTA, _DELTA, Item.send)
 summary_done: Final = _part_text_done(spec.SUMMARY_DONE, SUMMARY_TEXT)
 summary_part_done: Final = _part_done(spec.SUMMARY_PART_DONE)
 
 # Texts that are a field of their item.
-arguments_delta: Final = Emission(spec.ARGUMENTS_DELTA, _delta, Item.send)
-arguments_done: Final = Emission(
-    spec.ARGUMENTS_DONE, lambda item: {"name": item.fields["name"], "arguments": item.text}, Item.end_own_text
-)
-input_delta: Final = Emission(spec.INPUT_DELTA, _delta, Item.send)
+arguments_delta: Final = Emission(spec.ARGUMENTS_DELTA, _DELTA, Item.send)
+arguments_done: Final = _own_text_done(spec.ARGUMENTS_DONE, "name", "arguments")
+input_delta: Final = Emission(spec.INPUT_DELTA, _DELTA, Item.send)
 input_done: Final = _own_text_done(spec.INPUT_DONE, "input")
-mcp_arguments_delta: Final = Emission(spec.MCP_ARGUMENTS_DELTA, _delta, Item.send)
+mcp_arguments_delta: Final = Emission(spec.MCP_ARGUMENTS_DELTA, _DELTA, Item.send)
 mcp_arguments_done: Final = _own_text_done(spec.MCP_ARGUMENTS_DONE, "arguments")
-code_delta: Final = Emission(spec.CODE_DELTA, _delta, Item.send)
+code_delta: Final = Emission(spec.CODE_DELTA, _DELTA, Item.send)
 code_done: Final = _own_text_done(spec.CODE_DONE, "code")
 
-patch_delta: Final = Emission(spec.PATCH_DELTA, _delta, Item.send)
+patch_delta: Final = Emission(spec.PATCH_DELTA, _DELTA, Item.send)
 patch_done: Final = _own_text_done(spec.PATCH_DONE, "diff")
 
 # The commands of a shell call, and what they print.
 command_added: Final[ItemEmission] = Emission(
-    spec.COMMAND_ADDED, lambda item: {"command": item.part["command"]}, partial(_open, COMMAND, Scope.COMMAND)
+    spec.COMMAND_ADDED, {"command": "text"}, methodcaller("open_part", COMMAND, Scope.COMMAND)
 )
-command_delta: Final = Emission(spec.COMMAND_DELTA, _delta, Item.send)
-command_done: Final[ItemEmission] = Emission(spec.COMMAND_DONE, lambda item: {"command": item.part["command"]}, _end_command)
-output_delta: Final[ItemEmission] = Emission(spec.OUTPUT_DELTA, lambda item: {"delta": item.printed}, accept=Item.print)
-output_done: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, lambda item: {"output": [item.output_part]}, accept=Item.end_output)
-output_cut: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, lambda item: {"output": [item.output_part]}, accept=Item.cut_output)
+command_delta: Final = Emission(spec.COMMAND_DELTA, _DELTA, Item.send)
+command_done: Final[ItemEmission] = Emission(spec.COMMAND_DONE, {"command": "text"}, Item.end_command)
+output_delta: Final[ItemEmission] = Emission(spec.OUTPUT_DELTA, _DELTA, accept=Item.print)
+output_done: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, {"output": "output_part"}, accept=Item.end_output)
+output_cut: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, {"output": "output_part"}, accept=Item.cut_output)
 
 # The progress of hosted calls.
 mcp_in_progress: Final = _progress(spec.MCP_IN_PROGRESS)
@@ -146,5 +113,5 @@ image_generating: Final = _progress(spec.IMAGE_GENERATING)
 image_completed: Final = _progress(spec.IMAGE_COMPLETED)
 compacting: Final = _progress(spec.COMPACTING)
 partial_image: Final[ItemEmission] = Emission(
-    spec.PARTIAL_IMAGE, lambda item: {**item.progress, "partial_image_index": item.progressed - 1}, accept=Item.show_progress
+    spec.PARTIAL_IMAGE, {"**": "progress", "partial_image_index": "progress_index"}, accept=Item.show_progress
 )

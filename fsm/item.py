@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from attrs import define, field
 
-from interlock.events.items import COMMAND, ItemSpec, PartSpec, snapshot
-from interlock.events.json import clean
+from interlock.events.items import ITEMS, ItemKind, ItemSpec, PartSpec, snapshot
+from interlock.events.json import clean, dumps, kept, members, parsed
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import NO_FIELDS, Given, Subject, Undo
+from interlock.fsm.lifecycle import NO_FIELDS, Given, Saved, Subject
 
 _LIST_OF: Final = {
     Scope.PART: "content",
@@ -37,10 +37,16 @@ def know_nothing(_shown: Mapping[str, object]) -> Given:
 _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
+_EMPTY: Final = b'""'
+_NO_LIST: Final = b"[]"
+_NO_PARTS: Final[Mapping[ItemKind, Mapping[str, tuple[bytes, ...]]]] = {
+    kind: dict.fromkeys(spec.lists, ()) for kind, spec in ITEMS.items()
+}
+"""The lists of parts of an item that has none yet, by its kind."""
 
 _ASSIGNED: Final = (
-    *("state", "output_index", "fields", "part", "part_index", "sent", "logprobs", "unsent", "unsent_logprobs"),
-    *("delta", "delta_logprobs", "text", "progress", "progressed", "shown"),
+    *("output_index", "place", "fields", "parts", "part", "part_index", "sent", "logprobs", "annotations"),
+    *("unsent", "unsent_logprobs", "delta", "delta_logprobs", "text", "progress", "progressed", "printed", "shown"),
 )
 """The attributes that firing an edge may assign."""
 
@@ -63,71 +69,98 @@ class Item(Subject["Item"]):
     spec: ItemSpec
     id: str
     output: list[Item] = field(repr=False)
-    fields: dict[str, object]
+    fields: Mapping[str, object]
     late: Late = field(default=know_nothing, repr=False)
     output_index: int = -1
-    parts: dict[str, list[object]] = field(init=False)
-    part: dict[str, object] = field(factory=dict[str, object])
-    """The part that is open."""
+    place: bytes = b""
+    """The JSON of the fields that address an event about it, each with a comma before it."""
+    parts: Mapping[str, tuple[bytes, ...]] = field(init=False)
+    """The JSON of its whole parts, by the name of their list."""
+    part: bytes = b""
+    """The JSON of the part that opened or ended last."""
     part_index: int = -1
     sent: BytesIO = field(factory=BytesIO)
     """What was sent of the text that is open, the part's or the item's own, in UTF-8. A list of its deltas would hold an object
     for each of them for as long as the stream is open."""
     logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
     """The same for its log probabilities."""
+    annotations: tuple[Mapping[str, object], ...] = ()
+    """The annotations of the open part."""
     unsent: str = ""
     """What came and was not sent yet: white space that is held back (rule R18), or the piece of the delta being fired."""
-    unsent_logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
-    delta: str = ""
-    """What the delta that is being emitted carries."""
-    delta_logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
-    text: str = ""
-    """The item's own text, once it is whole."""
-    progress: Mapping[str, object] = field(factory=dict[str, object])
-    """What a running tool showed last."""
-    printed: Mapping[str, object] = field(factory=dict[str, object])
-    """What a command printed last: `stdout`, `stderr`."""
-    output_part: Mapping[str, object] = field(factory=dict[str, object])
-    """The output of the command that ended last."""
+    unsent_logprobs: Sequence[Mapping[str, object]] = ()
+    delta: bytes = _EMPTY
+    """What the delta that is being emitted carries, as JSON."""
+    delta_logprobs: bytes = _NO_LIST
+    text: bytes = _EMPTY
+    """The JSON of the text that is whole: the item's own, or that of the part that ended last."""
+    progress: bytes = b""
+    """The JSON of what a running tool showed last, each field with a comma before it."""
     progressed: int = 0
     """How many times a running tool has shown something."""
+    printed: Mapping[str, object] | None = None
+    """The output of the command that runs."""
     _found: tuple[int, int] = field(default=(0, 0), init=False)
     """Where the mark that was found last ends in the open text, in bytes and in characters."""
-    shown: Mapping[str, object] = field(factory=dict[str, object])
-    """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
+    shown: bytes = b""
+    """The item as its last `added` or `done` showed it, as JSON, and so as the response shows it (rule R13)."""
 
     def __attrs_post_init__(self) -> None:
-        """Start with empty lists of parts."""
-        self.parts = {name: [] for name in self.spec.lists}
+        """Start without parts."""
+        self.parts = _NO_PARTS[self.spec.kind]
 
-    def save(self) -> Undo:
-        """Return a function that undoes what firing an edge has recorded since."""
-        values, sent, position = _assigned(self), self.sent, self.sent.tell()
-        grown: list[list[Any]] = [self.output, self.logprobs, *self.parts.values()]
-        if "annotations" in self.part:
-            grown.append(self.annotations)
-        lengths = [*map(len, grown)]
+    def save(self) -> Saved:
+        """Return what firing an edge may change, beside the state."""
+        return _assigned(self), self.sent.tell(), len(self.output), len(self.logprobs)
 
-        def undo() -> None:
-            for name, value in zip(_ASSIGNED, values, strict=True):
-                setattr(self, name, value)
-            sent.seek(position)
-            sent.truncate()
-            for each, length in zip(grown, lengths, strict=True):
-                del each[length:]
-
-        return undo
-
-    def address(self, scope: Scope) -> dict[str, object]:
-        """Return the fields that address an event about this item.
+    def restore(self, saved: Saved) -> None:
+        """Undo what firing an edge has recorded.
 
         Args:
-            scope: The event's.
+            saved: What `save` returned before.
         """
-        if scope is Scope.BRACKET:
-            return {"output_index": self.output_index, "item": self.shown}
-        known = {"item_id": self.id, "output_index": self.output_index}
-        return {name: known.get(name, self.part_index) for name in scope.value}
+        values, position, items, logprobs = cast("tuple[tuple[object, ...], int, int, int]", saved)
+        for name, value in zip(_ASSIGNED, values, strict=True):
+            setattr(self, name, value)
+        self.sent.seek(position)
+        self.sent.truncate()
+        del self.output[items:]
+        del self.logprobs[logprobs:]
+
+    @property
+    def all_logprobs(self) -> bytes:
+        """The JSON of the log probabilities of the open text."""
+        return dumps(self.logprobs) if self.logprobs else _NO_LIST
+
+    @property
+    def name(self) -> bytes:
+        """The JSON of the name of what is called."""
+        return dumps(self.fields["name"])
+
+    @property
+    def annotation(self) -> bytes:
+        """The JSON of the annotation that came last."""
+        return dumps(self.annotations[-1])
+
+    @property
+    def annotation_index(self) -> bytes:
+        """The JSON of its index."""
+        return dumps(len(self.annotations) - 1)
+
+    @property
+    def progress_index(self) -> bytes:
+        """The JSON of the number of times that the tool had shown something before."""
+        return dumps(self.progressed - 1)
+
+    @property
+    def output_part(self) -> bytes:
+        """The JSON of the list that holds the part that ended last."""
+        return b"[%b]" % self.part
+
+    @property
+    def said(self) -> str:
+        """Its own text, as far as it was sent."""
+        return cast("str", parsed(self.text)) or self.sent.getvalue().decode()
 
     def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
         """Hold a piece of text until the next delta event sends it.
@@ -141,7 +174,12 @@ class Item(Subject["Item"]):
         """
         whole = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
-        self.unsent_logprobs = [*self.unsent_logprobs, *logprobs] if whole else []
+        self.unsent_logprobs = (*self.unsent_logprobs, *logprobs) if whole else ()
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it says something that nobody can read."""
+        return any(self.fields.get(name) for name in self.spec.opaque)
 
     @property
     def mixes(self) -> bool:
@@ -151,6 +189,7 @@ class Item(Subject["Item"]):
     def join(self) -> None:
         """Record that the item is added: it takes the next index (rule R6)."""
         self.output_index = len(self.output)
+        self.place = b',"item_id":%b,"output_index":%d' % (dumps(self.id), self.output_index)
         self.output.append(self)
         self.show()
 
@@ -161,52 +200,68 @@ class Item(Subject["Item"]):
     def finish(self) -> None:
         """Record how the item is shown when it is done, with what is known only now."""
         self.show()
-        late = self.late(self.shown)
-        if late:
-            self.learn(late)
-            self.show()
+        if self.late is not know_nothing:
+            late = self.late(cast("Mapping[str, object]", parsed(self.shown)))
+            if late:
+                self.learn(late)
+                self.show()
 
     def open_part(self, part: PartSpec, scope: Scope) -> None:
         """Record that a part begins: it takes the next index of its list (rule R8)."""
-        self.part = part.empty()
+        self.part, self.text = part.empty, _EMPTY
         self.part_index = len(self.parts[_LIST_OF[scope]])
-        self.logprobs = []
+        self.logprobs, self.annotations = [], ()
         self._found = (0, 0)
 
     def send(self) -> None:
         """Record that what was unsent goes out in a delta."""
-        self.delta, self.unsent = self.unsent, ""
-        self.delta_logprobs, self.unsent_logprobs = self.unsent_logprobs, []
-        self.sent.write(self.delta.encode())
-        self.logprobs.extend(self.delta_logprobs)
+        unsent, self.unsent = self.unsent, ""
+        self.delta = kept(unsent)
+        self.sent.write(unsent.encode())
+        if self.unsent_logprobs:
+            self.logprobs.extend(self.unsent_logprobs)
+            self.delta_logprobs, self.unsent_logprobs = kept(self.unsent_logprobs), ()
+        else:
+            self.delta_logprobs = _NO_LIST
 
     def end_text(self, part: PartSpec) -> None:
         """Record that the text of the open part is whole (rule R9)."""
-        logprobs = {"logprobs": self.logprobs} if "logprobs" in part.lists else {}
-        self.part = {**self.part, part.text: self._take_sent(), **logprobs}
+        self.end_own_text()
+        if part.lists:
+            annotations = dumps(self.annotations) if self.annotations else _NO_LIST
+            self.part = part.whole % (self.text, annotations, self.all_logprobs)
+        else:
+            self.part = part.whole % self.text
 
     def close_part(self, scope: Scope) -> None:
         """Record that the open part is whole."""
-        self.parts[_LIST_OF[scope]].append(self.part)
+        self._add(scope, self.part)
 
-    def close_command(self) -> None:
+    def end_command(self) -> None:
         """Record that the open command is whole, which its item shows as a plain text."""
-        self.parts[_LIST_OF[Scope.COMMAND]].append(self.part[COMMAND.text])
+        self.end_own_text()
+        self._add(Scope.COMMAND, self.text)
+
+    def _add(self, scope: Scope, part: bytes) -> None:
+        name = _LIST_OF[scope]
+        self.parts = {**self.parts, name: (*self.parts[name], part)}
 
     def print(self, given: Given) -> None:
         """Record what a command printed: `stdout`, `stderr`."""
-        if not self.part:
-            self.part = {"stdout": "", "stderr": "", "outcome": _EXITED}
+        printed = self.printed
+        if printed is None:
+            printed = {"stdout": "", "stderr": "", "outcome": _EXITED}
             self.part_index = len(self.parts[_LIST_OF[Scope.COMMAND_OUTPUT]])
-        self.printed = {name: str(given.get(name, "")) for name in ("stdout", "stderr")}
-        self.part.update({name: f"{self.part[name]}{text}" for name, text in self.printed.items()})
+        new = {name: str(given.get(name, "")) for name in ("stdout", "stderr")}
+        self.printed = {**printed, **{name: f"{printed[name]}{text}" for name, text in new.items()}}
+        self.delta = kept(new)
 
     def end_output(self, given: Given) -> None:
         """Record how the command ended that printed last: `outcome`."""
         self.print({})
-        self.part["outcome"] = given.get("outcome", _EXITED)
+        self.part = kept({**cast("Given", self.printed), "outcome": given.get("outcome", _EXITED)})
         self.close_part(Scope.COMMAND_OUTPUT)
-        self.output_part, self.part = self.part, {}
+        self.printed = None
 
     def cut_output(self, _given: Given) -> None:
         """Record that the command that printed last never ended."""
@@ -214,11 +269,8 @@ class Item(Subject["Item"]):
 
     def end_own_text(self) -> None:
         """Record that the item's own text is whole (rule R9)."""
-        self.text = self._take_sent()
-
-    def _take_sent(self) -> str:
         sent, self.sent = self.sent, BytesIO()
-        return sent.getvalue().decode()
+        self.text = kept(sent.getvalue().decode())
 
     def find(self, mark: str) -> tuple[int, int] | None:
         """Return where a mark stands in what was sent of the open text: its start and its end, in characters.
@@ -245,18 +297,14 @@ class Item(Subject["Item"]):
 
     def learn(self, given: Given) -> None:
         """Set fields that are known at the end: the tool's result, or its error."""
-        self.fields = {**self.fields, **given}
+        if given:
+            self.fields = {**self.fields, **given}
 
     def annotate(self, given: Given) -> None:
         """Add an annotation to the open part."""
-        self.annotations.append(given)
+        self.annotations = (*self.annotations, given)
 
     def show_progress(self, given: Given) -> None:
         """Set what a running tool shows."""
-        self.progress = given
+        self.progress = members(given)
         self.progressed += 1
-
-    @property
-    def annotations(self) -> list[Mapping[str, object]]:
-        """The annotations of the open part."""
-        return cast("list[Mapping[str, object]]", self.part["annotations"])

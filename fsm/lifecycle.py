@@ -7,13 +7,15 @@ that returns its fields. Beyond what every table must be, a lifecycle must brack
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from interlock.events.spec import EventSpec, Scope
+from interlock.events.sse import frame_of
 from interlock.fsm.declaration import check
 from interlock.fsm.table import Machine, State, Table
 
@@ -24,16 +26,26 @@ S = TypeVar("S")
 Given: TypeAlias = Mapping[str, object]
 """The arguments of a trigger, by the API's names: the result of a tool, an annotation, how a response ended."""
 
-Undo: TypeAlias = Callable[[], None]
-"""Takes back what firing an edge has recorded."""
+Saved: TypeAlias = tuple[object, ...]
+"""What a subject had recorded before an edge fired."""
 
 
-def _nothing(_subject: object) -> None:
-    """Record nothing."""
+ADDRESSES: Final[Mapping[Scope, tuple[str, tuple[str, ...]]]] = {
+    Scope.RESPONSE: ("", ()),
+    Scope.BRACKET: (',"output_index":%d,"item":%b', ("output_index", "shown")),
+    **{
+        scope: ("%b" + "".join(f',"{index}":%d' for index in scope.value[2:]), ("place", "part_index")[: len(scope.value) - 1])
+        for scope in (Scope.ITEM, Scope.PART, Scope.SUMMARY, Scope.COMMAND_OUTPUT)
+    },
+    Scope.COMMAND: (',"output_index":%d,"command_index":%d', ("output_index", "part_index")),
+}
+"""The fields that address an event, by its scope: their JSON with gaps, and the attributes of the subject that fill these."""
 
 
-def _take_nothing(_subject: object, _given: Given) -> None:
-    """Leave the trigger's arguments alone."""
+def _getter(attributes: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
+    """Return a function that gives the values of these attributes, at least one, as a tuple."""
+    get = attrgetter(*attributes)
+    return get if len(attributes) > 1 else lambda subject: (get(subject),)
 
 
 @frozen
@@ -42,15 +54,39 @@ class Emission(Generic[S]):
 
     Args:
         spec: The wire event.
-        values: A pure function of the subject that returns the event's own fields.
-        record: What the subject notes before `values` is asked (a part opens, a text is whole).
+        fields: The event's own fields in their order, each with the name of the subject's attribute that holds its JSON. `**`
+            stands for fields that differ from event to event; the JSON of each of them has a comma before it.
+        record: What the subject notes before (a part opens, a text is whole).
         accept: What the subject takes of the trigger's arguments before that.
     """
 
     spec: EventSpec
-    values: Callable[[S], Mapping[str, object]]
-    record: Callable[[S], None] = _nothing
-    accept: Callable[[S, Given], None] = _take_nothing
+    fields: Mapping[str, str] = field(factory=dict[str, str], hash=False)
+    record: Callable[[S], None] | None = None
+    accept: Callable[[S, Given], None] | None = None
+    frame: bytes = field(init=False, eq=False, repr=False)
+    """The event's frame, with a gap for each value."""
+    values: Callable[[object], tuple[object, ...]] = field(init=False, eq=False, repr=False)
+    """Returns what fills the gaps, but for the number."""
+
+    def __attrs_post_init__(self) -> None:
+        """Compile what is the same of every such event."""
+        address, where = ADDRESSES[self.spec.scope]
+        own = "".join("%b" if name == "**" else f',"{name}":%b' for name in self.fields)
+        object.__setattr__(self, "frame", frame_of(self.spec.name, address + own))
+        object.__setattr__(self, "values", _getter((*where, *self.fields.values())))
+
+    def note(self, subject: S, given: Given) -> None:
+        """Have the subject record what goes with the event.
+
+        Args:
+            subject: What the event is about.
+            given: The arguments of the trigger.
+        """
+        if self.accept is not None:
+            self.accept(subject, given)
+        if self.record is not None:
+            self.record(subject)
 
     @property
     def name(self) -> str:
@@ -96,37 +132,17 @@ class Subject(Machine[str, Emission[S]]):
         state: Where it stands.
     """
 
-    def save(self) -> Undo:
-        """Return a function that undoes what firing an edge has recorded since."""
+    def save(self) -> Saved:
+        """Return what firing an edge may change, beside the state."""
         raise NotImplementedError
 
-    def address(self, scope: Scope) -> Mapping[str, object]:
-        """Return the fields that address an event about it.
+    def restore(self, saved: Saved) -> None:
+        """Undo what firing an edge has recorded.
 
         Args:
-            scope: The event's.
+            saved: What `save` returned before.
         """
         raise NotImplementedError
-
-    def take(self, trigger: str, given: Given = NO_FIELDS) -> Iterator[tuple[EventSpec, dict[str, object]]]:
-        """Fire an edge: enter the state that it leads to, and yield the events that it emits.
-
-        Args:
-            trigger: What makes it fire.
-            given: The arguments of the trigger, for the emissions that accept them.
-
-        Yields:
-            Each event's specification and fields, in order.
-
-        Raises:
-            IllegalTransition: The state has no such edge. Nothing has changed.
-        """
-        emissions = self.fire(trigger)
-        subject = cast("S", self)  # S is the class that derives from this one
-        for emission in emissions:
-            emission.accept(subject, given)
-            emission.record(subject)
-            yield emission.spec, {**self.address(emission.spec.scope), **emission.values(subject)}
 
 
 def stream_of(state: LifecycleState[S]) -> Emission[S] | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final, TypeAlias, TypeVar, cast
 
 from attrs import frozen
@@ -19,12 +18,12 @@ from attrs import frozen
 from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS, ItemKind
-from interlock.events.json import loads
+from interlock.events.json import kept, loads
 from interlock.events.spec import TERMINAL
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Given, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.response import Response
+from interlock.fsm.response import Response, echoed
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]
@@ -94,7 +93,7 @@ def open_items(response: Response, bodies: Sequence[Body], lifecycles: Lifecycle
 def _end(response: Response, shown: Mapping[str, object], lifecycles: Lifecycles) -> None:
     """Bring a response to its end; how it came there changes nothing any more."""
     response.state = lifecycles.response.states[str(shown["status"])]
-    response.settings = shown
+    response.settings = echoed(shown)
     response.ending = {name: shown[name] for name in _ENDING}
 
 
@@ -111,7 +110,7 @@ def _item(response: Response, bodies: Sequence[Body], lifecycles: Lifecycles) ->
     item = Item(lifecycle.states[lifecycle.initial], spec, str(shown["id"]), response.output, fields)
     if last["type"] == _DONE:  # how it came there changes nothing any more
         item.join()
-        item.shown = cast("Mapping[str, object]", last["item"])
+        item.shown = kept(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
     else:
         _walk(item, bodies)
@@ -169,8 +168,9 @@ def _walk(subject: Subject[S], bodies: Sequence[Body]) -> None:
             subject.fire(trigger)
         taken, rest = rest[: found.count], rest[found.count :]
         _hold(subject, taken, found)
-        for _ in islice(subject.take(found.trigger, _given(found.trigger, taken)), found.count):
-            pass
+        given = _given(found.trigger, taken)
+        for emission in subject.fire(found.trigger)[: found.count]:
+            emission.note(cast("S", subject), given)
         if found.owed:
             subject.state = cast("LifecycleState[S]", _between(found))
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 from attrs import define, field
 
-from interlock.events.spec import Scope
+from interlock.events.json import dumps, members, parsed
 from interlock.fsm.deltas import Usage
 from interlock.fsm.ids import Clock
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Given, Subject, Undo
+from interlock.fsm.lifecycle import Given, Saved, Subject
+
+_OBJECT: Final = (
+    b'{%b"id":%b,"object":"response","created_at":%d,"status":"%b","completed_at":%b,"error":%b,"incomplete_details":%b,'
+    b'"output":[%b],"usage":%b}'
+)
+_ENDING: Final = ("completed_at", "error", "incomplete_details")
+_OWN: Final = frozenset({"id", "object", "created_at", "status", *_ENDING, "output", "usage"})
 
 
 @define(eq=False)
@@ -20,7 +28,8 @@ class Response(Subject["Response"]):
     Args:
         state: Where its lifecycle stands.
         id: Its id.
-        settings: The request's settings as the response echoes them (`interlock.events.resource`).
+        settings: The request's settings as the response echoes them (`interlock.events.resource`), as JSON, each with a comma
+            before it. No other form of them is held while the response is made.
         created_at: When it was created, in seconds since the epoch.
         clock: Tells when it is completed.
         additions: Returns what its server shows of it when it has ended, beyond the API's fields.
@@ -30,21 +39,24 @@ class Response(Subject["Response"]):
     """
 
     id: str
-    settings: Mapping[str, object] = field(repr=False)
+    settings: bytes = field(repr=False)
     created_at: int
     clock: Clock = field(repr=False)
     additions: Callable[[], Mapping[str, object]] = field(default=dict[str, object], repr=False)
     output: list[Item] = field(factory=list[Item])
     ending: Given = field(factory=dict[str, object])
 
-    def save(self) -> Undo:
-        """Return a function that undoes what firing an edge has recorded since."""
-        state, settings, ending = self.state, self.settings, self.ending
+    def save(self) -> Saved:
+        """Return what firing an edge may change, beside the state."""
+        return self.settings, self.ending
 
-        def undo() -> None:
-            self.state, self.settings, self.ending = state, settings, ending
+    def restore(self, saved: Saved) -> None:
+        """Undo what firing an edge has recorded.
 
-        return undo
+        Args:
+            saved: What `save` returned before.
+        """
+        self.settings, self.ending = cast("tuple[bytes, Given]", saved)
 
     def end(self, given: Given) -> None:
         """Record how the response ended.
@@ -52,7 +64,10 @@ class Response(Subject["Response"]):
         Args:
             given: `usage`, and `error` or `incomplete_details` where they apply.
         """
-        self.settings = {**self.additions(), **self.settings}
+        additions = self.additions()
+        if additions:
+            settings = cast("Mapping[str, object]", parsed(b"{%b}" % self.settings[1:]))
+            self.settings = echoed({**additions, **settings})
         self.ending = given
 
     def complete(self, given: Given) -> None:
@@ -63,38 +78,36 @@ class Response(Subject["Response"]):
         """
         self.end({**given, "completed_at": self.clock()})
 
-    def shown(self, status: str) -> dict[str, object]:
-        """Return the response object.
+    @property
+    def as_it_stands(self) -> bytes:
+        """The object as it is now, as JSON: queued, in progress or ended (rule R13)."""
+        return self._shown(self.state.name)
 
-        Args:
-            status: Its `status`.
-        """
-        return {
-            **self.settings,
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created_at,
-            "status": status,
-            "completed_at": None,
-            "error": None,
-            "incomplete_details": None,
-            "output": [item.shown for item in self.output],
-            "usage": None,
-            **self.ending,
-        }
+    @property
+    def as_running(self) -> bytes:
+        """The object of a response that runs, as JSON, even if an end follows at once."""
+        return self._shown("in_progress")
 
-    def as_it_stands(self) -> dict[str, object]:
-        """Return the object as it is now: queued, in progress or ended (rule R13)."""
-        return self.shown(self.state.name)
+    def _shown(self, status: str) -> bytes:
+        ending = self.ending
+        return _OBJECT % (
+            self.settings[1:] + b"," if self.settings else b"",
+            dumps(self.id),
+            self.created_at,
+            status.encode(),
+            *[dumps(ending[name]) if name in ending else b"null" for name in _ENDING],
+            b",".join([item.shown for item in self.output]),
+            dumps(ending["usage"]) if ending else b"null",
+        )
 
-    def as_running(self) -> dict[str, object]:
-        """Return the object of a response that runs, even if an end follows at once."""
-        return self.shown("in_progress")
 
-    def address(self, scope: Scope) -> dict[str, object]:
-        """Return the fields that address an event about the response: none, for the emission gives the response itself."""
-        del scope
-        return {}
+def echoed(settings: Mapping[str, object]) -> bytes:
+    """Return settings as JSON, each with a comma before it, without those that are no settings but the response's own fields.
+
+    Args:
+        settings: By the API's names.
+    """
+    return members({name: value for name, value in settings.items() if name not in _OWN})
 
 
 def usage_object(usage: Usage) -> dict[str, object]:

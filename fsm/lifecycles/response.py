@@ -4,26 +4,24 @@ A cancelled response, for which the API has no event, ends with `response.incomp
 queued is first said to be in progress, because every stream says so once.
 """
 
+from typing import TypeAlias
+
 from interlock.events import spec
 from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.response import Response
 from interlock.fsm.table import Edge
 
+ResponseEmission: TypeAlias = Emission[Response]
 
-def _shown(response: Response) -> dict[str, object]:
-    return {"response": response.as_it_stands()}
+_SHOWN = {"response": "as_it_stands"}
+_RUNNING = {"response": "as_running"}
 
-
-def _running(response: Response) -> dict[str, object]:
-    return {"response": response.as_running()}
-
-
-created = Emission(spec.CREATED, _shown)
-queued = Emission(spec.QUEUED, _shown)
-in_progress = Emission(spec.IN_PROGRESS, _running)
-completed = Emission(spec.COMPLETED, _shown, accept=Response.complete)
-incomplete = Emission(spec.INCOMPLETE, _shown, accept=Response.end)
-failed = Emission(spec.FAILED, _shown, accept=Response.end)
+created: ResponseEmission = Emission(spec.CREATED, _SHOWN)
+queued: ResponseEmission = Emission(spec.QUEUED, _SHOWN)
+in_progress: ResponseEmission = Emission(spec.IN_PROGRESS, _RUNNING)
+completed: ResponseEmission = Emission(spec.COMPLETED, _SHOWN, accept=Response.complete)
+incomplete: ResponseEmission = Emission(spec.INCOMPLETE, _SHOWN, accept=Response.end)
+failed: ResponseEmission = Emission(spec.FAILED, _SHOWN, accept=Response.end)
 
 RESPONSE = Lifecycle(
     name="response",

@@ -1,5 +1,6 @@
 """Items: what is known of each kind, and how one is shown."""
 
+import json
 from typing import get_args
 
 import pytest
@@ -38,7 +39,8 @@ TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in
 def shown(kind, status="completed", text="", parts=None, **fields):
     spec = ITEMS[kind]
     known = {**OPENED.get(kind, {}), **fields}
-    return snapshot(spec, f"{spec.prefix}_1", status, known, text, parts or {name: [] for name in spec.lists})
+    lists = parts or {name: [] for name in spec.lists}
+    return json.loads(snapshot(spec, f"{spec.prefix}_1", status, known, json.dumps(text).encode(), lists))
 
 
 def test_there_is_a_specification_of_every_kind():
@@ -70,17 +72,14 @@ def test_a_state_that_is_no_status_shows_as_in_progress():
 
 def test_text_and_parts_stand_where_the_kind_has_them():
     assert shown("function_call", text="{}")["arguments"] == "{}"
-    part = {"type": "output_text", "text": "a", "annotations": [], "logprobs": []}
-    parts = {"content": [part]}
-    item = shown("message", parts=parts)
-    parts["content"].append(part)
-    assert item["content"] == [part]
+    item = shown("message", parts={"content": [b"1", b"[2]"]})
+    assert item["content"] == [1, [2]]
+    assert shown("shell_call", parts={"action.commands": [b'"ls"']})["action"]["commands"] == ["ls"]
 
 
-def test_an_open_part_is_empty_and_its_lists_are_its_own():
-    assert OUTPUT_TEXT.empty() == {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-    assert OUTPUT_TEXT.empty()["annotations"] is not OUTPUT_TEXT.empty()["annotations"]
-    assert [part.empty() for part in (REFUSAL, REASONING_TEXT, SUMMARY_TEXT)] == [
+def test_an_open_part_is_empty():
+    assert [json.loads(part.empty) for part in (OUTPUT_TEXT, REFUSAL, REASONING_TEXT, SUMMARY_TEXT)] == [
+        {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
         {"type": "refusal", "refusal": ""},
         {"type": "reasoning_text", "text": ""},
         {"type": "summary_text", "text": ""},

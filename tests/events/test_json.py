@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.events.json import clean, dumps
+from interlock.events.json import clean, dumps, members, parsed
 
 TEXT = st.text(st.characters())
 VALUES = st.recursive(
@@ -65,3 +65,19 @@ def test_what_json_has_no_word_for_is_written_all_the_same(value, data):
 def test_what_is_no_value_is_named():
     with pytest.raises(TypeError, match=r"^object cannot be written as JSON$"):
         dumps({"a": object()})
+
+
+@given(VALUES)
+def test_what_is_written_is_parsed_to_the_digit(value):
+    assert parsed(dumps(value)) == cleaned(value)
+
+
+def test_numbers_of_any_size_and_nesting_of_any_depth_are_parsed():
+    deep = b"[" * 400 + b"]" * 400
+    assert parsed(b'{"n":1180591620717411303424}') == {"n": 2**70}
+    assert dumps(parsed(deep)) == deep
+
+
+def test_members_are_the_object_without_braces_behind_a_comma():
+    assert members({"a": 1, "b": {}}) == b',"a":1,"b":{}'
+    assert members({}) == b""

@@ -6,15 +6,17 @@ import pytest
 
 from interlock.events import spec
 from interlock.events.dialects import OPEN_RESPONSES
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, Event, EventWriter, SseWriter
+from interlock.events.json import members
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, Event, EventWriter, SseWriter, frame_of
 
 ADDRESS = {"item_id": "rs_100%d", "output_index": 0, "content_index": 0}
 
 
 def event(specification, values, sequence_number):
     """An event, without the driver that makes them."""
-    body = {"type": specification.name, **values, "sequence_number": sequence_number}
-    return Event._made(specification.name, sequence_number, body)
+    return Event._made(
+        specification.name, sequence_number, frame_of(specification.name, "%b") % (members(values), sequence_number)
+    )
 
 
 def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
@@ -63,12 +65,18 @@ def test_an_object_holds_name_number_and_body():
     }
 
 
-def test_the_body_of_an_object_shares_nothing_with_what_it_was_made_of():
-    big = 10**30
-    item = {"id": "mcp_1", "output": [{"n": 1}], "big": big}
+def test_the_body_of_an_event_is_what_its_frame_says():
+    item = {"id": "mcp_1", "output": [{"n": 1}], "big": 10**30}
     written = EventWriter().write(event(spec.DONE, {"output_index": 0, "item": item}, 3))
-    item["output"][0]["n"] = 2
-    assert written.body["item"] == {"id": "mcp_1", "output": [{"n": 1}], "big": big}
+    assert written.body["item"] == item
+    assert written.body is written.body
+
+
+@pytest.mark.parametrize("text", ["", 'a,"delta":"b', '","logprobs":[]', "\\", "é\ud800"])
+def test_what_stands_behind_the_text_is_repeated_before_it(text):
+    first = event(spec.TEXT_DELTA, {**ADDRESS, "delta": text, "logprobs": []}, 40)
+    frame = SseWriter().repeat(first, bytes)(text, 41)
+    assert json.loads(frame.partition(b"\ndata: ")[2]) == {**first.body, "sequence_number": 41}
 
 
 def test_an_event_cannot_be_made_by_its_class():

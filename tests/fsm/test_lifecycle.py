@@ -3,34 +3,35 @@
 import pytest
 
 from interlock.events import spec
-from interlock.events.spec import Scope
 from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.lifecycle import Emission, Lifecycle, Subject, stream_of
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge
 
 EVERY = {"response": RESPONSE, **LIFECYCLES}
-QUEUED = Emission(spec.CREATED, lambda door: {"seen": door.seen}, lambda door: door.see())
+CREATED = Emission(spec.CREATED, {"seen": "seen", "**": "more"}, lambda door: door.see())
 DOOR = Lifecycle(
     name="door",
     initial="shut",
     final={"gone"},
     edges=[
-        Edge("shut", "open", "ajar", [QUEUED]),
-        Edge("ajar", "append", "ajar", [Emission(spec.QUEUED, lambda _: {})]),
-        Edge("ajar", "cut", "gone", [Emission(spec.COMPLETED, lambda _: {})]),
+        Edge("shut", "open", "ajar", [CREATED]),
+        Edge("ajar", "append", "ajar", [Emission(spec.QUEUED, {"seen": "seen"})]),
+        Edge("ajar", "cut", "gone", [Emission(spec.COMPLETED, {"seen": "seen"})]),
     ],
 )
 
 
 class Door(Subject["Door"]):
-    seen = 0
+    times = 0
+    more = b',"locked":false'
+
+    @property
+    def seen(self):
+        return b"%d" % self.times
 
     def see(self):
-        self.seen += 1
-
-    def address(self, scope):
-        return {"door": scope is Scope.RESPONSE}
+        self.times += 1
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -57,7 +58,7 @@ def test_every_illegal_trigger_is_refused_and_changes_nothing(name):
         for trigger in {*lifecycle.triggers, "unheard_of"} - state.rows.keys():
             subject = Subject(state)
             with pytest.raises(IllegalTransition) as caught:
-                next(subject.take(trigger))
+                subject.fire(trigger)
             assert subject.state is state
             assert (caught.value.table, caught.value.state, caught.value.trigger) == (name, state.name, trigger)
             assert caught.value.legal == tuple(state.rows)
@@ -65,20 +66,19 @@ def test_every_illegal_trigger_is_refused_and_changes_nothing(name):
 
 def test_the_refusal_says_what_would_have_been_legal():
     with pytest.raises(IllegalTransition, match=r"^door: 'shut' is illegal in state 'ajar', which has append, cut$"):
-        next(Door(DOOR.states["ajar"]).take("shut"))
+        Door(DOOR.states["ajar"]).fire("shut")
     with pytest.raises(IllegalTransition, match=r"^door: 'cut' is illegal in state 'gone', which has no edge$"):
-        next(Door(DOOR.states["gone"]).take("cut"))
+        Door(DOOR.states["gone"]).fire("cut")
 
 
-def test_an_edge_records_then_gives_the_address_and_the_values():
+def test_an_emission_has_the_subject_record_and_then_gives_the_frame_and_its_values():
     door = Door(DOOR.states["shut"])
-    assert list(door.take("open")) == [(spec.CREATED, {"door": True, "seen": 1})]
+    (emission,) = door.fire("open")
+    emission.note(door, {})
     assert door.state is DOOR.states["ajar"]
-
-
-def test_what_has_a_lifecycle_must_say_how_its_events_are_addressed():
-    with pytest.raises(NotImplementedError):
-        Subject(DOOR.states["shut"]).address(Scope.ITEM)
+    assert emission.frame % (*emission.values(door), 7) == (
+        b'event: response.created\ndata: {"type":"response.created","seen":1,"locked":false,"sequence_number":7}\n\n'
+    )
 
 
 def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():

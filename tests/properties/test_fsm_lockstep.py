@@ -64,7 +64,7 @@ class Model:
 def begun(kind):
     """Give an item, or the response, that nothing has happened to, with all that any of its events could need."""
     if kind == "response":
-        return Response(DECLARED.response.states[DECLARED.response.initial], "resp_1", {}, 7, lambda: 7)
+        return Response(DECLARED.response.states[DECLARED.response.initial], "resp_1", b"", 7, lambda: 7)
     lifecycle = DECLARED.items[kind]
     return Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f", **FIELDS[kind]})
 
@@ -92,7 +92,7 @@ class Lockstep(RuleBasedStateMachine):
         before, state = remembered(self.subject), self.subject.state
         self.model.effects.clear()
         try:
-            emitted = [spec.name for spec, _ in self.subject.take(trigger, {**GIVEN})]
+            emitted = [self.emit(emission) for emission in self.subject.fire(trigger)]
         except IllegalTransition:
             assert self.subject.state is state
             assert remembered(self.subject) == before
@@ -102,6 +102,12 @@ class Lockstep(RuleBasedStateMachine):
             assert self.model.fire(trigger)
             assert self.model.effects == emitted
         assert self.model.state == self.subject.state.name
+
+    def emit(self, emission):
+        """Have the subject record what goes with an event, and give the event's name as its frame says it."""
+        emission.note(self.subject, {**GIVEN})
+        frame = emission.frame % (*emission.values(self.subject), 0)
+        return frame.partition(b"\n")[0].decode().removeprefix("event: ")
 
     def prepare(self, trigger):
         """Give the item the text that the driver would give it before it fires."""
@@ -131,4 +137,4 @@ def test_the_framing_and_the_machine_of_its_edges_agree(triggers):
 def test_a_trigger_that_only_others_have_is_unknown_to_the_machine():
     assert not Model(DECLARED.items["function_call"]).fire("annotate")
     with pytest.raises(IllegalTransition):
-        next(begun("function_call").take("annotate"))
+        begun("function_call").fire("annotate")

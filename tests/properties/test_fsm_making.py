@@ -106,7 +106,7 @@ def calls(path):
                     yield function.name, ast.unparse(node.func)
 
 
-def test_events_are_made_where_an_edge_fires_and_by_writers_of_what_was_made():
+def test_events_are_made_where_an_edge_fires_and_by_a_writer_of_what_was_made():
     making = {
         (path.relative_to(ROOT).as_posix(), function, called)
         for folder in ("fsm", "events", "parsers", "serving", "testing")
@@ -114,7 +114,7 @@ def test_events_are_made_where_an_edge_fires_and_by_writers_of_what_was_made():
         for function, called in calls(path)
         if called.endswith("._made")
     }
-    assert making == {("fsm/driver.py", "_fire", "Event._made"), ("events/sse.py", "_with_body", "Event._made")}
+    assert making == {("fsm/emitter.py", "_event", "Event._made"), ("events/sse.py", "repeat", "Event._made")}
 
 
 def test_those_who_serve_hand_a_writer_to_the_driver_and_call_none():
