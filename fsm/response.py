@@ -95,9 +95,9 @@ class Response(Subject["Response"]):
             dumps(self.id),
             self.created_at,
             status.encode(),
-            *[dumps(ending[name]) if name in ending else b"null" for name in _ENDING],
+            *[dumps(ending.get(name)) for name in _ENDING],
             b",".join([item.shown for item in self.output]),
-            dumps(ending["usage"]) if ending else b"null",
+            dumps(ending.get("usage")),
         )
 
 
