@@ -89,11 +89,20 @@ TARGETS: Final = (
         for name in (f"after {length:,} reasoning tokens",)
     ),
     Target("text deltas, against the floor", 5, partial(_ratio, "above_floor", "deltas", "text"), at_least=False),
+    *(
+        Target(f"{name}, against vLLM", bound, partial(_ratio, "faster", group, name))
+        for group, name, bound in (
+            ("parse_delta", "reasoning, content, one call", 5),
+            ("items", "open, one delta, close", 4),
+            ("first event", "first token to its first event", 4),
+            ("open streams", "10,000 open streams", 10),
+        )
+    ),
     Target("a token of 100,000, against one of 1,000", 1.1, _growth, at_least=False),
     *(
         Target(
             f"memory beyond the text, after {length} tokens",
-            8,
+            5,
             partial(_cost, "memory", f"after {length} tokens", "interlock"),
             at_least=False,
             unit=" KiB",
