@@ -55,7 +55,8 @@ class Case:
         then: What comes with it.
         tools: What the request declares.
         interval: Tokens of an output of the engine.
-        pace: Milliseconds of its steps for each stream, and ten more; enough for the dearest route.
+        pace: Milliseconds of its steps for each stream, and ten more; enough for the dearest route. None for steps as fast as
+            they come.
         pause: Seconds of the step after the leap, in which the dearest route reads it.
         repeats: How often each route is measured.
     """
@@ -71,7 +72,7 @@ class Case:
     then: str = ""
     tools: Sequence[Mapping[str, object]] = ()
     interval: int = 1
-    pace: float = 0.2
+    pace: float | None = 0.2
     pause: float = 0
     repeats: int = 3
 
@@ -88,7 +89,7 @@ class Case:
             "round_token": -1,
             "interval": self.interval,
             "together": streams,
-            "pace": (10 + self.pace * streams) / 1000,
+            "pace": 0 if self.pace is None else (10 + self.pace * streams) / 1000,
             "leap_after": len(before),
             "pause": self.pause,
             "leap_tokens": tokens(self.leap),
@@ -130,8 +131,8 @@ CASES: Final = (
     ),
 )
 
-OTHERS: Final = _text("others", {8: 300})
+OTHERS: Final = evolve(_text("others", {8: 300}), pace=None)
 """The streams that wait."""
 
-WRITER: Final = _writing("a file of 20,000 characters", 19_000, {1: 80})
-"""For whom they wait."""
+WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 80}), pace=None)
+"""For whom they wait; the engine does not, or what one stream takes of each step would fit into its pace, and show nowhere."""
