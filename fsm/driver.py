@@ -23,7 +23,7 @@ from interlock.events.sse import Event, Writer
 from interlock.fsm import deltas
 from interlock.fsm.emitter import Emitter
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item import Item, Late, know_nothing
+from interlock.fsm.item import Item, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
@@ -96,7 +96,7 @@ class ResponseDriver(Emitter[T]):
         response_id: str | None = None,
         created_at: int | None = None,
         additions: Callable[[], Mapping[str, object]] = dict[str, object],
-        late: Late = know_nothing,
+        late: Late | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
         super().__init__(writer)

@@ -15,7 +15,7 @@ from attrs import define, field
 from interlock.events.items import ITEMS, ItemKind, ItemSpec, PartSpec, snapshot
 from interlock.events.json import clean, dumps, kept, members, parsed
 from interlock.events.spec import Scope
-from interlock.fsm.lifecycle import NO_FIELDS, Given, Saved, Subject
+from interlock.fsm.lifecycle import Given, Saved, Subject
 
 _LIST_OF: Final = {
     Scope.PART: "content",
@@ -27,11 +27,6 @@ _LIST_OF: Final = {
 
 Late: TypeAlias = Callable[[Mapping[str, object]], Given]
 """Returns the fields of an item that are known only when it is done, of the item as it is shown then."""
-
-
-def know_nothing(_shown: Mapping[str, object]) -> Given:
-    """Return no field."""
-    return NO_FIELDS
 
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}
@@ -63,14 +58,14 @@ class Item(Subject["Item"]):
         id: Its id.
         output: The items of the response in the order of their `added`, which the item joins when it is added.
         fields: What is known of it beside text and parts, by the API's names.
-        late: Returns what is known only when it is done.
+        late: Returns what is known only when it is done; None if that is nothing.
     """
 
     spec: ItemSpec
     id: str
     output: list[Item] = field(repr=False)
     fields: Mapping[str, object]
-    late: Late = field(default=know_nothing, repr=False)
+    late: Late | None = field(default=None, repr=False)
     output_index: int = -1
     place: bytes = b""
     """The JSON of the fields that address an event about it, each with a comma before it."""
@@ -200,7 +195,7 @@ class Item(Subject["Item"]):
     def finish(self) -> None:
         """Record how the item is shown when it is done, with what is known only now."""
         self.show()
-        if self.late is not know_nothing:
+        if self.late is not None:
             late = self.late(cast("Mapping[str, object]", parsed(self.shown)))
             if late:
                 self.learn(late)

@@ -20,7 +20,6 @@ from interlock.events.sse import Event, Keep, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item import know_nothing
 from interlock.fsm.turns import TurnTrigger
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
@@ -272,7 +271,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     Returns:
         The run, whose `events` are to be iterated.
     """
-    late = know_nothing if seals is None or REASONING_WANTED not in request.include else seals.late_fields
+    late = None if seals is None or REASONING_WANTED not in request.include else seals.late_fields
     response_id = None if membership is None else membership.response_id
     driver = ResponseDriver(
         response_settings(request.raw), writer=writer, ids=ids, clock=clock, response_id=response_id, late=late

@@ -289,6 +289,9 @@ class Hooks:
     def _harmony(self, asked: Asked, begun: Begun) -> tuple[Reader, Dialogue]:
         leave_text_out(begun.sampling)
         context = begun.context
+        if getattr(context, "available_tools", None) == [] and not begun.request.enable_response_messages:
+            # One round, whose messages nobody reads: to parse 20,000 tokens at its end would hold the event loop for 20 ms.
+            return harmony_reader(asked.read_by), SilentDialogue()
         dialogue = HarmonyDialogue(getattr(context, "_messages", []), cast("Recovering", context.response_parser))
         return harmony_reader(asked.read_by), dialogue
 

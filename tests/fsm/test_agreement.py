@@ -6,7 +6,6 @@
 import os
 import random
 
-import pytest
 from corpus.broken import BROKEN
 from corpus.legal import LEGAL
 
@@ -37,14 +36,12 @@ def verdicts(bodies, dialect="openai"):
     )
 
 
-@pytest.mark.long
 def test_both_accept_what_the_driver_says_in_both_dialects():
     for seed in range(SEED, SEED + STREAMS):
         assert verdicts(stream(Seeded(seed))) == (set(), set()), seed
         assert verdicts(stream(Seeded(seed), dialect="open_responses"), "open_responses") == (set(), set()), seed
 
 
-@pytest.mark.long
 def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common():
     refused = 0
     for seed in range(SEED, SEED + STREAMS):
@@ -59,7 +56,6 @@ def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(
     assert refused > STREAMS * MUTANTS // 2
 
 
-@pytest.mark.long
 def test_both_accept_the_same_mutants_of_mutants():
     for seed in range(SEED, SEED + STREAMS):
         chance = Seeded(seed)

@@ -124,6 +124,17 @@ def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
     assert driver.response["output"][0]["encrypted_content"] == "sealed"
 
 
+def test_a_clock_that_fails_at_the_end_changes_nothing():
+    times = iter([7])
+    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: next(times))
+    told = driver.feed(["Hi"])
+    with pytest.raises(StopIteration):
+        driver.feed([Finish()])
+    assert driver.response["status"] == "in_progress"
+    told += driver.feed([Fault("server_error", "The clock has stopped.")])
+    assert told[-1].name == "response.failed"
+
+
 def test_a_response_starts_once_and_is_queued_only_before():
     told = Told()
     assert told.tell(Enqueue(), Enqueue()) == ["created", "queued"]

@@ -34,7 +34,6 @@ def test_a_change_is_made_at_every_edge_in_every_way():
     ]
 
 
-@pytest.mark.long
 def test_an_unchanged_lifecycle_survives():
     item, response = DECLARED.items["function_call"], DECLARED.response
     assert fate_of_item(Mutation(item, "nothing", item.edges), "function_call") == "survived"

@@ -16,7 +16,7 @@ from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
-from interlock.parsers.families.drawing import part_for
+from interlock.parsers.families.drawing import PLACES, part_for, picture_of
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import lexica
@@ -147,6 +147,19 @@ def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
 def test_every_row_belongs_to_a_family():
     used = {(edge.source, edge.trigger) for name in SYNTAXES for edge in part_for(family(name, "qwen3"), name).edges}
     assert used == {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
+
+
+def test_the_pictures_show_every_edge_of_the_families_once_and_the_rest_of_a_text_as_one_state():
+    families = [family(name, "qwen3") for name in SYNTAXES]
+    pictures = {place: picture_of(families, place) for place in PLACES}
+    assert {place: picture.nodes[0].name for place, picture in pictures.items()} == {
+        "messages": "between",
+        "reasoning": "thinking",
+        "after a call": "inside",
+        "a call": "outside",
+    }
+    shown = {node.name for picture in pictures.values() for node in picture.nodes}
+    assert {name for name in shown if not name.startswith("(")} - {"outside"} == set(FRAMING.states)
 
 
 def means(state, trigger):

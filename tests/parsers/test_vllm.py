@@ -50,6 +50,23 @@ def test_deltas_may_be_objects_and_older_ones_say_reasoning_content():
     assert read(*deltas) == [reasoning("a"), call("f", "{}")]
 
 
+def as_vllm_gives(delta):
+    """A delta as an object that has every field."""
+    calls = [SimpleNamespace(**{**call, "function": SimpleNamespace(**call["function"])}) for call in delta.get("tool_calls", ())]
+    return SimpleNamespace(reasoning=delta.get("reasoning"), content=delta.get("content"), tool_calls=calls)
+
+
+def test_further_pieces_are_passed_on_whatever_the_shape_of_a_delta():
+    pieces = [{"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, {"content": "d"}]
+    pieces += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
+    told = [
+        run(VllmParser(ROUTING), [Chunk([1], delta=shape(piece)) for piece in pieces], "stop") for shape in (dict, as_vllm_gives)
+    ]
+    assert told[0] == told[1]
+    assert told[1][-1] == EndTurn("stop", Usage(output_tokens=9, reasoning_tokens=2))
+    assert items(told[1]) == [reasoning("ab"), answer("cd"), call("f", '{"a":1}'), call("g", "{}")]
+
+
 def test_a_call_streams_as_it_comes():
     parser = VllmParser(ROUTING)
     assert parser.feed(Chunk(delta=tool(0, "", "f"))) == [Open("function_call", {"name": "f"})]

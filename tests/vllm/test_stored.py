@@ -5,18 +5,28 @@ Each request has a connection of its own, and the system gives it to either proc
 
 from __future__ import annotations
 
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier
 
 import httpx
+import psutil
 import pytest
 from playing import TIMEOUT, body, judged
+from servers import STORED
 from turns import Turn
+
+from interlock.events.sse import DONE_FRAME
+from interlock.serving.runs.archive import Archive
+from interlock.serving.store import SHARED, open_store
 
 pytestmark = pytest.mark.parametrize("server", ["shared"], indirect=True)
 
 WRITTEN = "<think>Hm.</think>Hello.<|im_end|>"
 ENDLESS = "<think>Hm.</think>Hello."
+STREAMED = {"params": {"stream": "true"}, "timeout": TIMEOUT}
 
 
 def asked(written=WRITTEN, **others):
@@ -90,3 +100,48 @@ def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(se
     while (again := httpx.post(url, json=asked(conversation=conversation), timeout=TIMEOUT)).status_code == 409:
         assert time.monotonic() < deadline
     assert again.json()["status"] == "completed"
+
+
+def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere(server):
+    """It is the last test of this server: where one API process dies, vLLM ends the others too."""
+    names = [post(server, asked(ENDLESS, background=True))["id"] for _ in range(4)]
+    begun = Barrier(len(names) + 1)
+    with ThreadPoolExecutor(len(names)) as pool:
+        reading = [pool.submit(read_until_it_is_cut, server, name, begun) for name in names]
+        begun.wait(TIMEOUT)
+        api_processes(server)[0].kill()
+        cut = [each.result() for each in reading]
+    deadline = time.monotonic() + TIMEOUT
+    while not server.process.over:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    whole = asyncio.run(read_here(names))
+    assert [stream.startswith(first) for stream, first in zip(whole, cut, strict=True)] == [True] * len(names)
+    assert [judged(stream)[-1]["response"]["status"] for stream in whole] == ["failed"] * len(names)
+
+
+def read_until_it_is_cut(server, name, begun):
+    """Read a stream until its server is gone, and give what came of it; whoever waits goes on when it has begun."""
+    pieces = []
+    with suppress(httpx.TransportError), httpx.stream("GET", f"{server.url}/v1/responses/{name}", **STREAMED) as answer:
+        for piece in answer.iter_bytes():
+            pieces.append(piece)
+            if len(pieces) == 1:
+                begun.wait(TIMEOUT)
+    return b"".join(pieces)
+
+
+def api_processes(server):
+    """Give the processes that answer requests, among those that the server has started."""
+    return [child for child in psutil.Process(server.process.pid).children() if "APIServer" in " ".join(child.cmdline())]
+
+
+async def read_here(names):
+    """Read streams as another process over the store does."""
+    archive = Archive(open_store(f"sqlite:{STORED}"))
+    streams = []
+    for name in names:
+        tail = await archive.tail(SHARED, await archive.get(SHARED, name))
+        streams.append(b"".join([frame async for frames in tail.frames() for frame in frames]) + DONE_FRAME)
+    await archive.store.close()
+    return streams

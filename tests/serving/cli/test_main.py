@@ -33,12 +33,12 @@ main()
         ("typer", ["--help"], "cli"),
         ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "cli"),
         ("uvicorn", ["serve"], "serve"),
-        ("mcp_types", ["serve"], "serve"),
+        ("mcp_types", ["serve", "--allow-mcp-host", "mcp.example"], "serve"),
     ],
 )
 def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(package, arguments, extra) -> None:
     command = [sys.executable, "-c", WITHOUT, package, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, check=False, input="", text=True)  # noqa: S603 - our own command
+    done = subprocess.run(command, capture_output=True, check=False, input="", text=True, timeout=60)  # noqa: S603 - our own
     message = f"interlock: this command needs {package}; install it with: pip install 'interlock[{extra}]'\n"
     assert (done.returncode, done.stderr) == (1, message)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import fake_vllm as fake
@@ -100,6 +101,13 @@ def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vll
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     assert summary(made(serving, stop=stop)) == ([COMPLETED], "completed")
     assert serving.sampling.detokenize is made_by_vllm
+
+
+@pytest.mark.parametrize(("available", "messages"), [((), 1), (("python",), 2)])
+def test_a_round_that_no_other_can_follow_is_not_parsed_a_second_time(available, messages):
+    serving = Serving(partial(fake.HarmonyContext, available=available), outputs(ANSWER))
+    assert response(made(serving))["status"] == "completed"
+    assert len(serving.context.messages) == messages
 
 
 def test_an_output_is_one_write():
