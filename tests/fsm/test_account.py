@@ -25,6 +25,7 @@ PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
         [Open("shell_call_output", {"call_id": "call_1"}), EndOutput("#0", EXIT)],
         [Open("mcp_list_tools", {"server_label": "s"}), EndOutput("#0", EXIT), Progress("#0", {}), Run("#0"), Succeed("#0")],
         [Open("apply_patch_call", PATCH), Close()],
+        [Open("mcp_call", {"server_label": "s", "name": "n"}), "{}", Close(), Fail("#0", "It is not there.")],
     ],
     ids=repr,
 )
