@@ -50,20 +50,18 @@ class Emitter(Generic[T]):
             given: The arguments of the trigger.
 
         Returns:
-            The last event that it emitted.
+            The last event that it emitted; None if it emits none.
 
         Raises:
             IllegalTransition: The state has no such edge.
         """
         self._stream = None
         about = cast("Item", subject)  # the emissions of the response's edges are about it, as those of an item's are about that
-        state, emissions = about.state, about.fire(trigger)
-        if not emissions:
-            return None
-        saved, number, made = about.save(), self._sequence_number, len(self._events)
+        state, saved = about.state, about.save()
+        number, made = self._sequence_number, len(self._events)
         frame, name = b"", ""
         try:
-            for emission in emissions:
+            for emission in about.fire(trigger):
                 emission.note(about, given)
                 name = emission.spec.name
                 frame = emission.frame % (*emission.values(about), self._sequence_number)
@@ -72,13 +70,13 @@ class Emitter(Generic[T]):
                 else:
                     self._events.append(self._writer.write(self._event(name, self._sequence_number, frame)))
                 self._sequence_number += 1
+            return self._event(name, self._sequence_number - 1, frame) if name else None
         except BaseException:
             about.restore(saved)
             about.state = state
             self._sequence_number = number
             del self._events[made:]
             raise
-        return self._event(name, self._sequence_number - 1, frame)
 
     @staticmethod
     def _event(name: str, number: int, frame: bytes) -> Event:
