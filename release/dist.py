@@ -120,7 +120,7 @@ def try_out(wheel: Path, unpacked: Path, folder: Path, *, quick: bool) -> None:
     run("interlock check", interlock, "check", "stream.sse", cwd=folder)
     if not quick:
         run("what the tests need", *install, f"{wheel}[test]")
-        pytest = python, "-m", "pytest", "-q", "-n", "2", "-m", "not proof"
+        pytest = python, "-m", "pytest", "-q", "-n", "2", "-m", "not long"
         run("the tests of the source distribution", *pytest, *TESTS, cwd=unpacked)
 
 
