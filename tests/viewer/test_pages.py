@@ -153,7 +153,7 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server,
 
 
 def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(opened) -> None:
-    app = create_app(EmbeddedEngine(rate=20), api_key="secret")
+    app = create_app(EmbeddedEngine(rate=8), api_key="secret")
     app.add_middleware(Watching, watch=Watch(Keys.of(["secret"])))
     with ServerThread(app) as url:
         key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}

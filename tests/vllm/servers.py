@@ -300,7 +300,8 @@ class Line:
         with self._take(name) as server:
             following = self.names[self.names.index(name) + 1 :][:1] if name in self.names else ()
             for other in following:
-                self._begun[other] = Server(SETUPS[other], other).begin()
+                if other not in self._begun:  # it may have been begun by a server that broke
+                    self._begun[other] = Server(SETUPS[other], other).begin()
             yield server
 
     def stop(self) -> None:
