@@ -38,6 +38,7 @@ ENVIRONMENT: Final = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles what ranks log probabilities, `--enforce-eager` or not, for half a minute
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # at five seconds, as clients have it, a request can meet a connection that closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
 }
