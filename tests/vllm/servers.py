@@ -125,7 +125,10 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
     "shared": evolve(
-        PARSED, flags=(*PARSED.flags, "--api-server-count", "2"), environment={"INTERLOCK_STORE": f"sqlite:{STORED}"}
+        PARSED,
+        flags=(*PARSED.flags, "--api-server-count", "2"),
+        environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
+        context=16384,  # as above
     ),
     "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
