@@ -21,5 +21,4 @@ def line(request):
 
 @pytest.fixture(scope="session")
 def server(request, line):
-    with line.serving(request.param) as started:
-        yield started
+    return line.serving(request.param)

@@ -297,21 +297,25 @@ class Line:
 
     names: Sequence[str] = ()
     _begun: dict[str, Server] = field(factory=dict[str, Server], init=False)
+    _serving: dict[str, Server] = field(factory=dict[str, Server], init=False)
+    """The one that answers, which pytest may ask for anew with each test."""
 
-    @contextmanager
-    def serving(self, name: str) -> Generator[Server]:
-        """Yield a server that answers."""
-        with self._take(name) as server:
-            following = self.names[self.names.index(name) + 1 :][:1] if name in self.names else ()
-            for other in following:
-                if other not in self._begun:  # it may have been begun by a server that broke
+    def serving(self, name: str) -> Server:
+        """Return a server that answers."""
+        if name not in self._serving:
+            self._end(self._serving)
+            self._serving[name] = (self._begun.pop(name, None) or Server(SETUPS[name], name)).__enter__()
+            for other in self.names[self.names.index(name) + 1 :][:1]:
+                if other not in self._begun:
                     self._begun[other] = Server(SETUPS[other], other).begin()
-            yield server
+        return self._serving[name]
 
     def stop(self) -> None:
-        """End what was begun and not asked for."""
-        for server in self._begun.values():
-            server.__exit__()
+        """End those that were begun."""
+        self._end(self._serving)
+        self._end(self._begun)
 
-    def _take(self, name: str) -> Server:
-        return self._begun.pop(name, None) or Server(SETUPS[name], name)
+    @staticmethod
+    def _end(servers: dict[str, Server]) -> None:
+        while servers:
+            servers.popitem()[1].__exit__()
