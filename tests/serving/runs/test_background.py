@@ -18,6 +18,7 @@ from openai import OpenAI
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.runs.background import BATCH
 from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
 
 ASKED = {"model": "staged", "input": "Hi", "background": True}
@@ -275,7 +276,7 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
             await ask(app, "GET", shown, query=b"stream=true")  # which ends when the response does
             engine.turns.clear()  # which hold the requests
         await app.state.backgrounds.wait(60)
-        await asyncio.sleep(0.3)  # timers of the last responses still hold them
+        await asyncio.sleep(4 * BATCH)  # the timer of a batch holds its owner, ended or not
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()

@@ -37,6 +37,8 @@ done after a fault, where a second one would have to come."""
 
 STRIDE = int(os.environ.get("INTERLOCK_STRIDE", "23"))
 """Every so manyth place is tried; 1 for all of them, which takes minutes."""
+LAST = 3
+"""So many of the last places are tried in any case: there, the response has ended."""
 
 
 def told(call):
@@ -129,7 +131,8 @@ def places(scenario):
     apart(look(Injector()))  # the first fills caches
     injector = Injector()
     apart(look(injector))
-    return [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))][::STRIDE]
+    found = [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))]
+    return [*found[::STRIDE], *found[-LAST:]]
 
 
 def _is_store(place):
@@ -168,7 +171,7 @@ def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
             raise AssertionError(f"{place}: {error!r}") from error
     reached = [end for end, _ in filter(None, ends)]
     assert len(reached) > 0.9 * len(found)
-    assert {"failed"} <= set(reached) <= {"completed", "failed", "error"}  # which of them depends on what places were tried
+    assert set(reached) == {"completed", "failed", "error"}
 
 
 @pytest.mark.parametrize(
