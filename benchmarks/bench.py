@@ -42,6 +42,7 @@ def main() -> None:
             row = rows.pop(0)  # so that its open streams end with it
             progress.update(task, description=f"{row.group}: {row.name}", refresh=True)
             results.append(Result.of(row, take_turns(row, lambda: progress.update(task, advance=1, refresh=True))))
+            del row
     console.print(table(results))
     LATEST.parent.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps({"machine": machine(), "rows": [result.plain() for result in results]}, indent=1) + "\n")

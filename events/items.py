@@ -118,14 +118,24 @@ class ItemSpec:
     late: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()
     whole: bool = False
-    own: bytes = field(init=False, eq=False, repr=False)
-    """The end of its JSON, with a gap for its text or for each list; empty if these are in an object that it holds."""
+    frame: bytes = field(init=False, eq=False, repr=False)
+    """It as JSON, with gaps for what lasts, its status, and its text or the entries of each list; empty for a kind whose text or
+    list is in an object that it holds, or that brings its status."""
+    living: frozenset[str] = field(init=False, eq=False, repr=False)
+    """The fields that do not last."""
+    said: Mapping[str, bytes] = field(init=False, eq=False, repr=False)
+    """The JSON of each status, with a comma before it."""
+    running: bytes = field(init=False, eq=False, repr=False)
+    """The same for a state of the lifecycle that the API has no status for."""
 
     def __attrs_post_init__(self) -> None:
         """Compile what is the same of every such item."""
-        names = (self.text,) if self.text else self.lists
-        own = "".join(f',"{name}":%b' for name in names) + "}"
-        object.__setattr__(self, "own", b"" if "." in own else own.encode())
+        own = f',"{self.text}":%b' if self.text else "".join(f',"{name}":[%b]' for name in self.lists)
+        frame = b"" if "." in own or self.whole else f"%b%b{own}}}".encode()
+        object.__setattr__(self, "frame", frame)
+        object.__setattr__(self, "living", frozenset({"status", *filter(None, (self.text, *self.lists))} if frame else ()))
+        object.__setattr__(self, "said", {status: f',"status":"{status}"'.encode() for status in self.statuses})
+        object.__setattr__(self, "running", b',"status":"in_progress"' if self.statuses else b"")
 
 
 def _whole(kind: ItemKind, prefix: str, opens_with: tuple[str, ...], statuses: tuple[str, ...] = _STATUSES) -> ItemSpec:
@@ -241,33 +251,39 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
 """Every kind of item by its name."""
 
 
-def snapshot(
-    spec: ItemSpec,
-    item_id: str,
-    status: str,
-    fields: Mapping[str, object],
-    text: bytes,
-    parts: Mapping[str, Sequence[bytes]],
-) -> bytes:
-    """Return an item as the API shows it, as JSON.
+def lasting(spec: ItemSpec, item_id: str, fields: Mapping[str, object]) -> bytes:
+    """Return what of an item's JSON is the same in every state: the beginning of the object, without its status, text and parts.
 
     Args:
         spec: Its kind.
         item_id: Its id.
-        status: The state of its lifecycle; one that the API has no status for shows as `in_progress`.
         fields: What is known of it beside its text and parts, by the API's names.
+    """
+    if not spec.living.isdisjoint(fields):
+        fields = {name: value for name, value in fields.items() if name not in spec.living}
+    return dumps({"id": item_id, "type": spec.kind, **spec.constant, **fields})[:-1]
+
+
+def snapshot(spec: ItemSpec, known: bytes, status: str, text: bytes, parts: Mapping[str, Sequence[bytes]]) -> bytes:
+    """Return an item as the API shows it, as JSON.
+
+    Args:
+        spec: Its kind.
+        known: What `lasting` returned of it.
+        status: The state of its lifecycle.
         text: The JSON of its own text, for a kind that has one.
         parts: The JSON of its whole parts, by the name of the list that holds them.
     """
-    shown: dict[str, object] = {"id": item_id, "type": spec.kind, **spec.constant}
-    if spec.statuses:
-        shown["status"] = status if status in spec.statuses else "in_progress"
-    shown.update(fields)
-    values = [text] if spec.text else [b"[%b]" % b",".join(parts[name]) for name in spec.lists]
-    if not spec.own:
-        _put(shown, spec.text or spec.lists[0], values[0])
-        return kept(shown)
-    return dumps(shown)[:-1] + spec.own % (*values,)
+    said = spec.said.get(status, spec.running)
+    if spec.frame:
+        if spec.text:
+            return spec.frame % (known, said, text)
+        return spec.frame % (known, said, *[b",".join(parts[name]) for name in spec.lists])
+    fields, running = cast("Mapping[str, object]", parsed(known + b"}")), cast("Mapping[str, object]", parsed(b"{%b}" % said[1:]))
+    shown = {**fields, **running, **fields}  # a status of its own is shown, in any state
+    for name in spec.lists or ((spec.text,) if spec.text else ()):
+        _put(shown, name, text if spec.text else b"[%b]" % b",".join(parts[name]))
+    return kept(shown)
 
 
 def _put(shown: dict[str, object], name: str, value: bytes) -> None:

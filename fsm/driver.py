@@ -17,9 +17,9 @@ from typing import Final, Never, TypeVar, assert_never, cast
 
 from attrs import frozen
 
-from interlock.events.items import ITEMS, NOT_RUN, ItemKind, failure_fields
+from interlock.events.items import ITEMS, NOT_RUN, ItemKind, ItemSpec, failure_fields
 from interlock.events.json import clean, parsed
-from interlock.events.sse import Event, Writer
+from interlock.events.sse import Writer
 from interlock.fsm import deltas
 from interlock.fsm.emitter import Emitter
 from interlock.fsm.ids import Clock, Ids
@@ -242,13 +242,9 @@ class ResponseDriver(Emitter[T]):
         self._begin()
         self._close_active()
         spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
-        made = {
-            name: self._id(name, fields.get(name), prefix)
-            for name, prefix in spec.made.items()
-            if name not in spec.constant or fields.get(name, prefix) is not None
-        }
-        known = {**fields, **made} if made else fields
-        item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, known, self._late)
+        if spec.made:
+            fields = {**fields, **self._ids_of(spec, fields)}
+        item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, fields, self._late)
         self._fire(item, "open")
         rows = item.state.rows
         if rows:
@@ -257,6 +253,14 @@ class ResponseDriver(Emitter[T]):
             self._active = item
             self._reveal(item)
         return item
+
+    def _ids_of(self, spec: ItemSpec, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the ids that an item holds."""
+        return {
+            name: self._id(name, fields.get(name), prefix)
+            for name, prefix in spec.made.items()
+            if name not in spec.constant or fields.get(name, prefix) is not None
+        }
 
     def _reveal(self, item: Item) -> None:
         """Add an item that says something although nobody can read it."""
@@ -287,10 +291,11 @@ class ResponseDriver(Emitter[T]):
             trigger = "pad"
         elif trigger == "append" and "split" in rows and item.mixes:
             trigger = "split"
-        event = self._fire(item, trigger)
-        delta = stream_of(item.state)
-        if event is not None and delta is not None and event.name == delta.name and not logprobs:
-            self._stream = self._writer.repeat(event, item.sent.write)
+        source = item.state
+        self._fire(item, trigger)
+        delta = stream_of(source) if item.state is source and trigger == "append" and not logprobs else None
+        if delta is not None:
+            self._repeat(item, delta)
 
     def _close_active(self, known: Given = NO_FIELDS) -> None:
         item = self._active
@@ -383,15 +388,14 @@ class ResponseDriver(Emitter[T]):
         if trigger in subject.state.rows:
             self._fire(subject, trigger)
 
-    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
+    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> None:
         """Fire an edge; see `Emitter`."""
-        event = self._emit(subject, trigger, given)
+        self._emit(subject, trigger, given)
         rows = subject.state.rows
         if not rows:
             self._open.pop(subject.id, None)
         if subject is self._active and "close" not in rows:
             self._active = None
-        return event
 
 
 def _refuse(delta: Never) -> Never:

@@ -48,7 +48,7 @@ done: Final = Emission(spec.DONE, record=Item.finish, accept=Item.learn)
 
 # Parts.
 text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)
-text_delta: Final = Emission(spec.TEXT_DELTA, {"delta": "delta", "logprobs": "delta_logprobs"}, Item.send)
+text_delta: Final = Emission(spec.TEXT_DELTA, {"logprobs": "delta_logprobs", **_DELTA}, Item.send)
 annotation_added: Final[ItemEmission] = Emission(
     spec.ANNOTATION_ADDED, {"annotation_index": "annotation_index", "annotation": "annotation"}, accept=Item.annotate
 )

@@ -6,12 +6,12 @@ It owns the sequence number and the events that were not given yet. It knows no 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from interlock.events.dialects import OPENAI
 from interlock.events.sse import Event, SseWriter, Writer
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Given
+from interlock.fsm.lifecycle import Emission, Given
 from interlock.fsm.response import Response
 
 __all__ = ["Emitter"]
@@ -38,7 +38,7 @@ class Emitter(Generic[T]):
         self._stream: Callable[[str, int], T] | None = None
         """Writes a delta of the active item where its text only streams."""
 
-    def _emit(self, subject: Item | Response, trigger: str, given: Given) -> Event | None:
+    def _emit(self, subject: Item | Response, trigger: str, given: Given) -> None:
         """Fire an edge: number and write what it emits.
 
         Whatever is raised in that (the writer and the clock are not ours), nothing has changed then, so that another edge can end
@@ -49,36 +49,35 @@ class Emitter(Generic[T]):
             trigger: What makes the edge fire.
             given: The arguments of the trigger.
 
-        Returns:
-            The last event that it emitted; None if it emits none.
-
         Raises:
             IllegalTransition: The state has no such edge.
         """
         self._stream = None
-        about = cast("Item", subject)  # the emissions of the response's edges are about it, as those of an item's are about that
-        state, saved = about.state, about.save()
-        number, made = self._sequence_number, len(self._events)
-        frame, name = b"", ""
+        about: Any = subject  # the emissions of the response's edges are about it, as those of an item's are about that
+        row = about.state.rows.get(trigger)
+        if row is None or not row[1]:
+            about.fire(trigger)  # which is refused, or emits nothing
+            return
+        events: list[Any] = self._events
+        saved, made, number = about.save(), len(events), self._sequence_number
         try:
             for emission in about.fire(trigger):
-                emission.note(about, given)
-                name = emission.spec.name
-                frame = emission.frame % (*emission.values(about), self._sequence_number)
-                if self._passes:
-                    self._events.append(cast("T", frame))
-                else:
-                    self._events.append(self._writer.write(self._event(name, self._sequence_number, frame)))
-                self._sequence_number += 1
-            return self._event(name, self._sequence_number - 1, frame) if name else None
+                frame = emission.emit(about, given, number)
+                events.append(frame if self._passes else self._writer.write(_event(emission.name, number, frame)))
+                number += 1
+            self._sequence_number = number
         except BaseException:
             about.restore(saved)
-            about.state = state
-            self._sequence_number = number
-            del self._events[made:]
+            del events[made:]
             raise
 
-    @staticmethod
-    def _event(name: str, number: int, frame: bytes) -> Event:
-        """Return the event of a frame; nobody else can make one without naming what is private."""
-        return Event._made(name, number, frame)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    def _repeat(self, item: Item, emission: Emission[Item]) -> None:
+        """Have further text written as the delta was that has just been emitted: that edge leads back to its state."""
+        number = self._sequence_number - 1
+        frame = emission.frame % (*emission.values(item), number)
+        self._stream = self._writer.repeat(_event(emission.name, number, frame), item.sent.write)
+
+
+def _event(name: str, number: int, frame: bytes) -> Event:
+    """Return the event of a frame; nobody else can make one without naming what is private."""
+    return Event._made(name, number, frame)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

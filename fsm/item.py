@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 
 from attrs import define, field
 
-from interlock.events.items import ITEMS, ItemKind, ItemSpec, PartSpec, snapshot
+from interlock.events.items import ITEMS, ItemKind, ItemSpec, PartSpec, lasting, snapshot
 from interlock.events.json import clean, dumps, kept, members, parsed
 from interlock.events.spec import Scope
 from interlock.fsm.lifecycle import Given, Saved, Subject
@@ -40,7 +40,7 @@ _NO_PARTS: Final[Mapping[ItemKind, Mapping[str, tuple[bytes, ...]]]] = {
 """The lists of parts of an item that has none yet, by its kind."""
 
 _ASSIGNED: Final = (
-    *("output_index", "place", "fields", "parts", "part", "part_index", "sent", "logprobs", "annotations"),
+    *("state", "output_index", "place", "fields", "lasting", "parts", "part", "part_index", "sent", "logprobs", "annotations"),
     *("unsent", "unsent_logprobs", "delta", "delta_logprobs", "text", "progress", "progressed", "printed", "shown"),
 )
 """The attributes that firing an edge may assign."""
@@ -69,6 +69,8 @@ class Item(Subject["Item"]):
     output_index: int = -1
     place: bytes = b""
     """The JSON of the fields that address an event about it, each with a comma before it."""
+    lasting: int = 0
+    """How many bytes of `shown` are the same in every state; 0 if they have to be made anew."""
     parts: Mapping[str, tuple[bytes, ...]] = field(init=False)
     """The JSON of its whole parts, by the name of their list."""
     part: bytes = b""
@@ -77,7 +79,7 @@ class Item(Subject["Item"]):
     sent: BytesIO = field(factory=BytesIO)
     """What was sent of the text that is open, the part's or the item's own, in UTF-8. A list of its deltas would hold an object
     for each of them for as long as the stream is open."""
-    logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    logprobs: list[Mapping[str, object]] | tuple[()] = ()
     """The same for its log probabilities."""
     annotations: tuple[Mapping[str, object], ...] = ()
     """The annotations of the open part."""
@@ -105,7 +107,7 @@ class Item(Subject["Item"]):
         self.parts = _NO_PARTS[self.spec.kind]
 
     def save(self) -> Saved:
-        """Return what firing an edge may change, beside the state."""
+        """Return what firing an edge may change."""
         return _assigned(self), self.sent.tell(), len(self.output), len(self.logprobs)
 
     def restore(self, saved: Saved) -> None:
@@ -120,7 +122,8 @@ class Item(Subject["Item"]):
         self.sent.seek(position)
         self.sent.truncate()
         del self.output[items:]
-        del self.logprobs[logprobs:]
+        if self.logprobs:
+            del self.logprobs[logprobs:]
 
     @property
     def all_logprobs(self) -> bytes:
@@ -190,7 +193,9 @@ class Item(Subject["Item"]):
 
     def show(self) -> None:
         """Record how the item is shown now."""
-        self.shown = snapshot(self.spec, self.id, self.state.name, self.fields, self.text, self.parts)
+        known = self.shown[: self.lasting] or lasting(self.spec, self.id, self.fields)
+        self.lasting = len(known) if self.spec.frame else 0
+        self.shown = snapshot(self.spec, known, self.state.name, self.text, self.parts)
 
     def finish(self) -> None:
         """Record how the item is shown when it is done, with what is known only now."""
@@ -205,7 +210,7 @@ class Item(Subject["Item"]):
         """Record that a part begins: it takes the next index of its list (rule R8)."""
         self.part, self.text = part.empty, _EMPTY
         self.part_index = len(self.parts[_LIST_OF[scope]])
-        self.logprobs, self.annotations = [], ()
+        self.logprobs = self.annotations = ()
         self._found = (0, 0)
 
     def send(self) -> None:
@@ -214,7 +219,8 @@ class Item(Subject["Item"]):
         self.delta = kept(unsent)
         self.sent.write(unsent.encode())
         if self.unsent_logprobs:
-            self.logprobs.extend(self.unsent_logprobs)
+            self.logprobs = self.logprobs or []
+            self.logprobs += self.unsent_logprobs
             self.delta_logprobs, self.unsent_logprobs = kept(self.unsent_logprobs), ()
         else:
             self.delta_logprobs = _NO_LIST
@@ -293,7 +299,7 @@ class Item(Subject["Item"]):
     def learn(self, given: Given) -> None:
         """Set fields that are known at the end: the tool's result, or its error."""
         if given:
-            self.fields = {**self.fields, **given}
+            self.fields, self.lasting = {**self.fields, **given}, 0
 
     def annotate(self, given: Given) -> None:
         """Add an annotation to the open part."""

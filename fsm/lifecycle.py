@@ -76,17 +76,19 @@ class Emission(Generic[S]):
         object.__setattr__(self, "frame", frame_of(self.spec.name, address + own))
         object.__setattr__(self, "values", _getter((*where, *self.fields.values())))
 
-    def note(self, subject: S, given: Given) -> None:
-        """Have the subject record what goes with the event.
+    def emit(self, subject: S, given: Given, number: int) -> bytes:
+        """Have the subject record what goes with the event, and return the event's frame.
 
         Args:
             subject: What the event is about.
             given: The arguments of the trigger.
+            number: The event's place in the stream, from 0.
         """
         if self.accept is not None:
             self.accept(subject, given)
         if self.record is not None:
             self.record(subject)
+        return self.frame % (*self.values(subject), number)
 
     @property
     def name(self) -> str:
@@ -133,7 +135,7 @@ class Subject(Machine[str, Emission[S]]):
     """
 
     def save(self) -> Saved:
-        """Return what firing an edge may change, beside the state."""
+        """Return what firing an edge may change, the state included."""
         raise NotImplementedError
 
     def restore(self, saved: Saved) -> None:

@@ -170,7 +170,7 @@ def _walk(subject: Subject[S], bodies: Sequence[Body]) -> None:
         _hold(subject, taken, found)
         given = _given(found.trigger, taken)
         for emission in subject.fire(found.trigger)[: found.count]:
-            emission.note(cast("S", subject), given)
+            emission.emit(cast("S", subject), given, 0)
         if found.owed:
             subject.state = cast("LifecycleState[S]", _between(found))
 

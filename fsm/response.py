@@ -11,7 +11,7 @@ from interlock.events.json import dumps, members, parsed
 from interlock.fsm.deltas import Usage
 from interlock.fsm.ids import Clock
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Given, Saved, Subject
+from interlock.fsm.lifecycle import Given, LifecycleState, Saved, Subject
 
 _OBJECT: Final = (
     b'{%b"id":%b,"object":"response","created_at":%d,"status":"%b","completed_at":%b,"error":%b,"incomplete_details":%b,'
@@ -47,8 +47,8 @@ class Response(Subject["Response"]):
     ending: Given = field(factory=dict[str, object])
 
     def save(self) -> Saved:
-        """Return what firing an edge may change, beside the state."""
-        return self.settings, self.ending
+        """Return what firing an edge may change."""
+        return self.state, self.settings, self.ending
 
     def restore(self, saved: Saved) -> None:
         """Undo what firing an edge has recorded.
@@ -56,7 +56,7 @@ class Response(Subject["Response"]):
         Args:
             saved: What `save` returned before.
         """
-        self.settings, self.ending = cast("tuple[bytes, Given]", saved)
+        self.state, self.settings, self.ending = cast("tuple[LifecycleState[Response], bytes, Given]", saved)
 
     def end(self, given: Given) -> None:
         """Record how the response ended.

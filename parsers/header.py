@@ -19,9 +19,10 @@ nothing unless a recipient was given. The rest is text; of the white space betwe
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from attrs import define, field
+from attrs import define
 
 from interlock.parsers.framing import Trigger
 from interlock.parsers.vocabulary import Piece
@@ -66,7 +67,7 @@ class Header:
     channel: str | None = None
     recipient: str | None = None
     _opener: Opener = "text"
-    _pieces: list[Piece] = field(factory=list[Piece])
+    _pieces: tuple[Piece, ...] = ()
 
     @property
     def foreign(self) -> bool:
@@ -75,7 +76,7 @@ class Header:
 
     def note(self, piece: Piece) -> None:
         """Add text to the section that is being written."""
-        self._pieces.append(piece)
+        self._pieces = (*self._pieces, piece)
 
     def begin_section(self, marker: Trigger) -> None:
         """End the section that is being written and begin the next."""
@@ -110,7 +111,7 @@ class Header:
     def seal(self) -> None:
         """Read the section as a whole one: all its words are header."""
         self._learn(_words(self._section)[0])
-        self._pieces = []
+        self._pieces = ()
 
     def break_off(self) -> None:
         """Read the section as broken off: what is no header is left for `spill`."""
@@ -121,9 +122,9 @@ class Header:
             end += 1
         self._pieces = _after(self._pieces, end)
 
-    def spill(self) -> list[Piece]:
+    def spill(self) -> tuple[Piece, ...]:
         """Return the words that turned out to be text, token by token."""
-        pieces, self._pieces = self._pieces, []
+        pieces, self._pieces = self._pieces, ()
         return pieces
 
     @property
@@ -164,7 +165,7 @@ def _words(section: str) -> tuple[list[re.Match[str]], int]:
     return words, end
 
 
-def _after(pieces: list[Piece], start: int) -> list[Piece]:
+def _after(pieces: Iterable[Piece], start: int) -> tuple[Piece, ...]:
     """Drop the first characters of some pieces; a token of which a part is left stands for that part alone."""
     left: list[Piece] = []
     for piece in pieces:
@@ -173,4 +174,4 @@ def _after(pieces: list[Piece], start: int) -> list[Piece]:
         elif start < len(piece.text):
             left.append(piece.after(start))
         start -= len(piece.text)
-    return left
+    return tuple(left)

@@ -264,8 +264,9 @@ def _continued(said: _Said, delta: object) -> str:
     try:
         reasoning, content, calls = _FIELDS(delta)
         if not calls:
-            text, other = (content, reasoning) if said.key == "content" else (reasoning, content)
-            return text if text.__class__ is str and not other and said.key.__class__ is str else ""
+            if said.key == "content":
+                return content if not reasoning and content.__class__ is str else ""
+            return reasoning if said.key == "reasoning" and not content and reasoning.__class__ is str else ""
         (call,) = calls
         function = call.function
         if reasoning or content or call.index != said.key or call.id or function.name or function.arguments.__class__ is not str:

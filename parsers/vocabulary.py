@@ -124,7 +124,7 @@ class Characters:
     _rest: bytes = b""
     """The beginning of a character, after the text."""
     _tokens: int = 0
-    _entries: list[Entry] = field(factory=list[Entry])
+    _entries: tuple[Entry, ...] = ()
 
     @property
     def pending(self) -> bool:
@@ -143,11 +143,11 @@ class Characters:
         self._text, self._rest = self._text + text, data[decoded:]
         self._tokens += 1
         if entry is not None:
-            self._entries.append(entry)
+            self._entries = (*self._entries, entry)
         return not self._rest
 
     def take(self) -> Piece:
         """Return what is held; a character that is not whole becomes U+FFFD."""
         piece = Piece(self._text + self._rest.decode(errors="replace"), self._entries, self._tokens)
-        self._text, self._rest, self._tokens, self._entries = "", b"", 0, []
+        self._text, self._rest, self._tokens, self._entries = "", b"", 0, ()
         return piece

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from attrs import define, field
 
@@ -17,6 +18,9 @@ from interlock.parsers.client_calls import read_call
 from interlock.parsers.custom import InputDecoder
 from interlock.parsers.routing import Payload, Route
 from interlock.parsers.vocabulary import Entry
+
+_NONE: Final[Mapping[str, object]] = MappingProxyType({})
+"""The fields of an item of which nothing is known but its route."""
 
 
 class Writer(Protocol):
@@ -46,11 +50,11 @@ class Streamed:
     """Writes an item whose text is passed on as it comes."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict[str, object])
+    _fields: Mapping[str, object] = _NONE
 
     def open(self) -> list[Delta]:
         """Open the item."""
-        return [Open(self.route.kind, {**self.route.fields, **self._fields})]
+        return _opening(self.route, self._fields)
 
     def write(self, text: str) -> list[Delta]:
         """Pass the text on."""
@@ -93,7 +97,7 @@ class Unwrapped:
     """Writes a call whose text a model may have wrapped into JSON: a `custom_tool_call`, a python call."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict[str, object])
+    _fields: Mapping[str, object] = _NONE
     _decoder: InputDecoder = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -102,7 +106,7 @@ class Unwrapped:
 
     def open(self) -> list[Delta]:
         """Open the item."""
-        return [Open(self.route.kind, {**self.route.fields, **self._fields})]
+        return _opening(self.route, self._fields)
 
     def write(self, text: str) -> list[Delta]:
         """Return what is certain of the text."""
@@ -122,7 +126,7 @@ class Held:
     """Writes an item that needs all of its arguments before it can be opened."""
 
     route: Route
-    _fields: Mapping[str, object] = field(factory=dict[str, object])
+    _fields: Mapping[str, object] = _NONE
     _arguments: list[str] = field(factory=list[str])
 
     def open(self) -> list[Delta]:
@@ -181,7 +185,11 @@ def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writ
         route: Where the text goes.
         fields: What else is known of the item: its `call_id`.
     """
-    return _WRITERS[route.payload](route, fields or {})
+    return _WRITERS[route.payload](route, fields or _NONE)
+
+
+def _opening(route: Route, fields: Mapping[str, object]) -> list[Delta]:
+    return [Open(route.kind, {**route.fields, **fields} if fields else route.fields)]
 
 
 def _pieces(text: str) -> list[Delta]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 
 __all__ = ["now", "random_id"]
@@ -16,7 +16,7 @@ def random_id(prefix: str) -> str:
     Args:
         prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
     """
-    return f"{prefix}_{secrets.token_hex(ID_BYTES)}"
+    return f"{prefix}_{os.urandom(ID_BYTES).hex()}"
 
 
 def now() -> int:

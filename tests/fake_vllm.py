@@ -107,6 +107,9 @@ class RecoveringParser:
     def flush(self):
         return [SimpleNamespace(completed_message=self.message)]
 
+    def parse_delta(self, *_output, finished):
+        """Say nothing, whatever comes."""
+
 
 class HarmonyContext:
     """vLLM's context of a model that writes harmony."""

@@ -74,10 +74,14 @@ class Figure:
 
 @define(eq=False)
 class Stopwatch:
-    """Measures the CPU time between two moments of a source of steps: nothing is called for the steps in between."""
+    """Measures the CPU time between two moments of a source of steps: nothing is called for the steps in between.
+
+    It adds up what it measures of one source after another; the garbage is collected before the first.
+    """
 
     _started: int = 0
-    _stopped: int = 0
+    _measured: int = 0
+    _collected: bool = False
 
     def steps(self, before: Iterable[Any], measured: Iterable[Any]) -> Iterator[Any]:
         """Yield steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
@@ -88,22 +92,24 @@ class Stopwatch:
         return chain(before, self._start())
 
     def _start(self) -> Generator[None]:
-        gc.collect()
-        gc.disable()
+        if not self._collected:
+            gc.collect()
+            gc.disable()
+            self._collected = True
         self._started = thread_time_ns()
         yield from ()
 
     def _stop(self) -> Generator[None]:
-        self._stopped = thread_time_ns()
-        gc.enable()
+        self._measured += thread_time_ns() - self._started
+        self._started = 0
         yield from ()
 
     @property
     def microseconds(self) -> float:
-        """What it measured."""
-        stopped = self._stopped or thread_time_ns()
+        """What it measured; asked for once, at the end."""
+        open_ended = thread_time_ns() - self._started if self._started else 0
         gc.enable()
-        return (stopped - self._started) / NANOSECONDS
+        return (self._measured + open_ended) / NANOSECONDS
 
 
 def sink() -> Write:
@@ -111,23 +117,24 @@ def sink() -> Write:
     return deque[bytes](maxlen=0).append
 
 
-def each(drain: Drain, before: Sequence[Any], measured: Sequence[Any], *, units: int = 0) -> Round:
+def each(drain: Drain, before: Sequence[Any], measured: Sequence[Any], *, streams: int = 1) -> Round:
     """Measure the steps of a stream.
 
     Args:
         drain: The contender.
         before: The steps that come first and are not measured.
         measured: Those that are.
-        units: How many units they hold; a step is one if nothing is said.
+        streams: How many streams of them are made, one after another.
 
     Returns:
-        Gives microseconds for one unit.
+        Gives microseconds for one step.
     """
 
     def measure() -> float:
         watch = Stopwatch()
-        drain(watch.steps(before, measured), sink())
-        return watch.microseconds / (units or len(measured))
+        for _ in range(streams):
+            drain(watch.steps(before, measured), sink())
+        return watch.microseconds / (streams * len(measured))
 
     return measure
 

@@ -17,7 +17,7 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import ITEMS, ItemKind
-from interlock.events.sse import Event, SseWriter
+from interlock.events.sse import SseWriter
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
@@ -104,9 +104,9 @@ class WatchedDriver(ResponseDriver[bytes]):
         super().__init__(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
         self._fired = fired
 
-    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> Event | None:
+    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
-        return super()._fire(subject, trigger, given)
+        super()._fire(subject, trigger, given)
 
     def state(self, account: Account) -> State:
         """Return the abstract state.

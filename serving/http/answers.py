@@ -73,12 +73,16 @@ class StreamedAnswer:
         The end is sent even if this task is cancelled (rule R4); a client that has gone does not read it.
         """
         await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+        unsent: Sequence[bytes] = ()
         try:
             async with self.exchange.events(receive) as events:
                 async for frames in events:
-                    await send(self._message(frames))
+                    unsent = frames
+                    message = self._message(frames)
+                    unsent = ()
+                    await send(message)
         finally:
-            if rest := self.exchange.run.conclude():
+            if rest := [*unsent, *self.exchange.run.conclude()]:
                 await send(self._message(rest))
 
     def _message(self, frames: Sequence[bytes]) -> Message:

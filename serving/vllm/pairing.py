@@ -48,17 +48,38 @@ class Pairing:
             logprobs: One object for each new token, or None if they were not asked for.
             finished: Whether no text comes any more: what waits then has what text is left, and is given as one.
         """
-        if len(token_ids) == 1 and not self._waiting and not self._given:  # one token for each step, as a rule
+        return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.paired(finished=finished)
+
+    def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
+        """Take new tokens and text; return whether they are a pair as they are: one token with its own text, as a rule.
+
+        Args:
+            token_ids: As for `pair`.
+            text: As for `pair`.
+            logprobs: As for `pair`.
+
+        Returns:
+            False if they wait; then `paired` gives them.
+        """
+        if len(token_ids) == 1 and not self._waiting and not self._given:
             token = token_ids[0]
             expected = self._decode(token)
-            if expected == text:
-                return (_silent(token) if token in self._controls else Chunk([token], text, logprobs),)
-            self._waiting.append(Chunk([token], expected, logprobs))
+            if expected == text and token not in self._controls:
+                return True
+            self._waiting.append(Chunk(token_ids, expected, logprobs))
         else:
             for place, token in enumerate(token_ids):
                 entries = None if logprobs is None else logprobs[place : place + 1]
                 self._waiting.append(Chunk([token], self._decode(token), entries))
         self._given += text
+        return False
+
+    def paired(self, *, finished: bool) -> list[Chunk]:
+        """Return those that wait whose text is there, as `pair` does.
+
+        Args:
+            finished: As for `pair`.
+        """
         return [*self._paired(finished=finished)]
 
     def _paired(self, *, finished: bool) -> Iterator[Chunk]:

@@ -7,7 +7,8 @@ knows one response, all its rounds included, and nothing of tools or events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import Final, Protocol, TypeAlias, cast
 
 from attrs import define, evolve, field
 
@@ -19,7 +20,7 @@ from interlock.parsers.vllm import VllmParser
 from interlock.parsers.vocabulary import Entry
 from interlock.parsers.writing import joined
 from interlock.serving.vllm.pairing import Pairing
-from interlock.serving.vllm.shapes import DeltaParser, Output, Request
+from interlock.serving.vllm.shapes import DeltaParser, Output, ParseDelta, Request
 
 __all__ = ["DeltaReader", "HarmonyReader", "Reader", "delta_reader", "finish_reason", "harmony_reader", "hosted_functions"]
 
@@ -39,6 +40,8 @@ TOOL_OF: Final[Mapping[str, str]] = {
     "web_search_preview": "browser",
 }
 """The tool of vLLM's tool server that runs each of them."""
+
+Ids: TypeAlias = Sequence[int]
 
 Logprobs = Callable[[Output], Sequence[Entry]]
 """Gives the log probabilities of an output's tokens, in the API's shape."""
@@ -94,16 +97,16 @@ class DeltaReader(_Counting):
 
     Args:
         request: For vLLM's parser.
-        deltas: vLLM's parser for the first round, or None.
-        following: Returns vLLM's parser for each further round: it remembers a round, so each has its own.
+        parse: That of vLLM's parser for the first round, or None.
+        following: Returns that for each further round: a parser remembers a round, so each has its own.
         pairs: Makes what pairs the tokens of a round, of which it is given the prompt, with their text.
         logprobs: Returns log probabilities; None if they were not asked for.
         hide_end: Whether vLLM's parser must not see the token that ends a round, which has no text.
     """
 
     _request: Request
-    _deltas: DeltaParser | None
-    _following: Callable[[], DeltaParser | None]
+    _parse: ParseDelta | None
+    _following: Callable[[], ParseDelta | None]
     _pairs: Callable[[Sequence[int]], Pairing]
     _logprobs: Logprobs | None = None
     _hide_end: bool = False
@@ -115,26 +118,29 @@ class DeltaReader(_Counting):
         if self._prompt is None:
             self._prompt = _prompt_of(output)
         logprobs = None if self._logprobs is None else self._logprobs(output)
-        new = output.outputs[0]
-        if self._deltas is None:
-            return self._parser.feed(Chunk(new.token_ids, new.text, logprobs, {"content": new.text}))
+        new, parse = output.outputs[0], self._parse
+        token_ids, text = new.token_ids, new.text
+        if parse is None:
+            return self._parser.feed(Chunk(token_ids, text, logprobs, {"content": text}))
         if self._pairing is None:
             self._pairing = self._pairs(output.prompt_token_ids or ())
         finished = new.finish_reason is not None
-        chunks = self._pairing.pair(new.token_ids, new.text, logprobs, finished=finished) or (Chunk([]),)
-        if len(chunks) == 1:
-            return self._parse(self._deltas, chunks[0], output, finished)
-        ends = chunks[-1] if finished else None
-        return joined([delta for each in chunks for delta in self._parse(self._deltas, each, output, each is ends)])
+        paired = self._pairing.take(token_ids, text, logprobs)
+        if paired and not finished:
+            delta = parse(text, token_ids, self._request, output.prompt_token_ids, finished=False)
+            return self._parser.feed(Chunk(token_ids, text, logprobs, delta))
+        chunks = [Chunk(token_ids, text, logprobs)] if paired else self._pairing.paired(finished=finished) or [Chunk([])]
+        return joined(self._read(parse, chunks, output))
 
-    def _parse(self, deltas: DeltaParser, chunk: Chunk, output: Output, ends: bool) -> Sequence[Delta]:  # noqa: FBT001 - as `finished` of vLLM's parsers
-        """Have vLLM's parser parse a token and its text, which may be the last of a round."""
-        token_ids = chunk.token_ids
-        if ends and self._hides_end(output):
-            token_ids = token_ids[:-1]
-        delta = deltas.parse_delta(chunk.text, token_ids, self._request, output.prompt_token_ids, finished=ends)
-        chunk.delta = _with_one_call(delta) if self._request.parallel_tool_calls is False else delta
-        return self._parser.feed(chunk)
+    def _read(self, parse: ParseDelta, chunks: Sequence[Chunk], output: Output) -> list[Delta]:
+        """Return the deltas of tokens, each of which vLLM's parser is given with its text; the last may end the round."""
+        deltas: list[Delta] = []
+        ends = None if output.outputs[0].finish_reason is None else chunks[-1]
+        for chunk in chunks:
+            token_ids = chunk.token_ids[:-1] if chunk is ends and self._hides_end(output) else chunk.token_ids
+            chunk.delta = parse(chunk.text, token_ids, self._request, output.prompt_token_ids, finished=chunk is ends)
+            deltas += self._parser.feed(chunk)
+        return deltas
 
     def _hides_end(self, output: Output) -> bool:
         new = output.outputs[0]
@@ -143,7 +149,7 @@ class DeltaReader(_Counting):
     def end(self, reason: FinishReason) -> Sequence[Delta]:
         """End the round, and return what was held back."""
         ended = _Counting.end(self, reason)
-        self._deltas, self._pairing = self._following(), None
+        self._parse, self._pairing = self._following(), None
         return ended
 
 
@@ -181,7 +187,8 @@ def delta_reader(
     """
     count = getattr(deltas, "count_reasoning_tokens", None)  # vLLM has it since 0.27
     parser = VllmParser(hosted_functions(Routing.from_request(body), available), request.include_reasoning, count)
-    return DeltaReader(parser, request, deltas, following, pairs, logprobs, hide_end)
+    parsing = partial(_parsing, one=request.parallel_tool_calls is False)
+    return DeltaReader(parser, request, parsing(deltas), lambda: parsing(following()), pairs, logprobs, hide_end)
 
 
 def hosted_functions(routing: Routing, available: Sequence[str]) -> Routing:
@@ -202,6 +209,18 @@ def finish_reason(output: Output) -> FinishReason:
         output: Its last output.
     """
     return REASONS.get(output.outputs[0].finish_reason or "", "stop")
+
+
+def _parsing(deltas: DeltaParser | None, *, one: bool) -> ParseDelta | None:
+    """Return how a parser of vLLM's is asked, if there is one; with one call for each turn where no parallel ones are wanted."""
+    parse = None if deltas is None else deltas.parse_delta
+    if parse is None or not one:
+        return parse
+
+    def parse_one(text: str, token_ids: Ids, request: Request, prompt: Ids | None, /, *, finished: bool) -> object:
+        return _with_one_call(parse(text, token_ids, request, prompt, finished=finished))
+
+    return parse_one
 
 
 def _with_one_call(delta: object) -> object:

@@ -32,6 +32,16 @@ class Output(Protocol):
     finished: bool
 
 
+class ParseDelta(Protocol):
+    """The `parse_delta` of a `Parser`."""
+
+    def __call__(
+        self, text: str, token_ids: Sequence[int], request: Request, prompt_token_ids: Sequence[int] | None, /, *, finished: bool
+    ) -> object:
+        """Return a `DeltaMessage`, or None if nothing is certain yet."""
+        ...
+
+
 class DeltaParser(Protocol):
     """A `Parser`: the reasoning and tool parsers of a model in one."""
 

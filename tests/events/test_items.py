@@ -15,6 +15,7 @@ from interlock.events.items import (
     SUMMARY_TEXT,
     ItemKind,
     failure_fields,
+    lasting,
     result_fields,
     snapshot,
 )
@@ -40,7 +41,7 @@ def shown(kind, status="completed", text="", parts=None, **fields):
     spec = ITEMS[kind]
     known = {**OPENED.get(kind, {}), **fields}
     lists = parts or {name: [] for name in spec.lists}
-    return json.loads(snapshot(spec, f"{spec.prefix}_1", status, known, json.dumps(text).encode(), lists))
+    return json.loads(snapshot(spec, lasting(spec, f"{spec.prefix}_1", known), status, json.dumps(text).encode(), lists))
 
 
 def test_there_is_a_specification_of_every_kind():
@@ -75,6 +76,18 @@ def test_text_and_parts_stand_where_the_kind_has_them():
     item = shown("message", parts={"content": [b"1", b"[2]"]})
     assert item["content"] == [1, [2]]
     assert shown("shell_call", parts={"action.commands": [b'"ls"']})["action"]["commands"] == ["ls"]
+
+
+@pytest.mark.parametrize(("kind", "living"), [("message", {"content": "c"}), ("function_call", {"arguments": "a"})])
+def test_what_its_lifecycle_says_of_an_item_nobody_else_can_say(kind, living):
+    spec, fields = ITEMS[kind], OPENED.get(kind, {})
+    assert lasting(spec, "id_1", {**fields, **living, "status": "completed"}) == lasting(spec, "id_1", fields)
+
+
+def test_an_item_that_comes_whole_brings_its_status():
+    spec = ITEMS["function_call_output"]
+    known = lasting(spec, "fco_1", {**OPENED["function_call_output"], "status": "incomplete"})
+    assert json.loads(snapshot(spec, known, "completed", b'""', {}))["status"] == "incomplete"
 
 
 def test_an_open_part_is_empty():

@@ -5,7 +5,7 @@ import json
 import pytest
 from fuzzing.properties import is_legal_and_true
 
-from interlock.events.items import ITEMS, snapshot
+from interlock.events.items import ITEMS, lasting, snapshot
 from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
@@ -34,7 +34,8 @@ def test_a_story_is_legal_and_does_what_the_account_expects(story) -> None:
 
 
 def test_a_patch_that_deletes_has_no_diff() -> None:
-    shown = json.loads(snapshot(ITEMS["apply_patch_call"], "apc_1", "completed", PATCH, b'""', {}))
+    spec = ITEMS["apply_patch_call"]
+    shown = json.loads(snapshot(spec, lasting(spec, "apc_1", PATCH), "completed", b'""', {}))
     assert shown["operation"] == PATCH["operation"]
 
 

@@ -135,6 +135,37 @@ def test_a_clock_that_fails_at_the_end_changes_nothing():
     assert told[-1].name == "response.failed"
 
 
+class FailingWriter:
+    """Writes events as they are, but for one that it is told to fail at."""
+
+    fails = False
+
+    def write(self, event):
+        if self.fails:
+            self.fails = False
+            raise OSError("no room")
+        return event
+
+    def repeat(self, event, keep):
+        return EventWriter().repeat(event, keep)
+
+
+def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_probabilities():
+    writer = FailingWriter()
+    driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
+    entries = [{"token": letter, "bytes": [*letter.encode()], "logprob": -1.0, "top_logprobs": []} for letter in "abc"]
+    told = driver.feed([Text("a", entries[:1])])
+    writer.fails = True
+    with pytest.raises(OSError, match="no room"):
+        driver.feed([Text("b", entries[1:2])])
+    told += driver.feed([Text("c", entries[2:]), Finish()])
+    assert check([json.loads(json.dumps(event.body)) for event in told]) == []
+    deltas = [event.body for event in told if event.name == "response.output_text.delta"]
+    assert [(delta["delta"], len(delta["logprobs"])) for delta in deltas] == [("a", 1), ("bc", 2)]
+    (part,) = driver.response["output"][0]["content"]
+    assert (part["text"], part["logprobs"]) == ("abc", entries)
+
+
 def test_a_response_starts_once_and_is_queued_only_before():
     told = Told()
     assert told.tell(Enqueue(), Enqueue()) == ["created", "queued"]

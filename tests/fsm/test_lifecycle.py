@@ -71,12 +71,11 @@ def test_the_refusal_says_what_would_have_been_legal():
         Door(DOOR.states["gone"]).fire("cut")
 
 
-def test_an_emission_has_the_subject_record_and_then_gives_the_frame_and_its_values():
+def test_an_emission_has_the_subject_record_and_then_returns_the_frame():
     door = Door(DOOR.states["shut"])
     (emission,) = door.fire("open")
-    emission.note(door, {})
     assert door.state is DOOR.states["ajar"]
-    assert emission.frame % (*emission.values(door), 7) == (
+    assert emission.emit(door, {}, 7) == (
         b'event: response.created\ndata: {"type":"response.created","seen":1,"locked":false,"sequence_number":7}\n\n'
     )
 

@@ -105,8 +105,7 @@ class Lockstep(RuleBasedStateMachine):
 
     def emit(self, emission):
         """Have the subject record what goes with an event, and give the event's name as its frame says it."""
-        emission.note(self.subject, {**GIVEN})
-        frame = emission.frame % (*emission.values(self.subject), 0)
+        frame = emission.emit(self.subject, {**GIVEN}, 0)
         return frame.partition(b"\n")[0].decode().removeprefix("event: ")
 
     def prepare(self, trigger):
