@@ -131,8 +131,8 @@ CASES: Final = (
     ),
 )
 
-OTHERS: Final = evolve(_text("others", {8: 300}), pace=None)
+OTHERS: Final = evolve(_text("others", {8: 600}), pace=None)
 """The streams that wait."""
 
-WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 80}), pace=None)
+WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 240}), pace=None, repeats=5)
 """For whom they wait; the engine does not, or what one stream takes of each step would fit into its pace, and show nowhere."""

@@ -29,6 +29,8 @@ def delays(urls: Mapping[str, str], repeats: int) -> list[Result]:
         repeats: How often each of them is measured, in turns.
     """
     samples: dict[str, dict[str, list[float]]] = {percentile: {name: [] for name in urls} for percentile in _PERCENTILES}
+    for url in urls.values():
+        asyncio.run(_gaps(url))  # the first request of a route is slower
     for _ in range(repeats):
         for name, url in urls.items():
             cuts = quantiles(asyncio.run(_gaps(url)), n=100)

@@ -68,7 +68,7 @@ class Figure:
     @classmethod
     def of(cls, samples: Sequence[float]) -> Figure:
         """Sum up at least one sample."""
-        low, _, high = quantiles(samples, n=4) if len(samples) > 1 else (samples[0],) * 3
+        low, _, high = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else (samples[0],) * 3
         return cls(median(samples), low, high)
 
 

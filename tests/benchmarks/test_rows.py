@@ -22,9 +22,9 @@ def test_a_row_gives_one_figure_for_each_contender_and_round(row):
 def test_a_ratio_is_taken_round_by_round():
     row = ROWS[0]
     result = Result.of(row, {"interlock": [1.0, 2.0, 4.0], "vllm": [10.0, 40.0, 40.0], "floor": [1.0, 1.0, 1.0]})
-    assert result.faster == Figure(10.0, 10.0, 20.0)
-    assert result.above_floor == Figure(2.0, 1.0, 4.0)
-    assert result.plain()["figures"]["interlock"] == {"median": 2.0, "low": 1.0, "high": 4.0}
+    assert result.faster == Figure(10.0, 10.0, 15.0)
+    assert result.above_floor == Figure(2.0, 1.5, 3.0)
+    assert result.plain()["figures"]["interlock"] == {"median": 2.0, "low": 1.5, "high": 3.0}
     assert table([result]).row_count == 1
 
 
