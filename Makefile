@@ -14,7 +14,8 @@ FUZZ_STREAMS ?= 20000
 
 # The oldest SDK that pyproject.toml allows (vLLM's floor). The tests of what meets it run under it too.
 SDK_FLOOR := 2.25.0
-SDK_TESTS = tests/events tests/test_readme.py $(shell grep -rl openai --include='test_*.py' tests/examples tests/serving)
+SDK_TESTS = tests/events tests/test_readme.py tests/serving/http tests/serving/requests \
+	$(shell grep -rl openai --include='test_*.py' tests/examples tests/serving)
 
 BIN := .venv/bin
 
