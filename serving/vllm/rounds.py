@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from typing import Final, Protocol, cast
 
 from attrs import define, field
@@ -69,6 +70,10 @@ class Rounds:
     """What happened to tools and was not passed on yet."""
     spent: int = field(default=0, init=False)
     """Tokens generated in all rounds."""
+    exhausted: bool = field(default=False, init=False)
+    """Whether the tokens of the request are spent."""
+    _limit: float = field(init=False)
+    """How many there may be."""
     _called: int = field(default=0, init=False)
     _asks: Callable[[], bool] = field(init=False)
     _run_tool: Callable[[], Awaitable[Sequence[object]]] = field(init=False)
@@ -78,16 +83,12 @@ class Rounds:
 
     def __attrs_post_init__(self) -> None:
         """Replace the methods of the context."""
+        limit = self._request.max_output_tokens
+        self._limit = inf if limit is None else limit
         self._asks, self._run_tool = self._context.need_builtin_tool_call, self._context.call_tool
         self._context.append_output = self._append_output
         self._context.need_builtin_tool_call = self._goes_on
         self._context.call_tool = self._call_tool
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the tokens of the request are spent."""
-        limit = self._request.max_output_tokens
-        return limit is not None and self.spent >= limit
 
     def watch(self, sessions: Mapping[str, object]) -> None:
         """Look at what the sessions with tool servers answer: vLLM takes a tool's error for its result.
@@ -101,18 +102,20 @@ class Rounds:
 
     def _append_output(self, output: Output) -> None:
         self.output = output
-        self._count(output.outputs[0])
+        self.spent += len(output.outputs[0].token_ids)
+        if self.spent >= self._limit:
+            self._exhaust(output.outputs[0])
         self._dialogue.take(output)
         if output.finished:
             self._wrote = self._dialogue.end_round(output)
 
-    def _count(self, new: Completion) -> None:
-        """Count new tokens, and drop those over the limit: up to 0.30, vLLM limits only the first round of gpt-oss."""
-        self.spent += len(new.token_ids)
-        limit = self._request.max_output_tokens
-        if limit is not None and self.spent > limit:
-            new.token_ids = new.token_ids[: limit - self.spent]
-            new.finish_reason, self.spent = "length", limit
+    def _exhaust(self, new: Completion) -> None:
+        """Drop new tokens that are over the limit: up to 0.30, vLLM limits only the first round of gpt-oss."""
+        self.exhausted = True
+        over = self.spent - int(self._limit)
+        if over:
+            new.token_ids = new.token_ids[:-over]
+            new.finish_reason, self.spent = "length", self.spent - over
 
     def _goes_on(self) -> bool:
         """Return whether vLLM shall run a tool and generate on."""
