@@ -124,7 +124,7 @@ class Characters:
     _rest: bytes = b""
     """The beginning of a character, after the text."""
     _tokens: int = 0
-    _entries: tuple[Entry, ...] = ()
+    _entries: list[Entry] | tuple[()] = ()
 
     @property
     def pending(self) -> bool:
@@ -143,7 +143,8 @@ class Characters:
         self._text, self._rest = self._text + text, data[decoded:]
         self._tokens += 1
         if entry is not None:
-            self._entries = (*self._entries, entry)
+            self._entries = self._entries or []
+            self._entries.append(entry)
         return not self._rest
 
     def take(self) -> Piece:

@@ -40,5 +40,5 @@ def test_a_character_comes_with_all_of_its_tokens():
     assert not characters.feed(b"x\xe2\x82", first)
     assert characters.pending
     assert characters.feed(b"\xac", second)
-    assert characters.take() == Piece("x€", (first, second), 2)
+    assert characters.take() == Piece("x€", [first, second], 2)
     assert not characters.pending

@@ -120,7 +120,7 @@ def apart(work):
         return pool.submit(asyncio.run, work).result()
 
 
-def places(scenario):
+def every_place(scenario):
     """Find the places that a run goes through."""
 
     async def look(injector):
@@ -131,7 +131,12 @@ def places(scenario):
     apart(look(Injector()))  # the first fills caches
     injector = Injector()
     apart(look(injector))
-    found = [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))]
+    return [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))]
+
+
+def places(scenario):
+    """Choose from the places that a run goes through."""
+    found = every_place(scenario)
     return [*found[::STRIDE], *found[-LAST:]]
 
 
@@ -172,6 +177,12 @@ def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
     reached = [end for end, _ in filter(None, ends)]
     assert len(reached) > 0.9 * len(found)
     assert set(reached) == {"completed", "failed", "error"}
+
+
+def test_events_that_were_taken_are_sent_even_if_their_message_could_not_be_made() -> None:
+    found = [place for place in every_place(streamed) if place.callee == "StreamedAnswer._message"]
+    ends = [apart(broken(streamed, place, PanicException("a secret")))[0] for place in found]
+    assert ends == ["failed"] * (len(found) - 1) + ["completed"]
 
 
 @pytest.mark.parametrize(
