@@ -3,7 +3,8 @@
 A writer knows the form of events and nothing of their order. It cannot make an event: it is given those that
 `interlock.fsm.driver` makes where an edge fires.
 
-The hot path is `repeat`: everything of a delta event but its text and its number is rendered once, when the part opens.
+The hot path is `repeat`: everything of a delta event but its text and its number is rendered once, when an edge has fired that
+leads back to its state.
 """
 
 from __future__ import annotations
