@@ -18,9 +18,9 @@ def host(request, tmp_path_factory):
         return
     if not hosts.VLLM_PYTHON.exists():
         pytest.skip("no vLLM in .venv-vllm, where `make test-vllm` puts it")
-    setup, write, full = {
-        "gpt-oss in vLLM": ("gpt_oss-turns", hosts.harmony, 12_000),
-        "qwen3_coder in vLLM": ("qwen3_coder-turns", hosts.qwen3_coder, 17_000),
+    settings = {
+        "gpt-oss in vLLM": ("gpt_oss-turns", hosts.harmony, 12_000, "question"),
+        "qwen3_coder in vLLM": ("qwen3_coder-turns", hosts.qwen3_coder, 17_000, "none"),
     }[request.param]
-    with hosts.InVllm(setup, write, full, tmp_path_factory.mktemp("turns")) as started:
+    with hosts.InVllm(*settings, tmp_path_factory.mktemp("turns")) as started:
         yield started

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
@@ -27,12 +28,14 @@ class Played:
         url: Its own.
         model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
         full: Tokens of a context that Codex is to take for full: more than it opens with, less than it has after a long output.
+        recalls: Which of its thoughts its template shows the model again: `all`, those since the last `question`, or `none`.
         heard: Returns the prompts that the model was given, as text, control tokens included.
     """
 
     url: str
     model: str
     full: int
+    recalls: str
     heard: object
 
 
@@ -75,7 +78,7 @@ def standalone(turns):
     """Serve a script with a server of our own."""
     engine = Listening(turns)
     with ServerThread(create_app(engine)) as url:
-        yield Played(url, engine.models[0], 12_500, lambda: engine.heard)
+        yield Played(url, engine.models[0], 12_500, "all", lambda: engine.heard)
 
 
 @define(eq=False)
@@ -86,12 +89,14 @@ class InVllm:
         setup: As tests/vllm/serve.py wants it.
         write: Writes a turn as the model does.
         full: As in `Played`.
+        recalls: As in `Played`.
         folder: For the script.
     """
 
     setup: str
     write: object
     full: int
+    recalls: str
     folder: Path
     _process: subprocess.Popen = field(init=False)
     _url: str = field(init=False)
@@ -115,4 +120,8 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        yield Played(self._url, "tiny", self.full, lambda: [json.loads(line) for line in prompts.read_text().splitlines()])
+        yield Played(self._url, "tiny", self.full, self.recalls, partial(_lines, prompts))
+
+
+def _lines(prompts):
+    return [json.loads(line) for line in prompts.read_text().splitlines()]
