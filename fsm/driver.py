@@ -17,6 +17,7 @@ from typing import Final, Never, TypeVar, assert_never, cast
 
 from attrs import frozen
 
+from interlock.events.annotations import placed
 from interlock.events.items import ITEMS, NOT_RUN, ItemKind, ItemSpec, failure_fields
 from interlock.events.json import clean, parsed
 from interlock.events.sse import Writer
@@ -38,13 +39,6 @@ _DEFAULT: Final[Mapping[str, tuple[ItemKind, Mapping[str, object]]]] = {
     "summarize": ("reasoning", {}),
 }
 """The item that a text belongs to when none is open that can take it, by the text's trigger."""
-
-_PLACED: Final[Mapping[str, Callable[[int, int], Mapping[str, object]]]] = {
-    "url_citation": lambda start, end: {"start_index": start, "end_index": end},
-    "container_file_citation": lambda start, end: {"start_index": start, "end_index": end},
-    "file_citation": lambda _start, end: {"index": end},
-}
-"""The fields that say where an annotation stands, by its type."""
 
 _NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
@@ -323,8 +317,7 @@ class ResponseDriver(Emitter[T]):
             found = item.find(mark)
             if found is None:
                 return
-            place = _PLACED.get(str(annotation.get("type")))
-            annotation = annotation if place is None else {**annotation, **place(*found)}
+            annotation = placed(annotation, *found)
         self._fire(item, "annotate", annotation)
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
-from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import define, field
 
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
+from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.browser import read_action
 from interlock.parsers.client_calls import read_call
 from interlock.parsers.custom import InputDecoder
 from interlock.parsers.routing import Payload, Route
 from interlock.parsers.vocabulary import Entry
-
-_NONE: Final[Mapping[str, object]] = MappingProxyType({})
-"""The fields of an item of which nothing is known but its route."""
 
 
 class Writer(Protocol):
@@ -50,7 +47,7 @@ class Streamed:
     """Writes an item whose text is passed on as it comes."""
 
     route: Route
-    _fields: Mapping[str, object] = _NONE
+    _fields: Mapping[str, object] = NO_FIELDS
 
     def open(self) -> list[Delta]:
         """Open the item."""
@@ -97,7 +94,7 @@ class Unwrapped:
     """Writes a call whose text a model may have wrapped into JSON: a `custom_tool_call`, a python call."""
 
     route: Route
-    _fields: Mapping[str, object] = _NONE
+    _fields: Mapping[str, object] = NO_FIELDS
     _decoder: InputDecoder = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -126,7 +123,7 @@ class Held:
     """Writes an item that needs all of its arguments before it can be opened."""
 
     route: Route
-    _fields: Mapping[str, object] = _NONE
+    _fields: Mapping[str, object] = NO_FIELDS
     _arguments: list[str] = field(factory=list[str])
 
     def open(self) -> list[Delta]:
@@ -185,7 +182,7 @@ def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writ
         route: Where the text goes.
         fields: What else is known of the item: its `call_id`.
     """
-    return _WRITERS[route.payload](route, fields or _NONE)
+    return _WRITERS[route.payload](route, fields or NO_FIELDS)
 
 
 def _opening(route: Route, fields: Mapping[str, object]) -> list[Delta]:

@@ -81,7 +81,6 @@ class Stopwatch:
 
     _started: int = 0
     _measured: int = 0
-    _collected: bool = False
 
     def steps(self, before: Iterable[Any], measured: Iterable[Any]) -> Iterator[Any]:
         """Yield steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
@@ -92,10 +91,9 @@ class Stopwatch:
         return chain(before, self._start())
 
     def _start(self) -> Generator[None]:
-        if not self._collected:
+        if gc.isenabled():
             gc.collect()
             gc.disable()
-            self._collected = True
         self._started = thread_time_ns()
         yield from ()
 
