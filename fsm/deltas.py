@@ -17,8 +17,9 @@ from attrs import Attribute, field, frozen
 
 from interlock.events.items import ITEMS, ItemKind
 
-FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
-"""Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed."""
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
+"""Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed, the
+model stopped inside a call."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
@@ -247,7 +248,8 @@ class EndTurn:
     """The model's turn is over.
 
     After `stop` the response goes on (tools run, another turn follows, or `Finish`); any other reason ends it: `length` and
-    `content_filter` incomplete, `abort` cancelled, `error` failed.
+    `content_filter` incomplete, `abort` cancelled, `error` failed. Parsers say `cut` where the model stopped, by itself or at a
+    stop sequence, inside a call: it ends the response incomplete, and means `stop` where no call is being written.
 
     Args:
         reason: Why it ended.

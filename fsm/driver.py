@@ -345,6 +345,10 @@ class ResponseDriver(Emitter[T]):
                 self._usage += usage
                 self._begin()
                 self._close_active()
+            case "cut" if self._active is None or not self._active.spec.kind.endswith("_call"):
+                self._end_turn("stop", usage)
+            case "cut":
+                self._end("cut", usage)  # neither of the API's reasons is true, so none is given (rule R12)
             case "length":
                 self._end("cut", usage, incomplete_details={"reason": "max_output_tokens"})
             case "content_filter":

@@ -167,7 +167,7 @@ FAULTS: Final = (
     Fault(
         "R12",
         "the response does not say what cut it",
-        _set("response.incomplete_details", None, *_INCOMPLETE),
+        _set("response.incomplete_details", {}, *_INCOMPLETE),
         endings=("incomplete",),
     ),
     Fault("R13", "there is no usage", _set("response.usage", None, *_END)),

@@ -122,7 +122,7 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R12",
             "cut",
-            "The item inside which the token budget ends is `incomplete` and the last; so is the response, with its reason.",
+            "What is cut is `incomplete` and the last item; so is the response, with its reason, or none for a call left open.",
             "A client takes half an answer, or half a call's arguments, for the whole.",
             "order",
         ),

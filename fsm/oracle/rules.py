@@ -206,13 +206,15 @@ def _has_its_result(item: Json, word: str) -> bool:
 
 
 def r12_cut(stream: Stream) -> Iterator[Violation]:
-    """R12: an incomplete item is the last one, and the response is then incomplete too, and says why."""
+    """R12: an incomplete item is the last, and the response is incomplete too, and says why or ends in a call that was left."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
     details = response.get("incomplete_details")
     if response["status"] == "incomplete":
-        if an_object(details).get("reason") not in ("max_output_tokens", "content_filter"):
+        left = stream.items[-1].done if details is None and stream.items else None
+        left_call = left is not None and left["type"].endswith("_call") and left.get("status") not in (None, "completed")
+        if not left_call and an_object(details).get("reason") not in ("max_output_tokens", "content_filter"):
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response['status']}")

@@ -239,6 +239,10 @@ class Account:
             case "stop":
                 self._begin()
                 self._close()
+            case "cut" if self._active is None or not self._active.kind.endswith("_call"):
+                self._end_turn("stop")
+            case "cut":
+                self._end("incomplete", None)
             case "length":
                 self._end("incomplete", "max_output_tokens")
             case "content_filter":

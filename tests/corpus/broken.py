@@ -176,6 +176,7 @@ BROKEN: dict[str, list[Body]] = {
     "R12-response-completed": stream(message(0, *_TEXT, status="incomplete")),
     "R12-not-the-last-item": stream(_FIRST_CUT, **CUT),
     "R12-no-reason": ended("message-cut", incomplete_details=None),
+    "R12-no-reason-after-a-whole-call": stream(function_call(0, "{}"), status="incomplete"),
     "R12-unknown-reason": ended("message-cut", incomplete_details={"reason": "tired"}),
     "R12-reason-but-completed": ended("message", incomplete_details={"reason": "max_output_tokens"}),
     "R13-output-lacks-an-item": ended("reasoning", output=LEGAL["reasoning"][-1]["response"]["output"][:1]),

@@ -299,6 +299,7 @@ LEGAL: dict[str, list[Body]] = {
     "reasoning-cut": stream(reasoning(0, *reasoning_part(0, "think"), status="incomplete"), **CUT),
     "function-call": stream([*function_call(0, '{"a"', ": 1}"), *function_call(1)]),
     "function-call-cut": stream(function_call(0, '{"a"', status="incomplete"), **CUT),
+    "function-call-left": stream(function_call(0, '{"a"', status="incomplete"), status="incomplete"),
     "custom-tool-call": stream(custom_tool_call(0, "any", " text")),
     "mcp-call": stream(mcp_call(0, "{", "}")),
     "mcp-call-failed": stream(mcp_call(0, "{", "}", status="failed")),

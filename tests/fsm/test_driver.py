@@ -443,6 +443,21 @@ def test_an_end_says_why():
     assert Told().finish(Fault("rate_limit_exceeded", "Later."))["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
 
 
+def test_a_turn_that_stops_inside_a_call_ends_the_response_incomplete_for_no_reason_that_the_api_knows():
+    told = Told(MCP, Close(), Open("function_call", {"name": "f"}), '{"a"')
+    response = told.finish(EndTurn("cut", Usage(output_tokens=2)), "more")
+    assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
+    assert statuses(response["output"]) == [("mcp_1", "failed"), ("fc_1", "incomplete")]
+    assert (response["output"][1]["arguments"], response["usage"]["output_tokens"]) == ('{"a"', 2)
+
+
+def test_a_turn_cannot_stop_inside_of_what_is_no_call():
+    assert statuses(Told("a", EndTurn("cut"), "b", EndTurn("cut")).finish()["output"]) == [
+        ("msg_1", "completed"),
+        ("msg_2", "completed"),
+    ]
+
+
 def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
     usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
     told = Told("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
