@@ -99,9 +99,9 @@ def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
     yield _Row(state, _T.INVOKE, "aside name", (*effects, _E.END, _E.HOLD))
 
 
-def _ending(state: str, *effects: Effect) -> Iterator[_Row]:
-    """Yield the rows of the end of the turn in an open call."""
-    yield _Row(state, _T.FINISH, "between", (*effects, _E.END))
+def _ending(state: str, *effects: Effect, finish: Effect = _E.QUIT) -> Iterator[_Row]:
+    """Yield the rows of the end of the turn in an open call, which is whole only where nothing but its marker could follow."""
+    yield _Row(state, _T.FINISH, "between", (*effects, finish))
     yield _Row(state, _T.CUT, "between", (*effects, _E.QUIT))
 
 
@@ -183,8 +183,7 @@ def _keys() -> Iterator[_Row]:
     yield from _tentative_key("keyed", _Row("keyed", _T.BLANK, "keyed", (_E.HOLD,)))
     rows = [
         _Row("value", _T.UNVALUE, "body", (_E.SET,)),
-        _Row("value", _T.FINISH, "between", (_E.SET, _E.END)),
-        _Row("value", _T.CUT, "between", (_E.QUIT,)),
+        *_ending("value"),
     ]
     yield from _others("value", rows, "value", _E.ADD)
 
@@ -242,7 +241,7 @@ def _json() -> Iterator[_Row]:
         rows = [
             _Row(state, _T.BLANK, state, (_E.HOLD,)),
             *_closing(state, _E.FORGET),
-            *_ending(state, _E.FORGET),
+            *_ending(state, _E.FORGET, finish=_E.END),
         ]
         if state == "whole":
             rows.append(_Row(state, _T.SHUT, "shut", (_E.FORGET,)))

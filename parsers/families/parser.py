@@ -118,15 +118,20 @@ class FamilyParser:
         """End the turn, wherever it is.
 
         Args:
-            reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
+            reason: Why it ended. After `stop` the last item is whole, unless it is a call that is not: that turn was `cut`. After
+                anything else the driver cuts the item.
             usage: What the engine counted; its own count of reasoning tokens is kept, if it has one.
         """
         effects = self._effects
         self._count.add(())
         self._scan(self._held, final=True)
-        while self._fire(Trigger.FINISH if reason == "stop" else Trigger.CUT, ""):
+        trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
+        row = self._state.rows[trigger]
+        while self._fire(trigger, ""):
             self._scan(self._text[self._at :], final=True)
-        deltas = [*effects.item.take(), EndTurn(reason, self._count.usage(usage))]
+            row = self._state.rows[trigger]
+        ended = "cut" if reason == "stop" and Effect.QUIT in row[1] else reason
+        deltas = [*effects.item.take(), EndTurn(ended, self._count.usage(usage))]
         self.begin(self._starts)
         return deltas
 

@@ -234,7 +234,24 @@ CASES = [
         [call("f", '{"s":"a"}'), call("f", '{"s":"a"}')],
     ),
     Case(
-        "a call that is not ended", "qwen3_coder", "</think><tool_call><function=f>\n<parameter=s>\na", [call("f", '{"s":"a"}')]
+        "a value that is not ended",
+        "qwen3_coder",
+        "</think><tool_call><function=f>\n<parameter=s>\na",
+        [call("f", '{"s":"a', "")],
+    ),
+    Case(
+        "a call that is not ended",
+        "qwen3_coder",
+        "</think><tool_call><function=f>\n<parameter=s>\na\n</parameter>\n",
+        [call("f", '{"s":"a"', "")],
+    ),
+    Case("a call whose end is not whole", "hermes", f"</think>{_HERMES[:-1]}", [call("f", '{"s": "a"}\n</tool_call', "")]),
+    Case("a call that lacks its end alone", "hermes", f"</think>{_HERMES[:-12]}", [call("f", '{"s": "a"}')]),
+    Case(
+        "a call without arguments that is not ended",
+        "deepseek_v31",
+        f"</think><｜tool▁calls▁begin｜>{_V31.partition('{')[0]}",
+        [call("f", "", "")],
     ),
     Case(
         "two calls in a section",
@@ -573,7 +590,7 @@ CASES = [
         "a scalar and then a call",
         "mistral",
         '</think>[TOOL_CALLS]f[ARGS]"a"[TOOL_CALLS]g[ARGS]5',
-        [call("f", '"a"'), call("g", "5")],
+        [call("f", '"a"'), call("g", "5", "")],
     ),
     Case(
         "a string and then text",

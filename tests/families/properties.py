@@ -14,7 +14,7 @@ from recovery.notation import Item, items, run
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
-from interlock.fsm.deltas import Delta, Finish, FinishReason, Start
+from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
@@ -97,8 +97,8 @@ def holds_of(
     reads_as_text_what_is_no_call(name, text, whole, reason)
     if streamed:
         makes_a_legal_stream(told)
-    if reason == "stop":
-        gives_whole_arguments(name, whole)
+    gives_whole_arguments(name, whole)
+    says_that_a_call_was_left(told, whole, reason)
 
 
 def keeps_all_words(read_items: Sequence[Item], text: str) -> None:
@@ -127,7 +127,14 @@ def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
     """Where arguments are keys and values, a call that was closed has a JSON object, however it was written."""
     for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys":
-            assert isinstance(orjson.loads(item.text), dict)
+            assert not item.ending or isinstance(orjson.loads(item.text), dict)
+
+
+def says_that_a_call_was_left(told: Sequence[Delta], read_items: Sequence[Item], reason: FinishReason) -> None:
+    """A turn that stopped was cut if its last item is a call that nothing ended; any other turn ended as the engine said."""
+    left = bool(read_items) and read_items[-1].kind == "function_call" and not read_items[-1].ending
+    assert isinstance(told[-1], EndTurn)
+    assert told[-1].reason == ("cut" if left and reason == "stop" else reason)
 
 
 def vocabulary(name: str) -> list[str]:
