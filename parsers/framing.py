@@ -38,7 +38,7 @@ class Trigger(StrEnum):
     FINISH = "finish"
     """The turn ends because the model stopped."""
     CUT = "cut"
-    """The turn ends for any other reason: the budget, a filter, an abort, an error."""
+    """The turn ends for any other reason: the budget, a filter, an abort, an error, or inside the content of a call."""
 
 
 class Effect(StrEnum):
@@ -102,7 +102,7 @@ HARMONY: Final[Table[Trigger, Effect]] = Table(
         Edge("header", _T.CALL, "expect_start", (_E.BREAK, _E.OPEN, _E.CLOSE)),
         Edge("header", _T.RETURN, "expect_start", (_E.BREAK, _E.OPEN, _E.CLOSE)),
         Edge("header", _T.STRAY, "header"),
-        Edge("header", _T.FINISH, "expect_start", (_E.BREAK, _E.OPEN, _E.CLOSE)),
+        Edge("header", _T.FINISH, "expect_start", (_E.BREAK, _E.OPEN, _E.LEAVE)),
         Edge("header", _T.CUT, "expect_start", (_E.DROP,)),
         # A content. `<|start|>` and `<|channel|>` end it as `<|end|>` does.
         Edge("content", _T.TEXT, "content", (_E.APPEND,)),

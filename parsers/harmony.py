@@ -94,10 +94,16 @@ class HarmonyParser:
         """End the turn, wherever it is.
 
         Args:
-            reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
+            reason: Why it ended. After `stop` the last item is whole, unless it is a call that no token ended: that is a `cut`.
+                After anything else the driver cuts the item.
             usage: What the engine counted.
         """
-        self._control(Trigger.FINISH if reason == "stop" else Trigger.CUT)
+        stopped = reason == "stop"
+        self._settle(Trigger.FINISH if stopped else Trigger.CUT)
+        in_call = Trigger.TEXT in self._state.rows and self._writer.route.is_call
+        effects = self._fire(Trigger.FINISH if stopped and not in_call else Trigger.CUT, Piece(tokens=0))
+        if stopped and Effect.LEAVE in effects and self._writer.route.is_call:
+            reason = "cut"
         counted = evolve(usage, output_tokens=usage.output_tokens or self._tokens, reasoning_tokens=self._reasoning)
         self._plain = _NOTHING
         self._tokens = self._reasoning = 0
@@ -119,12 +125,16 @@ class HarmonyParser:
         self._plain = self._vocabulary.whole if streams else _NOTHING
 
     def _control(self, trigger: Trigger) -> None:
-        """Parse a control token, or the end of the turn."""
+        """Parse a control token."""
+        self._settle(trigger)
+        self._fire(trigger, Piece(tokens=0))
+
+    def _settle(self, trigger: Trigger) -> None:
+        """Parse the text that waits for what comes next, now that a control token or the end of the turn does."""
         if self._characters.pending:
             self._words(self._characters.take())
         if Trigger.PROSE in self._state.rows and trigger is not Trigger.STRAY and not self._header.ends_with(trigger):
             self._fire(Trigger.PROSE, Piece(tokens=0))
-        self._fire(trigger, Piece(tokens=0))
 
     def _words(self, piece: Piece) -> None:
         """Parse text: of the content, or of a header as long as it can be one."""
@@ -133,10 +143,11 @@ class HarmonyParser:
         else:
             self._fire(Trigger.WORD if self._header.takes(piece.text) else Trigger.PROSE, piece)
 
-    def _fire(self, trigger: Trigger, piece: Piece) -> None:
+    def _fire(self, trigger: Trigger, piece: Piece) -> Sequence[Effect]:
         self._state, effects = self._state.rows[trigger]
         for effect in effects:
             self._take_effect(effect, trigger, piece)
+        return effects
 
     def _take_effect(self, effect: Effect, trigger: Trigger, piece: Piece) -> None:  # noqa: C901 - one case for each effect
         match effect:

@@ -50,6 +50,11 @@ class Route:
     function: str = ""
 
     @property
+    def is_call(self) -> bool:
+        """Whether something is called, and nobody spoken to."""
+        return self.kind not in {"reasoning", "message"}
+
+    @property
     def is_answered(self) -> bool:
         """Whether it is a call that the client answers by its `call_id`."""
         return self.payload == "client" or self.kind in {"function_call", "custom_tool_call"}

@@ -68,11 +68,18 @@ class _Said:
             return True
         if self.writer is None or not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
             return False
-        try:
-            orjson.loads("".join(self.arguments))
-        except ValueError:
-            return False
-        return True
+        return _is_json("".join(self.arguments))
+
+    @property
+    def left(self) -> bool:
+        """Whether it is a call that the model left, if it says nothing more: its arguments begin as an object and are none.
+
+        A search whose arguments make no sense is rejected when it is closed.
+        """
+        text = "".join(self.arguments)
+        route = None if self.writer is None else self.writer.route
+        half = text.lstrip().startswith("{") and not _is_json(text)
+        return half and route is not None and route.is_call and route.payload != "browser"
 
 
 @define(eq=False)
@@ -143,7 +150,8 @@ class VllmParser:
         """End the turn: write the calls that waited for those before them, and return the last deltas.
 
         Args:
-            reason: Why it ended. After `stop` the last item is whole; after anything else the driver cuts it.
+            reason: Why it ended. After `stop` the last item is whole, unless it is a call with half of its arguments: that is a
+                `cut`. After anything else the driver cuts the item.
             usage: What the engine counted; its own count of reasoning tokens is kept, if it has one.
         """
         self._add_rest()
@@ -151,6 +159,8 @@ class VllmParser:
             self._close_head()
         for said in self._line:
             writer = self._begin(said)
+            if reason == "stop" and said.left:
+                reason = "cut"
             self._out += writer.close() if reason == "stop" else writer.leave()
         count = round(self._reasoning) if self._count is None else self._count(self._token_ids)
         counted = evolve(
@@ -275,6 +285,14 @@ def _continued(said: _Said, delta: object) -> str:
         return ""
     said.arguments.append(function.arguments)
     return function.arguments
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fields(delta: object) -> tuple[object, object, object]:

@@ -95,6 +95,22 @@ def test_calls_that_never_become_whole_are_written_at_the_end():
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "left"),
+    [
+        ("f", '{"s": "a', call("f", '{"s": "a', "")),
+        ("f", "no JSON", call("f", "no JSON")),
+        ("f", "", call("f", "")),
+        ("patch", '{"input": "a', Item("custom_tool_call", "a", {"name": "patch"}, "")),
+        ("", '{"s": ', preamble('{"s": ')),
+    ],
+)
+def test_a_turn_that_stops_in_the_middle_of_arguments_was_cut(name, arguments, left):
+    told = run(VllmParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
+    assert items(told) == [call("g", "{}"), left]
+    assert told[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
+
+
 def test_a_name_may_come_late_and_an_id_before_it():
     assert read(tool(0, '{"a"'), tool(0, "", None, "call_1"), tool(0, ":1}", "f"), tool(0, "", "f", "call_1")) == [
         Item("function_call", '{"a":1}', {"name": "f", "call_id": "call_1"})

@@ -84,6 +84,18 @@ CASES = [
     Case("header cut", "<|channel|>commentary to=functions.get_wea", [], "length"),
     Case("header cut inside a channel", "<|channel|>comment", [], "length"),
     Case("header cut after text", "<|channel|>final Sun", [answer("Sun", "")], "length"),
+    Case("header that names a call, not ended", "<|channel|>commentary to=functions.get_weather", [call("get_weather", "", "")]),
+    Case(
+        "call that is not ended",
+        '<|channel|>commentary to=functions.get_weather<|message|>{"city":"Ro',
+        [call("get_weather", '{"city":"Ro', "")],
+    ),
+    Case(
+        "call that is not ended, without the message marker",
+        '<|channel|>commentary to=functions.get_weather {"city":"Ro',
+        [call("get_weather", '{"city":"Ro', "")],
+    ),
+    Case("code that is not ended", "<|channel|>analysis to=python<|message|>1+", [python("1+", "")]),
     Case("call without arguments", "<|channel|>commentary to=functions.get_weather<|call|>", [call("get_weather", "")]),
     # channels
     Case("unknown channel", "<|channel|>thoughts<|message|>Sunny.<|return|>", [answer("Sunny.")]),
