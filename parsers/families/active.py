@@ -6,6 +6,7 @@ It knows items and deltas, and nothing of markers or states.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from attrs import define, field
 
@@ -30,8 +31,9 @@ class Settings:
         calls: Whether calls are read; else their markers are text.
         parallel: Whether a turn may have more than one call; else those after the first are read and not given.
         include_reasoning: Whether reasoning is given, or only counted.
+        forced: Whether the model has to call something.
         special: The markers that the model's vocabulary has as special tokens, by their ids. Where chunks have ids, these
-            markers count only as those tokens: the same text written letter by letter is text.
+            markers count only as those tokens: the same text written letter by letter is text, unless a call is forced.
         count: Counts the reasoning tokens of a turn; without it, they are estimated from the length of the text.
     """
 
@@ -40,6 +42,7 @@ class Settings:
     calls: bool = True
     parallel: bool = True
     include_reasoning: bool = True
+    forced: bool = False
     special: Mapping[int, str] = field(factory=dict[int, str])
     count: Count | None = None
 
@@ -57,7 +60,16 @@ class Settings:
             calls=bool(body.get("tools")) and body.get("tool_choice") != "none",
             parallel=body.get("parallel_tool_calls") is not False,
             include_reasoning=body.get("include_reasoning") is not False,
+            forced=_forces(body.get("tool_choice")),
         )
+
+
+def _forces(choice: object) -> bool:
+    """Return whether a `tool_choice` leaves the model no other choice than a call: it requires one, or names the tool."""
+    if isinstance(choice, Mapping):
+        named = cast("Mapping[str, object]", choice)
+        choice = named.get("mode") if named.get("type") == "allowed_tools" else "required"
+    return choice == "required"
 
 
 @define(eq=False)

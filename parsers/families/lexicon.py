@@ -74,6 +74,7 @@ class Lexicon:
             nothing to find.
         stops: Finds what stops text from being passed on as it is: all that `search` finds, and in a value, which becomes the
             inside of a JSON string, every letter that is escaped there.
+        strict: The markers that even a forced call does not let a model spell: those of reasoning, and what begins a call in it.
         longer: The markers that others begin with: at the end of a text it is not known yet which one it is.
         structure: Where JSON is whole or broken, or a marker may begin in it; None for the states outside of JSON.
         reading: What text is here.
@@ -85,6 +86,7 @@ class Lexicon:
     roles: Mapping[str, Shape]
     search: Search | None
     stops: Search
+    strict: frozenset[str]
     longer: frozenset[str]
     structure: Search | None
     reading: Reading
@@ -155,6 +157,7 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
         roles,
         search,
         _escaped(frozenset(text[0] for text in roles)) if passed is Effect.ADD else search or _find_nothing,
+        frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
         frozenset(text for text in roles if any(other != text and other.startswith(text) for other in roles)),
         _structure(state, family),
         _reading(state),
@@ -164,6 +167,7 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
     )
 
 
+_OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
 _PASSED: Final = ((Effect.WRITE,), (Effect.ADD,))
 
 
@@ -188,9 +192,12 @@ def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> I
 
 def _yields(state: State[Trigger, Effect], role: Trigger, family: Family) -> bool:
     """Return whether a call may begin in a state: everywhere but in the reasoning of some families."""
-    dest, _ = state.rows[role]
-    _, refuted = dest.rows[Trigger.TEXT]
-    return family.reasoning is None or family.reasoning.yields or Effect.RETHINK not in refuted
+    return family.reasoning is None or family.reasoning.yields or not _is_thought(state, role)
+
+
+def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
+    """Return whether a marker begins a call in reasoning, to which it goes back if it is refuted."""
+    return role in CALLING and Effect.RETHINK in state.rows[role][0].rows[Trigger.TEXT][1]
 
 
 def _shaping(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:

@@ -192,7 +192,11 @@ class FamilyParser:
                 at = found.end()
             elif undecided and (marker in lexicon.longer or marker not in lexicon.roles):
                 return None, start
-            elif marker in lexicon.roles and (not self._count.tokens or effects.specials.confirm(marker)):
+            elif marker in lexicon.roles and (
+                not self._count.tokens
+                or (self._settings.forced and marker not in lexicon.strict)
+                or effects.specials.confirm(marker)
+            ):
                 return marker, start
             else:
                 at = start + 1

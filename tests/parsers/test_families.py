@@ -4,6 +4,7 @@ from random import Random
 
 import orjson
 import pytest
+from attrs import evolve
 from families.campaign import random_text
 from families.cases import CASES
 from families.properties import GROUPS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
@@ -241,6 +242,35 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
     expected = [reasoning("a</think>b"), answer(f"<tool_call>{body}"), call("f", "{}")]
     assert items(run(reader, chunks)) == expected
     assert items(run(reader, chunks)) == expected
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
+    texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<["}
+    special = dict(enumerate(texts, 1000))
+    thought, called = "So <think>.", encode([Said("call", '{"s":"a"}', "f")], name)
+    chunks = [Chunk([ord(letter)], letter) for letter in f"{thought}{called}"]
+    chunks.append(Chunk([token for token, text in special.items() if text == "</think>"], "</think>"))
+    chunks += [Chunk([ord(letter)], letter) for letter in called]
+    for choice, read_items in {
+        "auto": [reasoning(f"{thought}{called}"), answer(called)],
+        "required": [reasoning(f"{thought}{called}"), call("f", '{"s":"a"}')],
+    }.items():
+        settings = evolve(Settings.from_request({**REQUEST, "tool_choice": choice}), special=special)
+        assert bare(items(run(FamilyParser(family(name, "qwen3"), settings), chunks))) == bare(read_items)
+
+
+@pytest.mark.parametrize(
+    ("choice", "forced"),
+    [
+        ("none", False),
+        ({"type": "function", "name": "f"}, True),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, False),
+        ({"type": "allowed_tools", "mode": "required", "tools": []}, True),
+    ],
+)
+def test_a_choice_forces_a_call_if_it_leaves_nothing_else(choice, forced):
+    assert Settings.from_request({**REQUEST, "tool_choice": choice}).forced is forced
 
 
 def test_a_special_token_that_begins_no_call_does_not_vouch_for_another_marker():
