@@ -24,8 +24,13 @@ from interlock.serving.vllm.shapes import DeltaParser, Output, ParseDelta, Reque
 
 __all__ = ["DeltaReader", "HarmonyReader", "Reader", "delta_reader", "finish_reason", "harmony_reader", "hosted_functions"]
 
-REASONS: Final[Mapping[str, FinishReason]] = {"length": "length", "abort": "abort", "error": "error"}
-"""vLLM's reasons for the end of a round; every other one (`stop`, `repetition`, …) is the model's own end."""
+REASONS: Final[Mapping[str, FinishReason]] = {
+    "length": "length",
+    "repetition": "content_filter",
+    "abort": "abort",
+    "error": "error",
+}
+"""vLLM's reasons for the end of a round; every other one is the model's own end. What cuts repetitions is a filter."""
 
 HOSTED: Final[Mapping[str, Route]] = {
     "python": Route("code_interpreter_call", payload="code"),

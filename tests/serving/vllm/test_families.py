@@ -10,6 +10,7 @@ from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.families import Settings, family
 from interlock.serving.vllm.families import FORCED, Source, configured, family_reader, specials, with_written_ids
 from interlock.serving.vllm.pairing import Pairing
+from interlock.serving.vllm.reading import finish_reason
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -196,3 +197,26 @@ def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
         {**answered, "call_id": written},
     ]
     assert family(None, "qwen3").written_id(call_id) == call_id
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("stop", "stop"),
+        (None, "stop"),
+        ("length", "length"),
+        ("repetition", "content_filter"),
+        ("abort", "abort"),
+        ("error", "error"),
+    ],
+)
+def test_a_round_ends_for_the_reason_that_vllm_gives(theirs, ours):
+    assert finish_reason(Output([Completion(finish_reason=theirs)])) == ours
+
+
+def test_a_stop_sequence_inside_a_call_cuts_the_turn():
+    reading = reader()
+    told = [*reading.read(output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))]
+    told += reading.end("stop")
+    assert items(told)[-1] == call("f", '{"s": "Par', "")
+    assert told[-1].reason == "cut"
