@@ -197,7 +197,7 @@ def _yields(state: State[Trigger, Effect], role: Trigger, family: Family) -> boo
 
 def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
     """Return whether a marker begins a call in reasoning, to which it goes back if it is refuted."""
-    return role in CALLING and Effect.RETHINK in state.rows[role][0].rows[Trigger.TEXT][1]
+    return role is not None and role in CALLING and Effect.RETHINK in state.rows[role][0].rows[Trigger.TEXT][1]
 
 
 def _shaping(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
