@@ -1,0 +1,1 @@
+"""The vocabulary: every event, item, part and tool as one type."""

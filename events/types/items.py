@@ -1,0 +1,838 @@
+"""Every kind of item, with what belongs to a kind and no other field says: how its ids begin and what may be known late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
+
+from msgspec import UNSET, Struct, field
+
+from interlock.events.types.parts import (
+    ComputerScreenshot,
+    Content,
+    ContentPart,
+    Json,
+    Maybe,
+    Nullable,
+    Number,
+    Outbound,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+)
+from interlock.events.types.tools import AnyTool, ContainerReference, LocalEnvironment
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+CALL_ID: Final[Mapping[str, str]] = MappingProxyType({"call_id": "call"})
+
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+
+
+class Agent(Struct, kw_only=True):
+    """The agent that an item or an event is of, in the beta of several agents."""
+
+    agent_name: str
+
+
+class Item(Struct, tag_field="type", kw_only=True):
+    """An item of a response or of a request's input.
+
+    `prefix` is what the ids of its kind begin with, `made` the fields whose id is made where none is known, with its prefix,
+    `late` the fields that may be known only when the item is closed, and `opaque` those of them that nobody can read and that
+    count as content all the same.
+    """
+
+    prefix: ClassVar[str] = ""
+    made: ClassVar[Mapping[str, str]] = NOTHING
+    late: ClassVar[tuple[str, ...]] = ()
+    opaque: ClassVar[tuple[str, ...]] = ()
+
+    id: Outbound[str] = UNSET
+    agent: Maybe[Agent] = UNSET
+
+
+# What the model writes.
+
+
+class Reasoning(Item, tag="reasoning", kw_only=True):
+    """What the model thought, in clear, as a summary or encrypted."""
+
+    prefix = "rs"
+    late = ("encrypted_content",)
+    opaque = ("encrypted_content",)
+
+    encrypted_content: Nullable[str] = UNSET
+    status: Maybe[Status] = UNSET
+    summary: Outbound[list[SummaryText]] = field(default_factory=list[SummaryText])
+    content: Maybe[list[ReasoningText]] = UNSET
+
+
+class Message(Item, tag="message", kw_only=True):
+    """The assistant's message in a response."""
+
+    prefix = "msg"
+
+    role: Literal["assistant"] = "assistant"
+    phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
+    status: Outbound[Status] = UNSET
+    content: list[OutputText | Refusal | ReasoningText] = field(default_factory=list[OutputText | Refusal | ReasoningText])
+
+
+class InputMessage(Item, tag="message", kw_only=True):
+    """A message of anybody's in a request."""
+
+    prefix = "msg"
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+    phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
+    status: Maybe[Status] = UNSET
+
+
+class Compaction(Item, tag="compaction", kw_only=True):
+    """What stands for a conversation that was compacted."""
+
+    prefix = "cmp"
+
+    encrypted_content: str
+    created_by: Nullable[str] = UNSET
+
+
+# Who called, of a call that a program made.
+
+
+class Caller(Struct, tag_field="type", kw_only=True):
+    """Who made a call."""
+
+
+class DirectCaller(Caller, tag="direct", kw_only=True):
+    """The model."""
+
+
+class ProgramCaller(Caller, tag="program", kw_only=True):
+    """A program that the model wrote."""
+
+    caller_id: str
+
+
+AnyCaller: TypeAlias = DirectCaller | ProgramCaller
+
+
+class ClientCall(Item, kw_only=True):
+    """A call of a tool that is the client's."""
+
+    prefix = "fc"
+    made = CALL_ID
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    name: str
+    namespace: Maybe[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    is_async: Maybe[bool] = field(default=UNSET, name="async")
+
+
+class FunctionCall(ClientCall, tag="function_call", kw_only=True):
+    """A call of a function."""
+
+    arguments: str
+
+
+class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
+    """A call of a tool that takes text. No release of the `openai` package types its status; the API sends it."""
+
+    prefix = "ctc"
+
+    status: Maybe[Status] = UNSET
+    input: str
+
+
+class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
+    """What a function returned."""
+
+    prefix = "fco"
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = UNSET
+    output: Content
+    name: Maybe[str] = UNSET
+    namespace: Maybe[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
+    """What a custom tool returned."""
+
+    prefix = "ctco"
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    output: Content
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Tools of MCP servers.
+
+
+class McpError(Struct, tag_field="type", kw_only=True):
+    """What went wrong with a call of an MCP server's tool."""
+
+
+class McpProtocolError(McpError, tag="mcp_protocol_error", kw_only=True):
+    """The server answered with an error."""
+
+    code: int
+    message: str
+
+
+class McpToolExecutionError(McpError, tag="mcp_tool_execution_error", kw_only=True):
+    """The tool failed."""
+
+    content: Json
+
+
+class McpHttpError(McpError, tag="http_error", kw_only=True):
+    """The server was not reached."""
+
+    code: int
+    message: str
+
+
+class McpCall(Item, tag="mcp_call", kw_only=True):
+    """A call of an MCP server's tool. Its error is a text in older releases."""
+
+    prefix = "mcp"
+
+    status: Outbound[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
+    server_label: str
+    name: str
+    arguments: str
+    approval_request_id: Nullable[str] = UNSET
+    output: Nullable[str] = UNSET
+    error: Nullable[McpProtocolError | McpToolExecutionError | McpHttpError | str] = UNSET
+
+
+class McpTool(Struct, kw_only=True):
+    """A tool of an MCP server."""
+
+    name: str
+    description: Nullable[str] = UNSET
+    input_schema: Json
+    annotations: Nullable[Json] = UNSET
+
+
+class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
+    """The tools of an MCP server."""
+
+    prefix = "mcpl"
+
+    server_label: str
+    tools: list[McpTool] = field(default_factory=list[McpTool])
+    error: Nullable[str] = UNSET
+
+
+class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
+    """The question whether a tool may be called."""
+
+    prefix = "mcpr"
+
+    server_label: str
+    name: str
+    arguments: str
+
+
+class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
+    """The answer to it."""
+
+    prefix = "mcpra"
+
+    approval_request_id: str
+    approve: bool
+    reason: Nullable[str] = UNSET
+
+
+# The code interpreter.
+
+
+class CodeOutput(Struct, tag_field="type", kw_only=True):
+    """An output of a run of code."""
+
+
+class Logs(CodeOutput, tag="logs", kw_only=True):
+    """What the code printed."""
+
+    logs: str
+
+
+class OutputImage(CodeOutput, tag="image", kw_only=True):
+    """An image that it made."""
+
+    url: str
+
+
+class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
+    """A run of Python."""
+
+    prefix = "ci"
+    made = MappingProxyType({"container_id": "cntr"})
+
+    status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
+    container_id: str
+    code: str | None = ""
+    outputs: Nullable[list[Logs | OutputImage]] = None
+
+
+# Searches.
+
+
+class Source(Struct, tag_field="type", kw_only=True):
+    """What a search of the web read."""
+
+
+class UrlSource(Source, tag="url", kw_only=True):
+    """A page of the web."""
+
+    url: str
+
+
+class ApiSource(Source, tag="api", kw_only=True):
+    """A service such as that of the weather, which the API sends and no release of the `openai` package types."""
+
+    name: str
+
+
+class WebAction(Struct, tag_field="type", kw_only=True):
+    """A step of a search of the web."""
+
+
+class Search(WebAction, tag="search", kw_only=True):
+    """A search."""
+
+    query: Maybe[str] = UNSET
+    queries: Maybe[list[str]] = UNSET
+    sources: Maybe[list[UrlSource | ApiSource]] = UNSET
+
+
+class OpenPage(WebAction, tag="open_page", kw_only=True):
+    """A page that is read."""
+
+    url: Nullable[str] = UNSET
+
+
+class FindInPage(WebAction, tag="find_in_page", kw_only=True):
+    """A pattern that is looked for in a page."""
+
+    url: str
+    pattern: str
+
+
+class WebSearchCall(Item, tag="web_search_call", kw_only=True):
+    """A search of the web. The API opens it without an action, and openai 2.25 does not know the status `incomplete`."""
+
+    prefix = "ws"
+    late = ("action",)
+
+    status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
+    action: Maybe[Search | OpenPage | FindInPage] = UNSET
+
+
+class FileSearchResult(Struct, kw_only=True):
+    """A passage that a search of files returned."""
+
+    attributes: Nullable[dict[str, str | Number | bool]] = UNSET
+    file_id: Maybe[str] = UNSET
+    filename: Maybe[str] = UNSET
+    score: Maybe[Number] = UNSET
+    text: Maybe[str] = UNSET
+
+
+class FileSearchCall(Item, tag="file_search_call", kw_only=True):
+    """A search of files."""
+
+    prefix = "fs"
+
+    status: Outbound[Literal["in_progress", "searching", "completed", "incomplete", "failed"]] = UNSET
+    queries: list[str]
+    results: Nullable[list[FileSearchResult]] = None
+
+
+class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
+    """A search for tools. One that the server runs has no `call_id`."""
+
+    prefix = "tsc"
+    made = CALL_ID
+    late = ("arguments",)
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = None
+    execution: Outbound[Literal["server", "client"]] = UNSET
+    arguments: Json = field(default_factory=dict[str, Json])
+    created_by: Nullable[str] = UNSET
+
+
+class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
+    """The tools that a search found."""
+
+    prefix = "tso"
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = UNSET
+    execution: Outbound[Literal["server", "client"]] = UNSET
+    tools: list[AnyTool]
+    created_by: Nullable[str] = UNSET
+
+
+class AdditionalTools(Item, tag="additional_tools", kw_only=True):
+    """Tools that are there from this item on."""
+
+    prefix = "at"
+
+    role: Literal["unknown", "user", "assistant", "system", "critic", "discriminator", "developer", "tool"]
+    tools: list[AnyTool]
+
+
+# Images.
+
+
+class ModerationDetails(Struct, kw_only=True):
+    """Why an image was refused."""
+
+    categories: list[str]
+    moderation_stage: Literal["input", "output", "unknown"]
+
+
+class ImageError(Struct, kw_only=True):
+    """Why there is no image. `type` is any text."""
+
+    type: str
+    code: Nullable[str] = UNSET
+    message: str
+    param: Nullable[str] = UNSET
+    moderation_details: Nullable[ModerationDetails] = UNSET
+
+
+class SvgUsage(Struct, kw_only=True):
+    """The tokens of a model that drew."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+
+class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
+    """An image that is made."""
+
+    prefix = "ig"
+
+    status: Outbound[Literal["in_progress", "completed", "generating", "failed"]] = UNSET
+    action: Maybe[Literal["generate", "edit", "auto"]] = UNSET
+    background: Maybe[Literal["transparent", "opaque", "auto"]] = UNSET
+    output_format: Maybe[Literal["png", "webp", "jpeg", "gif", "svg"]] = UNSET
+    quality: Maybe[Literal["low", "medium", "high", "xhigh", "max", "auto"]] = UNSET
+    result: Nullable[str] = None
+    revised_prompt: Nullable[str] = UNSET
+    size: Maybe[str] = UNSET
+    error: Nullable[ImageError] = UNSET
+    svg_usage: Nullable[SvgUsage] = UNSET
+
+
+# Patches.
+
+
+class Operation(Struct, tag_field="type", kw_only=True):
+    """What a patch does to a file."""
+
+    path: str
+
+
+class CreateFile(Operation, tag="create_file", kw_only=True):
+    """A file that is created."""
+
+    diff: str = ""
+
+
+class UpdateFile(Operation, tag="update_file", kw_only=True):
+    """A file that is changed."""
+
+    diff: str = ""
+
+
+class DeleteFile(Operation, tag="delete_file", kw_only=True):
+    """A file that is deleted."""
+
+
+class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
+    """A patch that the client applies."""
+
+    prefix = "apc"
+    made = CALL_ID
+
+    status: Outbound[Literal["in_progress", "completed"]] = UNSET
+    call_id: str
+    operation: CreateFile | UpdateFile | DeleteFile
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
+    """Whether a patch was applied."""
+
+    prefix = "apco"
+
+    status: Outbound[Literal["completed", "failed"]] = UNSET
+    call_id: str
+    output: Nullable[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Shells.
+
+
+class ShellAction(Struct, kw_only=True):
+    """The commands of a shell."""
+
+    commands: list[str] = field(default_factory=list[str])
+    max_output_length: Nullable[int] = None
+    timeout_ms: Nullable[int] = None
+
+
+class ShellCall(Item, tag="shell_call", kw_only=True):
+    """Commands that a shell runs."""
+
+    prefix = "sh"
+    made = CALL_ID
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: ShellAction = field(default_factory=ShellAction)
+    environment: Nullable[LocalEnvironment | ContainerReference] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class Outcome(Struct, tag_field="type", kw_only=True):
+    """How a command ended."""
+
+
+class Exit(Outcome, tag="exit", kw_only=True):
+    """By itself."""
+
+    exit_code: int
+
+
+class Timeout(Outcome, tag="timeout", kw_only=True):
+    """It took too long."""
+
+
+class ShellOutput(Struct, kw_only=True):
+    """The output of a command."""
+
+    stdout: str
+    stderr: str
+    outcome: Exit | Timeout
+    created_by: Nullable[str] = UNSET
+
+
+class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
+    """The outputs of the commands of a shell."""
+
+    prefix = "sho"
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    max_output_length: Nullable[int] = None
+    output: list[ShellOutput] = field(default_factory=list[ShellOutput])
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
+    """A command of the client's shell."""
+
+    command: list[str] = field(default_factory=list[str])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    timeout_ms: Nullable[int] = UNSET
+    user: Nullable[str] = UNSET
+    working_directory: Nullable[str] = UNSET
+
+
+class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
+    """A command that the client's shell runs."""
+
+    prefix = "lsh"
+    made = CALL_ID
+    late = ("action",)
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: LocalShellAction = field(default_factory=LocalShellAction)
+
+
+class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
+    """Its output. No release of the `openai` package types `call_id`; clients send it."""
+
+    prefix = "lsho"
+
+    status: Maybe[Status] = UNSET
+    call_id: Maybe[str] = UNSET
+    output: str
+
+
+# The use of a computer.
+
+
+class SafetyCheck(Struct, kw_only=True):
+    """What a user has to agree to."""
+
+    id: str
+    code: Nullable[str] = UNSET
+    message: Nullable[str] = UNSET
+
+
+class Action(Struct, tag_field="type", kw_only=True):
+    """What the model does with a computer."""
+
+
+class Point(Struct, kw_only=True):
+    """A place on the screen."""
+
+    x: int
+    y: int
+
+
+class PointAction(Action, kw_only=True):
+    """An action at a place on the screen."""
+
+    x: int
+    y: int
+    keys: Nullable[list[str]] = UNSET
+
+
+class Click(PointAction, tag="click", kw_only=True):
+    """A click."""
+
+    button: Literal["left", "right", "wheel", "back", "forward"]
+
+
+class DoubleClick(PointAction, tag="double_click", kw_only=True):
+    """Two clicks."""
+
+
+class Drag(Action, tag="drag", kw_only=True):
+    """A way with the button down."""
+
+    path: list[Point]
+    keys: Nullable[list[str]] = UNSET
+
+
+class Keypress(Action, tag="keypress", kw_only=True):
+    """Keys, pressed together."""
+
+    keys: list[str]
+
+
+class Move(PointAction, tag="move", kw_only=True):
+    """A move of the pointer."""
+
+
+class Screenshot(Action, tag="screenshot", kw_only=True):
+    """A look at the screen."""
+
+
+class Scroll(PointAction, tag="scroll", kw_only=True):
+    """A turn of the wheel."""
+
+    scroll_x: int
+    scroll_y: int
+
+
+class TypeText(Action, tag="type", kw_only=True):
+    """Text that is typed."""
+
+    text: str
+
+
+class Wait(Action, tag="wait", kw_only=True):
+    """A pause."""
+
+
+AnyAction: TypeAlias = Click | DoubleClick | Drag | Keypress | Move | Screenshot | Scroll | TypeText | Wait
+
+
+class ComputerCall(Item, tag="computer_call", kw_only=True):
+    """Actions at a computer."""
+
+    prefix = "cu"
+    made = CALL_ID
+    late = ("action", "actions", "pending_safety_checks")
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: Maybe[AnyAction] = UNSET
+    actions: Maybe[list[AnyAction]] = UNSET
+    pending_safety_checks: list[SafetyCheck] = field(default_factory=list[SafetyCheck])
+
+
+class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
+    """The screen after them."""
+
+    prefix = "cuo"
+
+    status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
+    call_id: str
+    output: ComputerScreenshot
+    acknowledged_safety_checks: Maybe[list[SafetyCheck]] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Programs that call tools.
+
+
+class Program(Item, tag="program", kw_only=True):
+    """A program of the model's that calls tools."""
+
+    prefix = "prog"
+    made = CALL_ID
+    late = ("code",)
+
+    call_id: str
+    code: str = ""
+    fingerprint: str
+
+
+class ProgramOutput(Item, tag="program_output", kw_only=True):
+    """What it returned."""
+
+    prefix = "progo"
+
+    status: Outbound[Literal["completed", "incomplete"]] = UNSET
+    call_id: str
+    result: str
+
+
+# The beta of several agents.
+
+AgentAction: TypeAlias = Literal["spawn_agent", "interrupt_agent", "list_agents", "send_message", "followup_task", "wait_agent"]
+
+
+class AgentMessage(Item, tag="agent_message", kw_only=True):
+    """What one agent says to another."""
+
+    author: str
+    recipient: str
+    content: list[ContentPart]
+
+
+class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
+    """What an agent does with others."""
+
+    made = CALL_ID
+
+    call_id: str
+    action: AgentAction
+    arguments: str
+
+
+class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
+    """What came of it."""
+
+    call_id: str
+    action: AgentAction
+    output: list[OutputText]
+
+
+OutputItem: TypeAlias = (
+    Reasoning
+    | Message
+    | FunctionCall
+    | CustomToolCall
+    | McpCall
+    | McpListTools
+    | McpApprovalRequest
+    | CodeInterpreterCall
+    | WebSearchCall
+    | FileSearchCall
+    | ImageGenerationCall
+    | ApplyPatchCall
+    | ShellCall
+    | ShellCallOutput
+    | LocalShellCall
+    | ComputerCall
+    | ToolSearchCall
+    | Program
+    | Compaction
+    | ApplyPatchCallOutput
+    | LocalShellCallOutput
+    | ComputerCallOutput
+    | ToolSearchOutput
+    | ProgramOutput
+    | FunctionCallOutput
+    | CustomToolCallOutput
+    | McpApprovalResponse
+    | AdditionalTools
+    | AgentMessage
+    | MultiAgentCall
+    | MultiAgentCallOutput
+)
+"""An item of a response."""
+
+
+# What only a request has.
+
+
+class CompactionTrigger(Item, tag="compaction_trigger", kw_only=True):
+    """The conversation is to be compacted here."""
+
+
+class ItemReference(Item, tag="item_reference", kw_only=True):
+    """An item that the server has, by its id."""
+
+
+InputItem: TypeAlias = (
+    InputMessage
+    | Reasoning
+    | FunctionCall
+    | FunctionCallOutput
+    | CustomToolCall
+    | CustomToolCallOutput
+    | McpCall
+    | McpListTools
+    | McpApprovalRequest
+    | McpApprovalResponse
+    | CodeInterpreterCall
+    | WebSearchCall
+    | FileSearchCall
+    | ImageGenerationCall
+    | ApplyPatchCall
+    | ApplyPatchCallOutput
+    | ShellCall
+    | ShellCallOutput
+    | LocalShellCall
+    | LocalShellCallOutput
+    | ComputerCall
+    | ComputerCallOutput
+    | ToolSearchCall
+    | ToolSearchOutput
+    | Program
+    | ProgramOutput
+    | Compaction
+    | CompactionTrigger
+    | AdditionalTools
+    | AgentMessage
+    | MultiAgentCall
+    | MultiAgentCallOutput
+    | ItemReference
+)
+"""An item of a request's input."""
+
+ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
+    {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
+)
+"""Every kind of item of a response, by its type."""

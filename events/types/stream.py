@@ -1,0 +1,572 @@
+"""Every event of a stream, and where in a bracket it may stand. Which follow one another is said by the lifecycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar, Final, TypeAlias, cast, get_args
+
+from msgspec import UNSET, Struct, field
+
+from interlock.events.types.items import Agent, OutputItem, ShellOutput
+from interlock.events.types.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
+from interlock.events.types.response import Response
+
+
+class Place(Enum):
+    """Where a stream stands between two events: outside of an item, in it, in a part, or in a part whose text is done.
+
+    For the response's own events the bracket is the response: `created` opens it and a terminal event closes it.
+    """
+
+    OUTSIDE = "outside"
+    ITEM = "item"
+    PART = "part"
+    PART_DONE = "part_done"
+    AFTER = "after"
+
+
+class StreamEvent(Struct, tag_field="type", kw_only=True):
+    """An event; `before` and `after` are where the stream stands then."""
+
+    before: ClassVar[Place] = Place.ITEM
+    after: ClassVar[Place] = Place.ITEM
+
+    sequence_number: int = 0
+    agent: Maybe[Agent] = UNSET
+
+
+class ResponseEvent(StreamEvent):
+    """An event of the response."""
+
+    response: Response
+
+
+class ItemBracket(StreamEvent):
+    """An event that begins or ends an item."""
+
+    output_index: int
+    item: OutputItem
+
+
+class ItemEvent(StreamEvent):
+    """An event of an item."""
+
+    item_id: str
+    output_index: int
+
+
+class PartEvent(ItemEvent):
+    """An event of a part of an item's content."""
+
+    content_index: int
+
+
+class SummaryEvent(ItemEvent):
+    """An event of a part of a reasoning's summary."""
+
+    summary_index: int
+
+
+class CommandEvent(StreamEvent):
+    """An event of a command of a shell."""
+
+    output_index: int
+    command_index: int
+
+
+class CommandOutputEvent(ItemEvent):
+    """An event of the output of a command."""
+
+    command_index: int
+
+
+# The response.
+
+
+class Created(ResponseEvent, tag="response.created"):
+    """A response begins."""
+
+    before = Place.OUTSIDE
+
+
+class Queued(ResponseEvent, tag="response.queued"):
+    """It waits for its turn in the background."""
+
+
+class InProgress(ResponseEvent, tag="response.in_progress"):
+    """It runs."""
+
+
+class Completed(ResponseEvent, tag="response.completed"):
+    """It ended."""
+
+    after = Place.AFTER
+
+
+class Incomplete(ResponseEvent, tag="response.incomplete"):
+    """It ended before the model did."""
+
+    after = Place.AFTER
+
+
+class Failed(ResponseEvent, tag="response.failed"):
+    """It ended with an error."""
+
+    after = Place.AFTER
+
+
+class ErrorEvent(StreamEvent, tag="error"):
+    """Something went wrong."""
+
+    code: Nullable[str]
+    message: str
+    param: Nullable[str] = None
+
+
+# The bracket of every item.
+
+
+class ItemAdded(ItemBracket, tag="response.output_item.added"):
+    """An item begins."""
+
+    before = Place.OUTSIDE
+
+
+class ItemDone(ItemBracket, tag="response.output_item.done"):
+    """It ends."""
+
+    after = Place.AFTER
+
+
+# Parts and their texts.
+
+
+class PartAdded(PartEvent, tag="response.content_part.added"):
+    """A part begins."""
+
+    after = Place.PART
+
+    part: OutputPart
+
+
+class PartDone(PartEvent, tag="response.content_part.done"):
+    """It ends."""
+
+    before = Place.PART_DONE
+
+    part: OutputPart
+
+
+class TextDelta(PartEvent, tag="response.output_text.delta"):
+    """More of an answer's text."""
+
+    before = after = Place.PART
+
+    delta: str
+    logprobs: list[Logprob] = field(default_factory=list[Logprob])
+    obfuscation: Maybe[str] = UNSET
+
+
+class TextDone(PartEvent, tag="response.output_text.done"):
+    """The whole of it."""
+
+    before, after = Place.PART, Place.PART_DONE
+
+    text: str
+    logprobs: list[Logprob] = field(default_factory=list[Logprob])
+
+
+class RefusalDelta(PartEvent, tag="response.refusal.delta"):
+    """More of a refusal."""
+
+    before = after = Place.PART
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class RefusalDone(PartEvent, tag="response.refusal.done"):
+    """The whole of it."""
+
+    before, after = Place.PART, Place.PART_DONE
+
+    refusal: str
+
+
+class AnnotationAdded(PartEvent, tag="response.output_text.annotation.added"):
+    """A text refers to something."""
+
+    before = after = Place.PART
+
+    annotation_index: int
+    annotation: AnyAnnotation
+
+
+class ReasoningDelta(PartEvent, tag="response.reasoning_text.delta"):
+    """More of what the model thinks."""
+
+    before = after = Place.PART
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class ReasoningDone(PartEvent, tag="response.reasoning_text.done"):
+    """The whole of it."""
+
+    before, after = Place.PART, Place.PART_DONE
+
+    text: str
+
+
+class SummaryPartAdded(SummaryEvent, tag="response.reasoning_summary_part.added"):
+    """A part of a summary begins."""
+
+    after = Place.PART
+
+    part: SummaryText
+
+
+class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
+    """It ends."""
+
+    before = Place.PART_DONE
+
+    part: SummaryText
+    status: Maybe[str] = UNSET
+
+
+class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
+    """More of a summary."""
+
+    before = after = Place.PART
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
+    """The whole of it."""
+
+    before, after = Place.PART, Place.PART_DONE
+
+    text: str
+
+
+# Texts that are a field of their item.
+
+
+class ArgumentsDelta(ItemEvent, tag="response.function_call_arguments.delta"):
+    """More of a function's arguments."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class ArgumentsDone(ItemEvent, tag="response.function_call_arguments.done"):
+    """All of them. openai 2.25 requires `name`, and later ones do not know it."""
+
+    name: Maybe[str]
+    arguments: str
+
+
+class CustomInputDelta(ItemEvent, tag="response.custom_tool_call_input.delta"):
+    """More of a custom tool's input."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class CustomInputDone(ItemEvent, tag="response.custom_tool_call_input.done"):
+    """The whole of it."""
+
+    input: str
+
+
+class McpArgumentsDelta(ItemEvent, tag="response.mcp_call_arguments.delta"):
+    """More of an MCP call's arguments."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class McpArgumentsDone(ItemEvent, tag="response.mcp_call_arguments.done"):
+    """All of them."""
+
+    arguments: str
+
+
+class CodeDelta(ItemEvent, tag="response.code_interpreter_call_code.delta"):
+    """More of the code."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
+    """The whole of it."""
+
+    code: str
+
+
+# The progress of hosted calls.
+
+
+class McpInProgress(ItemEvent, tag="response.mcp_call.in_progress"):
+    """An MCP server's tool is called."""
+
+
+class McpCompleted(ItemEvent, tag="response.mcp_call.completed"):
+    """It returned."""
+
+
+class McpFailed(ItemEvent, tag="response.mcp_call.failed"):
+    """It failed."""
+
+
+class ListInProgress(ItemEvent, tag="response.mcp_list_tools.in_progress"):
+    """An MCP server is asked for its tools."""
+
+
+class ListCompleted(ItemEvent, tag="response.mcp_list_tools.completed"):
+    """It answered."""
+
+
+class ListFailed(ItemEvent, tag="response.mcp_list_tools.failed"):
+    """It did not."""
+
+
+class CodeInProgress(ItemEvent, tag="response.code_interpreter_call.in_progress"):
+    """Code is being written."""
+
+
+class CodeInterpreting(ItemEvent, tag="response.code_interpreter_call.interpreting"):
+    """It runs."""
+
+
+class CodeCompleted(ItemEvent, tag="response.code_interpreter_call.completed"):
+    """It ran."""
+
+
+class WebInProgress(ItemEvent, tag="response.web_search_call.in_progress"):
+    """A search of the web begins."""
+
+
+class WebSearching(ItemEvent, tag="response.web_search_call.searching"):
+    """It runs."""
+
+
+class WebCompleted(ItemEvent, tag="response.web_search_call.completed"):
+    """It ended."""
+
+
+class FileInProgress(ItemEvent, tag="response.file_search_call.in_progress"):
+    """A search of files begins."""
+
+
+class FileSearching(ItemEvent, tag="response.file_search_call.searching"):
+    """It runs."""
+
+
+class FileCompleted(ItemEvent, tag="response.file_search_call.completed"):
+    """It ended."""
+
+
+class ImageInProgress(ItemEvent, tag="response.image_generation_call.in_progress"):
+    """An image begins."""
+
+
+class ImageGenerating(ItemEvent, tag="response.image_generation_call.generating"):
+    """It is being made."""
+
+
+class ImageCompleted(ItemEvent, tag="response.image_generation_call.completed"):
+    """It is there."""
+
+
+class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"):
+    """An image as far as it is made."""
+
+    partial_image_b64: str
+    partial_image_index: int
+    background: Maybe[str] = UNSET
+    output_format: Maybe[str] = UNSET
+    quality: Maybe[str] = UNSET
+    size: Maybe[str] = UNSET
+
+
+class Compacting(ItemEvent, tag="response.compaction.compacting"):
+    """The conversation is being compacted."""
+
+
+# A patch, whose diff is a text of its item. No release of the `openai` package types these two events; the API sends them.
+
+
+class PatchDelta(ItemEvent, tag="response.apply_patch_call_operation_diff.delta"):
+    """More of a patch."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
+    """The whole of it."""
+
+    diff: str
+
+
+# The commands of a shell call are parts of it, and so are the outputs of its commands.
+
+
+class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
+    """A command begins."""
+
+    after = Place.PART
+
+    command: str
+
+
+class CommandDelta(CommandEvent, tag="response.shell_call_command.delta"):
+    """More of it."""
+
+    before = after = Place.PART
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class CommandDone(CommandEvent, tag="response.shell_call_command.done"):
+    """The whole of it."""
+
+    before = Place.PART
+
+    command: str
+
+
+class ShellDelta(Struct, kw_only=True):
+    """More of what a command printed."""
+
+    stdout: Maybe[str] = UNSET
+    stderr: Maybe[str] = UNSET
+
+
+class OutputDelta(CommandOutputEvent, tag="response.shell_call_output_content.delta"):
+    """More of the output of a command."""
+
+    delta: ShellDelta
+    obfuscation: Maybe[str] = UNSET
+
+
+class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.done"):
+    """The whole of it."""
+
+    output: list[ShellOutput]
+
+
+# Events of no item: read by the checker and the conversions, never emitted.
+
+
+class AudioDelta(StreamEvent, tag="response.audio.delta"):
+    """More of a sound."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class AudioDone(StreamEvent, tag="response.audio.done"):
+    """The end of it."""
+
+
+class TranscriptDelta(StreamEvent, tag="response.audio.transcript.delta"):
+    """More of its transcript."""
+
+    delta: str
+    obfuscation: Maybe[str] = UNSET
+
+
+class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
+    """The end of it."""
+
+
+AnyEvent: TypeAlias = (
+    Created
+    | Queued
+    | InProgress
+    | Completed
+    | Incomplete
+    | Failed
+    | ErrorEvent
+    | ItemAdded
+    | ItemDone
+    | PartAdded
+    | PartDone
+    | TextDelta
+    | TextDone
+    | RefusalDelta
+    | RefusalDone
+    | AnnotationAdded
+    | ReasoningDelta
+    | ReasoningDone
+    | SummaryPartAdded
+    | SummaryPartDone
+    | SummaryDelta
+    | SummaryDone
+    | ArgumentsDelta
+    | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
+    | McpArgumentsDelta
+    | McpArgumentsDone
+    | CodeDelta
+    | CodeDone
+    | McpInProgress
+    | McpCompleted
+    | McpFailed
+    | ListInProgress
+    | ListCompleted
+    | ListFailed
+    | CodeInProgress
+    | CodeInterpreting
+    | CodeCompleted
+    | WebInProgress
+    | WebSearching
+    | WebCompleted
+    | FileInProgress
+    | FileSearching
+    | FileCompleted
+    | ImageInProgress
+    | ImageGenerating
+    | ImageCompleted
+    | PartialImage
+    | Compacting
+    | PatchDelta
+    | PatchDone
+    | CommandAdded
+    | CommandDelta
+    | CommandDone
+    | OutputDelta
+    | OutputDone
+    | AudioDelta
+    | AudioDone
+    | TranscriptDelta
+    | TranscriptDone
+)
+
+
+def wire_name(kind: type[Struct]) -> str:
+    """Return what `type` is on the wire.
+
+    Args:
+        kind: An event, an item, a part or a tool.
+    """
+    return str(kind.__struct_config__.tag)
+
+
+EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
+    {wire_name(event): event for event in cast("tuple[type[StreamEvent], ...]", get_args(AnyEvent))}
+)
+"""Every event by its wire name."""
+TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
+"""The events of which exactly one ends a stream (rule R3)."""

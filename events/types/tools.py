@@ -1,0 +1,539 @@
+"""The tools of a request, which of them the model may or must call, and the formats of a text."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, Struct, field
+
+from interlock.events.types.parts import Json, Maybe, Nullable, Number
+
+Callers: TypeAlias = list[Literal["direct", "programmatic"]]
+"""Who may call a tool: the model, or a program that it writes."""
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Size: TypeAlias = Literal["low", "medium", "high"]
+
+
+class Tool(Struct, tag_field="type", kw_only=True):
+    """A tool."""
+
+
+class FunctionTool(Tool, tag="function", kw_only=True):
+    """A function of the client's. `parameters` and `strict` are null in a response if the request leaves them out."""
+
+    name: str
+    description: Nullable[str] = UNSET
+    parameters: Nullable[dict[str, Json]] = None
+    strict: Nullable[bool] = None
+    output_schema: Nullable[dict[str, Json]] = UNSET
+    allowed_callers: Nullable[Callers] = UNSET
+    defer_loading: Maybe[bool] = UNSET
+    is_async: Maybe[bool] = field(default=UNSET, name="async")
+
+
+class Format(Struct, tag_field="type", kw_only=True):
+    """The form of a text."""
+
+
+class TextFormat(Format, tag="text", kw_only=True):
+    """Any text."""
+
+
+class JsonObjectFormat(Format, tag="json_object", kw_only=True):
+    """Any JSON object."""
+
+
+class JsonSchemaFormat(Format, tag="json_schema", kw_only=True):
+    """JSON by a schema."""
+
+    name: str
+    description: Nullable[str] = UNSET
+    schema: dict[str, Json]
+    strict: Nullable[bool] = UNSET
+
+
+class GrammarFormat(Format, tag="grammar", kw_only=True):
+    """Text by a grammar."""
+
+    definition: str
+    syntax: Literal["lark", "regex"]
+
+
+AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat
+"""The form of an answer."""
+
+
+class CustomTool(Tool, tag="custom", kw_only=True):
+    """A tool of the client's that takes text."""
+
+    name: str
+    description: Maybe[str] = UNSET
+    format: Maybe[TextFormat | GrammarFormat] = UNSET
+    allowed_callers: Nullable[Callers] = UNSET
+    defer_loading: Maybe[bool] = UNSET
+    is_async: Maybe[bool] = field(default=UNSET, name="async")
+
+
+class Namespace(Tool, tag="namespace", kw_only=True):
+    """Tools under one name."""
+
+    name: str
+    description: str = ""
+    tools: list[FunctionTool | CustomTool] = field(default_factory=list[FunctionTool | CustomTool])
+
+
+# Search in files.
+
+
+class Filter(Struct, tag_field="type", kw_only=True):
+    """Which files a search looks at."""
+
+
+class Comparison(Filter, kw_only=True):
+    """Those whose attribute compares so with a value."""
+
+    key: str
+    value: str | Number | bool | list[str | Number]
+
+
+class Equal(Comparison, tag="eq", kw_only=True):
+    """Equal."""
+
+
+class NotEqual(Comparison, tag="ne", kw_only=True):
+    """Not equal."""
+
+
+class Greater(Comparison, tag="gt", kw_only=True):
+    """Greater."""
+
+
+class GreaterOrEqual(Comparison, tag="gte", kw_only=True):
+    """Greater or equal."""
+
+
+class Less(Comparison, tag="lt", kw_only=True):
+    """Less."""
+
+
+class LessOrEqual(Comparison, tag="lte", kw_only=True):
+    """Less or equal."""
+
+
+class In(Comparison, tag="in", kw_only=True):
+    """One of several."""
+
+
+class NotIn(Comparison, tag="nin", kw_only=True):
+    """None of several."""
+
+
+class And(Filter, tag="and", kw_only=True):
+    """All of several filters."""
+
+    filters: list[AnyFilter]
+
+
+class Or(Filter, tag="or", kw_only=True):
+    """One of several filters."""
+
+    filters: list[AnyFilter]
+
+
+AnyFilter: TypeAlias = "Equal | NotEqual | Greater | GreaterOrEqual | Less | LessOrEqual | In | NotIn | And | Or"
+
+
+class HybridSearch(Struct, kw_only=True):
+    """What meaning and words weigh in a search."""
+
+    embedding_weight: Number
+    text_weight: Number
+
+
+class RankingOptions(Struct, kw_only=True):
+    """How passages are ranked."""
+
+    hybrid_search: Maybe[HybridSearch] = UNSET
+    ranker: Maybe[Literal["auto", "default-2024-11-15"]] = UNSET
+    score_threshold: Maybe[Number] = UNSET
+
+
+class FileSearchTool(Tool, tag="file_search", kw_only=True):
+    """A search of files."""
+
+    vector_store_ids: list[str]
+    filters: Nullable[AnyFilter] = UNSET
+    max_num_results: Maybe[int] = UNSET
+    ranking_options: Maybe[RankingOptions] = UNSET
+
+
+# Search of the web.
+
+
+class Domains(Struct, kw_only=True):
+    """The domains that a search may read."""
+
+    allowed_domains: Nullable[list[str]] = UNSET
+
+
+class UserLocation(Struct, kw_only=True):
+    """About where the user is."""
+
+    type: Maybe[Literal["approximate"]] = "approximate"
+    city: Nullable[str] = UNSET
+    country: Nullable[str] = UNSET
+    region: Nullable[str] = UNSET
+    timezone: Nullable[str] = UNSET
+
+
+class WebSearchTool(Tool, tag="web_search", kw_only=True):
+    """A search of the web."""
+
+    external_web_access: Nullable[bool] = UNSET
+    filters: Nullable[Domains] = UNSET
+    search_context_size: Maybe[Size] = UNSET
+    user_location: Nullable[UserLocation] = UNSET
+
+
+class WebSearchTool20250826(WebSearchTool, tag="web_search_2025_08_26", kw_only=True):
+    """The same, as of a date."""
+
+
+class WebSearchPreviewTool(Tool, tag="web_search_preview", kw_only=True):
+    """The older search of the web."""
+
+    search_content_types: Maybe[list[Literal["text", "image"]]] = UNSET
+    search_context_size: Maybe[Size] = UNSET
+    user_location: Nullable[UserLocation] = UNSET
+
+
+class WebSearchPreviewTool20250311(WebSearchPreviewTool, tag="web_search_preview_2025_03_11", kw_only=True):
+    """The same, as of a date."""
+
+
+# MCP servers.
+
+
+class McpToolFilter(Struct, kw_only=True):
+    """Some tools of an MCP server."""
+
+    read_only: Maybe[bool] = UNSET
+    tool_names: Maybe[list[str]] = UNSET
+
+
+class McpApprovalFilter(Struct, kw_only=True):
+    """Which tools need an approval."""
+
+    always: Maybe[McpToolFilter] = UNSET
+    never: Maybe[McpToolFilter] = UNSET
+
+
+class McpServer(Tool, tag="mcp", kw_only=True):
+    """An MCP server whose tools this server calls."""
+
+    server_label: str
+    server_url: Maybe[str] = UNSET
+    server_description: Maybe[str] = UNSET
+    connector_id: Maybe[str] = UNSET
+    tunnel_id: Maybe[str] = UNSET
+    allowed_tools: Nullable[list[str] | McpToolFilter] = UNSET
+    require_approval: Nullable[McpApprovalFilter | Literal["always", "never"]] = UNSET
+    authorization: Maybe[str] = UNSET
+    headers: Nullable[dict[str, str]] = UNSET
+    allowed_callers: Nullable[Callers] = UNSET
+    defer_loading: Maybe[bool] = UNSET
+
+
+# Containers and environments.
+
+
+class DomainSecret(Struct, kw_only=True):
+    """A secret that requests to a domain get."""
+
+    domain: str
+    name: str
+    value: str
+
+
+class NetworkPolicy(Struct, tag_field="type", kw_only=True):
+    """What of the network a container reaches."""
+
+
+class NoNetwork(NetworkPolicy, tag="disabled", kw_only=True):
+    """Nothing."""
+
+
+class Allowlist(NetworkPolicy, tag="allowlist", kw_only=True):
+    """Some domains."""
+
+    allowed_domains: list[str]
+    domain_secrets: Maybe[list[DomainSecret]] = UNSET
+
+
+class Environment(Struct, tag_field="type", kw_only=True):
+    """Where a shell or code runs."""
+
+
+class Container(Environment, tag="auto", kw_only=True):
+    """A container that the server makes for code."""
+
+    file_ids: Maybe[list[str]] = UNSET
+    memory_limit: Nullable[Literal["1g", "4g", "16g", "64g"]] = UNSET
+    network_policy: Maybe[NoNetwork | Allowlist] = UNSET
+
+
+class SkillSource(Struct, tag_field="type", tag="base64", kw_only=True):
+    """The files of a skill."""
+
+    media_type: Literal["application/zip"]
+    data: str
+
+
+class SkillReference(Struct, tag_field="type", tag="skill_reference", kw_only=True):
+    """A skill that the server has."""
+
+    skill_id: str
+    version: Maybe[str] = UNSET
+
+
+class InlineSkill(Struct, tag_field="type", tag="inline", kw_only=True):
+    """A skill that comes with the request."""
+
+    name: str
+    description: str
+    source: SkillSource
+
+
+class ShellContainer(Container, tag="container_auto", kw_only=True):
+    """A container that the server makes for a shell."""
+
+    skills: Maybe[list[SkillReference | InlineSkill]] = UNSET
+
+
+class ContainerReference(Environment, tag="container_reference", kw_only=True):
+    """A container that there is already."""
+
+    container_id: str
+
+
+class Skill(Struct, kw_only=True):
+    """A skill in the client's own environment."""
+
+    name: str
+    description: str
+    path: str
+
+
+class LocalEnvironment(Environment, tag="local", kw_only=True):
+    """The client's own."""
+
+    skills: Maybe[list[Skill]] = UNSET
+
+
+class CodeInterpreterTool(Tool, tag="code_interpreter", kw_only=True):
+    """An interpreter of Python."""
+
+    container: str | Container = field(default_factory=Container)
+    allowed_callers: Nullable[Callers] = UNSET
+
+
+class ShellTool(Tool, tag="shell", kw_only=True):
+    """A shell."""
+
+    environment: Nullable[ShellContainer | LocalEnvironment | ContainerReference] = UNSET
+    allowed_callers: Nullable[Callers] = UNSET
+
+
+class LocalShellTool(Tool, tag="local_shell", kw_only=True):
+    """The client's shell."""
+
+
+class ApplyPatchTool(Tool, tag="apply_patch", kw_only=True):
+    """Patches of the client's files."""
+
+    allowed_callers: Nullable[Callers] = UNSET
+
+
+# Images, computers, and tools that call or find others.
+
+
+class ImageMask(Struct, kw_only=True):
+    """Where an image is changed."""
+
+    file_id: Maybe[str] = UNSET
+    image_url: Maybe[str] = UNSET
+
+
+class SvgReasoning(Struct, kw_only=True):
+    """How much the model thinks before it draws."""
+
+    effort: Nullable[Effort] = UNSET
+
+
+class SvgOptions(Struct, kw_only=True):
+    """What draws in SVG."""
+
+    model: Maybe[str] = UNSET
+    reasoning: Nullable[SvgReasoning] = UNSET
+
+
+class ImageGenerationTool(Tool, tag="image_generation", kw_only=True):
+    """A model that makes images."""
+
+    model: Maybe[str] = UNSET
+    action: Maybe[Literal["generate", "edit", "auto"]] = UNSET
+    background: Maybe[Literal["transparent", "opaque", "auto"]] = UNSET
+    complexity: Nullable[Size] = UNSET
+    frame_count: Nullable[int] = UNSET
+    frame_duration_ms: Nullable[int] = UNSET
+    input_fidelity: Nullable[Literal["high", "low"]] = UNSET
+    input_image_mask: Maybe[ImageMask] = UNSET
+    moderation: Maybe[Literal["auto", "low"]] = UNSET
+    output_compression: Maybe[int] = UNSET
+    output_format: Maybe[Literal["png", "webp", "jpeg", "gif", "svg"]] = UNSET
+    partial_images: Maybe[int] = UNSET
+    quality: Maybe[Literal["low", "medium", "high", "xhigh", "max", "auto"]] = UNSET
+    size: Maybe[str] = UNSET
+    svg: Nullable[SvgOptions] = UNSET
+
+
+class ComputerTool(Tool, tag="computer", kw_only=True):
+    """A computer."""
+
+
+class ComputerUsePreviewTool(Tool, tag="computer_use_preview", kw_only=True):
+    """The older computer."""
+
+    display_height: int
+    display_width: int
+    environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
+
+
+class ToolSearchTool(Tool, tag="tool_search", kw_only=True):
+    """A search for tools whose loading is deferred."""
+
+    description: Nullable[str] = UNSET
+    execution: Maybe[Literal["server", "client"]] = UNSET
+    parameters: Nullable[Json] = UNSET
+
+
+class ProgramTool(Tool, tag="programmatic_tool_calling", kw_only=True):
+    """Programs that call tools."""
+
+
+AnyTool: TypeAlias = (
+    FunctionTool
+    | CustomTool
+    | Namespace
+    | FileSearchTool
+    | WebSearchTool
+    | WebSearchTool20250826
+    | WebSearchPreviewTool
+    | WebSearchPreviewTool20250311
+    | McpServer
+    | CodeInterpreterTool
+    | ShellTool
+    | LocalShellTool
+    | ApplyPatchTool
+    | ImageGenerationTool
+    | ComputerTool
+    | ComputerUsePreviewTool
+    | ToolSearchTool
+    | ProgramTool
+)
+
+# Which tool is called.
+
+
+class Choice(Struct, tag_field="type", kw_only=True):
+    """The tool that must be called."""
+
+
+class FunctionChoice(Choice, tag="function", kw_only=True):
+    """A function."""
+
+    name: str
+
+
+class CustomChoice(Choice, tag="custom", kw_only=True):
+    """A custom tool."""
+
+    name: str
+
+
+class McpChoice(Choice, tag="mcp", kw_only=True):
+    """A tool of an MCP server."""
+
+    server_label: str
+    name: Nullable[str] = UNSET
+
+
+class AllowedTools(Choice, tag="allowed_tools", kw_only=True):
+    """The tools that may or must be called."""
+
+    mode: Literal["auto", "required"]
+    tools: list[dict[str, Json]]
+
+
+class FileSearchChoice(Choice, tag="file_search", kw_only=True):
+    """The search of files."""
+
+
+class WebSearchPreviewChoice(Choice, tag="web_search_preview", kw_only=True):
+    """The older search of the web."""
+
+
+class WebSearchPreviewChoice20250311(Choice, tag="web_search_preview_2025_03_11", kw_only=True):
+    """The same, as of a date."""
+
+
+class ComputerChoice(Choice, tag="computer", kw_only=True):
+    """The computer."""
+
+
+class ComputerUseChoice(Choice, tag="computer_use", kw_only=True):
+    """The computer, by another name."""
+
+
+class ComputerUsePreviewChoice(Choice, tag="computer_use_preview", kw_only=True):
+    """The older computer."""
+
+
+class ImageGenerationChoice(Choice, tag="image_generation", kw_only=True):
+    """The model that makes images."""
+
+
+class CodeInterpreterChoice(Choice, tag="code_interpreter", kw_only=True):
+    """The interpreter of Python."""
+
+
+class ApplyPatchChoice(Choice, tag="apply_patch", kw_only=True):
+    """A patch."""
+
+
+class ShellChoice(Choice, tag="shell", kw_only=True):
+    """A shell."""
+
+
+class ProgramChoice(Choice, tag="programmatic_tool_calling", kw_only=True):
+    """A program."""
+
+
+AnyChoice: TypeAlias = (
+    FunctionChoice
+    | CustomChoice
+    | McpChoice
+    | AllowedTools
+    | FileSearchChoice
+    | WebSearchPreviewChoice
+    | WebSearchPreviewChoice20250311
+    | ComputerChoice
+    | ComputerUseChoice
+    | ComputerUsePreviewChoice
+    | ImageGenerationChoice
+    | CodeInterpreterChoice
+    | ApplyPatchChoice
+    | ShellChoice
+    | ProgramChoice
+)
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | AnyChoice
