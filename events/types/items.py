@@ -22,7 +22,7 @@ from interlock.events.types.parts import (
     Refusal,
     SummaryText,
 )
-from interlock.events.types.tools import AnyTool, ContainerReference, LocalEnvironment
+from interlock.events.types.tools import AnyTool, ContainerReference, Effort, JsonSchemaFormat, LocalEnvironment, TextFormat
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 CALL_ID: Final[Mapping[str, str]] = MappingProxyType({"call_id": "call"})
@@ -77,7 +77,7 @@ class Message(Item, tag="message", kw_only=True):
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
     status: Outbound[Status] = UNSET
-    content: list[OutputText | Refusal | ReasoningText] = field(default_factory=list[OutputText | Refusal | ReasoningText])
+    content: list[OutputText | Refusal] = field(default_factory=list[OutputText | Refusal])
 
 
 class InputMessage(Item, tag="message", kw_only=True):
@@ -748,42 +748,6 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     output: list[OutputText]
 
 
-OutputItem: TypeAlias = (
-    Reasoning
-    | Message
-    | FunctionCall
-    | CustomToolCall
-    | McpCall
-    | McpListTools
-    | McpApprovalRequest
-    | CodeInterpreterCall
-    | WebSearchCall
-    | FileSearchCall
-    | ImageGenerationCall
-    | ApplyPatchCall
-    | ShellCall
-    | ShellCallOutput
-    | LocalShellCall
-    | ComputerCall
-    | ToolSearchCall
-    | Program
-    | Compaction
-    | ApplyPatchCallOutput
-    | LocalShellCallOutput
-    | ComputerCallOutput
-    | ToolSearchOutput
-    | ProgramOutput
-    | FunctionCallOutput
-    | CustomToolCallOutput
-    | McpApprovalResponse
-    | AdditionalTools
-    | AgentMessage
-    | MultiAgentCall
-    | MultiAgentCallOutput
-)
-"""An item of a response."""
-
-
 # What only a request has.
 
 
@@ -791,45 +755,45 @@ class CompactionTrigger(Item, tag="compaction_trigger", kw_only=True):
     """The conversation is to be compacted here."""
 
 
-class ItemReference(Item, tag="item_reference", kw_only=True):
+class ItemReference(Struct, tag_field="type", tag="item_reference", kw_only=True):
     """An item that the server has, by its id."""
 
+    id: str
+    agent: Maybe[Agent] = UNSET
 
-InputItem: TypeAlias = (
-    InputMessage
-    | Reasoning
-    | FunctionCall
-    | FunctionCallOutput
-    | CustomToolCall
-    | CustomToolCallOutput
-    | McpCall
-    | McpListTools
-    | McpApprovalRequest
-    | McpApprovalResponse
-    | CodeInterpreterCall
-    | WebSearchCall
-    | FileSearchCall
-    | ImageGenerationCall
-    | ApplyPatchCall
-    | ApplyPatchCallOutput
-    | ShellCall
-    | ShellCallOutput
-    | LocalShellCall
-    | LocalShellCallOutput
-    | ComputerCall
-    | ComputerCallOutput
-    | ToolSearchCall
-    | ToolSearchOutput
-    | Program
-    | ProgramOutput
-    | Compaction
-    | CompactionTrigger
-    | AdditionalTools
-    | AgentMessage
-    | MultiAgentCall
-    | MultiAgentCallOutput
-    | ItemReference
+
+class NewReasoning(Struct, kw_only=True):
+    """How much the model thinks from here on."""
+
+    effort: Nullable[Effort] = UNSET
+
+
+class NewText(Struct, kw_only=True):
+    """The form of the answer from here on."""
+
+    format: TextFormat | JsonSchemaFormat
+
+
+class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
+    """Settings that change in the midst of a conversation."""
+
+    reasoning: Maybe[NewReasoning] = UNSET
+    text: Maybe[NewText] = UNSET
+
+
+# fmt: off
+SharedItem: TypeAlias = (
+    Reasoning | FunctionCall | CustomToolCall | McpCall | McpListTools | McpApprovalRequest | CodeInterpreterCall
+    | WebSearchCall | FileSearchCall | ImageGenerationCall | ApplyPatchCall | ShellCall | ShellCallOutput | LocalShellCall
+    | ComputerCall | ToolSearchCall | Program | Compaction | ApplyPatchCallOutput | LocalShellCallOutput
+    | ComputerCallOutput | ToolSearchOutput | ProgramOutput | FunctionCallOutput | CustomToolCallOutput
+    | McpApprovalResponse | AdditionalTools | AgentMessage | MultiAgentCall | MultiAgentCallOutput
 )
+# fmt: on
+"""An item that a response has, and that a request may send back."""
+OutputItem: TypeAlias = Message | SharedItem
+"""An item of a response."""
+InputItem: TypeAlias = InputMessage | SharedItem | CompactionTrigger | ConfigurationUpdate | ItemReference
 """An item of a request's input."""
 
 ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(

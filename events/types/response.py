@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from interlock.events.types.items import InputItem, OutputItem
-from interlock.events.types.parts import Maybe, Nullable, Number
+from interlock.events.types.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number
 from interlock.events.types.tools import AnyFormat, AnyTool, Effort, Size, TextFormat, ToolChoice
 
 ResponseStatus: TypeAlias = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
@@ -51,11 +51,40 @@ class Usage(Struct, kw_only=True):
 # What went wrong.
 
 
+class MisalignmentSteer(Struct, kw_only=True):
+    """What may be said to the model to go on."""
+
+    message: str
+
+
+class Misalignment(Struct, kw_only=True):
+    """What the model did that nobody asked it for."""
+
+    detailed_explanation: Nullable[str] = UNSET
+    error_type: Nullable[str] = UNSET
+    review_target: Nullable[str] = UNSET
+    steer: Nullable[MisalignmentSteer] = UNSET
+
+
 class ResponseError(Struct, kw_only=True):
-    """Why a response failed. The codes of the API are known; ours are others."""
+    """Why a response failed. The API's codes are a closed list in the `openai` package; other services have others."""
 
     code: str
     message: str
+    type: Nullable[str] = UNSET
+    param: Nullable[str] = UNSET
+    misalignment: Nullable[Misalignment] = UNSET
+
+
+class RequestError(Struct, kw_only=True):
+    """Why a request is refused."""
+
+    type: str
+    code: Nullable[str] = UNSET
+    message: str
+    param: Nullable[str] = UNSET
+    headers: Maybe[dict[str, str]] = UNSET
+    misalignment: Maybe[Misalignment] = UNSET
 
 
 class IncompleteDetails(Struct, kw_only=True):
@@ -90,6 +119,147 @@ class Conversation(Struct, kw_only=True):
     id: str
 
 
+class Prompt(Struct, kw_only=True):
+    """A prompt that the server has, and what stands in the places of its variables."""
+
+    id: str
+    variables: Nullable[dict[str, str | InputText | InputImage | InputFile]] = UNSET
+    version: Nullable[str] = UNSET
+
+
+class AccessPrograms(Struct, kw_only=True):
+    """The programs that a customer takes part in."""
+
+    cyber: Maybe[Literal["standard", "daybreak_blue", "daybreak_red"]] = UNSET
+
+
+class ImageSettings(Struct, kw_only=True):
+    """Whether images are made smaller before the model sees them; a response never says `auto`."""
+
+    context_compression: Maybe[Literal["auto", "enabled", "disabled"]] = UNSET
+
+
+class CacheOptions(Struct, kw_only=True):
+    """How the prompt is cached. Only a request says `prewarm`."""
+
+    mode: Maybe[Literal["implicit", "explicit"]] = UNSET
+    ttl: Maybe[Literal["30m", "12h"]] = UNSET
+    comparison_response_id: Nullable[str] = UNSET
+    prewarm: Maybe[bool] = UNSET
+
+
+# What a response says of how it was made.
+
+
+class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=True):
+    """An item of the input that the model did not see."""
+
+    id: str
+    action: Literal["removed"]
+    reason: Literal["organization_mismatch", "end_user_mismatch", "model_mismatch", "prefix_mismatch", "turn_boundary"]
+
+
+class ModerationOutcome(Struct, tag_field="type", kw_only=True):
+    """What moderation says of the input or of the output."""
+
+
+class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True):
+    """Its judgement."""
+
+    model: str
+    flagged: bool
+    categories: dict[str, bool]
+    category_scores: dict[str, Number]
+    category_applied_input_types: dict[str, list[Literal["text", "image"]]]
+
+
+class ModerationError(ModerationOutcome, tag="error", kw_only=True):
+    """Why there is none."""
+
+    code: str
+    message: str
+
+
+class Moderation(Struct, kw_only=True):
+    """What moderation says of both."""
+
+    input: ModerationResult | ModerationError
+    output: ModerationResult | ModerationError
+
+
+class CacheDiagnostics(Struct, tag_field="type", kw_only=True):
+    """How the cache did, compared with another response."""
+
+
+class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
+    """It did not help, and why."""
+
+    cache_missed_tokens: int
+    reason: Literal[
+        "model_changed",
+        "prompt_cache_key_changed",
+        "tools_changed",
+        "text_format_changed",
+        "reasoning_effort_changed",
+        "verbosity_changed",
+        "context_compacted",
+        "input_changed",
+        "service_tier_changed",
+    ]
+    comparison_reusable_tokens: Nullable[int] = UNSET
+
+
+class CacheHit(CacheDiagnostics, tag="cache_hit", kw_only=True):
+    """It helped."""
+
+
+class CacheComparisonMissing(CacheDiagnostics, tag="comparison_response_not_found", kw_only=True):
+    """There is no such response."""
+
+
+class CacheUnknown(CacheDiagnostics, tag="unavailable", kw_only=True):
+    """Nobody knows."""
+
+
+class ImageTokens(Struct, kw_only=True):
+    """The tokens of images and of texts."""
+
+    image_tokens: int
+    text_tokens: int
+
+
+class CachedImageTokens(Struct, kw_only=True):
+    """Those of them that were cached."""
+
+    cached_image_tokens: int
+    cached_text_tokens: int
+
+
+class ImageUsage(Struct, kw_only=True):
+    """The tokens of images that were made."""
+
+    input_tokens: int
+    input_tokens_details: ImageTokens
+    output_tokens: int
+    total_tokens: int
+    cached_tokens: Nullable[int] = UNSET
+    cached_tokens_details: Nullable[CachedImageTokens] = UNSET
+    output_tokens_details: Nullable[ImageTokens] = UNSET
+
+
+class WebSearchUsage(Struct, kw_only=True):
+    """The searches of the web."""
+
+    num_requests: int
+
+
+class ToolUsage(Struct, kw_only=True):
+    """What the hosted tools used."""
+
+    image_gen: ImageUsage
+    web_search: WebSearchUsage
+
+
 class Response(Struct, kw_only=True):
     """A response: what a request set, what became of it, and its items."""
 
@@ -100,19 +270,27 @@ class Response(Struct, kw_only=True):
     completed_at: Nullable[Number] = None
     error: Nullable[ResponseError] = None
     incomplete_details: Nullable[IncompleteDetails] = None
+    access_programs: Nullable[AccessPrograms] = UNSET
     background: Nullable[bool] = False
     conversation: Nullable[Conversation] = UNSET
-    frequency_penalty: Maybe[Number] = 0.0
+    frequency_penalty: Maybe[Number] = 0.0  # Open Responses has the penalties, and no release of the `openai` package
+    image: Nullable[ImageSettings] = UNSET
+    input_transformations: Nullable[list[InputTransformation]] = UNSET
     instructions: Nullable[str | list[InputItem]] = None
     max_output_tokens: Nullable[int] = None
     max_tool_calls: Nullable[int] = None
     metadata: Nullable[dict[str, str]] = field(default_factory=dict[str, str])
     model: str
+    moderation: Nullable[Moderation] = UNSET
     parallel_tool_calls: bool = True
     presence_penalty: Maybe[Number] = 0.0
     previous_response_id: Nullable[str] = None
+    prompt: Nullable[Prompt] = UNSET
     prompt_cache_key: Nullable[str] = None
     reasoning: Nullable[ReasoningSettings] = field(default_factory=ReasoningSettings)
+    prompt_cache_options: Nullable[CacheOptions] = UNSET
+    prompt_cache_diagnostics: Nullable[CacheMiss | CacheHit | CacheComparisonMissing | CacheUnknown] = UNSET
+    prompt_cache_retention: Nullable[Literal["in_memory", "24h"]] = UNSET
     safety_identifier: Nullable[str] = None
     service_tier: Nullable[ServiceTier] = "default"
     store: Maybe[bool] = True
@@ -125,4 +303,134 @@ class Response(Struct, kw_only=True):
     truncation: Nullable[Literal["auto", "disabled"]] = "disabled"
     user: Nullable[str] = None
     output: list[OutputItem] = field(default_factory=list[OutputItem])
+    tool_usage: Nullable[ToolUsage] = UNSET
     usage: Nullable[Usage] = None
+
+
+class CompactedResponse(Struct, kw_only=True):
+    """What `POST /v1/responses/compact` returns."""
+
+    id: str
+    object: Literal["response.compaction"] = "response.compaction"
+    created_at: Number
+    output: list[OutputItem]
+    usage: Usage
+    image: Nullable[ImageSettings] = UNSET
+
+
+class InputTokens(Struct, kw_only=True):
+    """What `POST /v1/responses/input_tokens` returns."""
+
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+
+
+class ItemList(Struct, kw_only=True):
+    """What `GET /v1/responses/{id}/input_items` returns."""
+
+    object: Literal["list"] = "list"
+    data: list[InputItem]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+# The request. Null always means that a parameter is not set.
+
+
+class BackgroundOptions(Struct, kw_only=True):
+    """How soon a response in the background must be there."""
+
+    completion_window: Literal["soonest", "2h", "8h"] | None = None
+    continuation_id: str | None = None
+
+
+class ContextManagement(Struct, kw_only=True):
+    """When the conversation is compacted."""
+
+    type: str
+    compact_threshold: Annotated[int, Meta(ge=1)] | None = None
+
+
+class ModerationMode(Struct, kw_only=True):
+    """Whether moderation blocks."""
+
+    mode: Literal["score", "block"]
+
+
+class ModerationPolicy(Struct, kw_only=True):
+    """Whether moderation blocks the input or the output."""
+
+    input: ModerationMode | None = None
+    output: ModerationMode | None = None
+
+
+class ModerationRequest(Struct, kw_only=True):
+    """How a response is moderated."""
+
+    model: str
+    policy: ModerationPolicy | None = None
+
+
+class MultiAgent(Struct, kw_only=True):
+    """Whether the model may have others work for it; a beta."""
+
+    enabled: bool
+    max_concurrent_subagents: int | None = None
+
+
+class StreamOptions(Struct, kw_only=True):
+    """How the stream is sent."""
+
+    include_obfuscation: bool | None = None
+
+
+Probability: TypeAlias = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0, le=1)]
+Penalty: TypeAlias = Annotated[int, Meta(ge=-2, le=2)] | Annotated[float, Meta(ge=-2, le=2)]
+Temperature: TypeAlias = Annotated[int, Meta(ge=0, le=2)] | Annotated[float, Meta(ge=0, le=2)]
+Metadata: TypeAlias = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
+]
+
+
+class CreateResponse(Struct, kw_only=True):
+    """The body of `POST /v1/responses`."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    input: str | list[InputItem] | None = None
+    access_programs: AccessPrograms | None = None
+    background: bool | None = None
+    background_options: BackgroundOptions | None = None
+    client_metadata: dict[str, Json] | None = None  # Codex sends it
+    context_management: list[ContextManagement] | None = None
+    conversation: str | Conversation | None = None
+    frequency_penalty: Penalty | None = None
+    image: ImageSettings | None = None
+    include: list[str] | None = None
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
+    max_tool_calls: Annotated[int, Meta(ge=0)] | None = None
+    metadata: Metadata | None = None
+    moderation: ModerationRequest | None = None
+    multi_agent: MultiAgent | None = None
+    parallel_tool_calls: bool | None = None
+    presence_penalty: Penalty | None = None
+    previous_response_id: Annotated[str, Meta(min_length=1)] | None = None
+    prompt: Prompt | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: CacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    reasoning: ReasoningSettings | None = None
+    safety_identifier: str | None = None
+    service_tier: ServiceTier | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Temperature | None = None
+    text: TextSettings | None = None
+    tool_choice: ToolChoice | None = None
+    tools: list[AnyTool] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    top_p: Probability | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None

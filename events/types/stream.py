@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Final, TypeAlias, cast, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from msgspec import UNSET, Struct, field
 
-from interlock.events.types.items import Agent, OutputItem, ShellOutput
+from interlock.events.types.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
 from interlock.events.types.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
-from interlock.events.types.response import Response
+from interlock.events.types.response import CreateResponse, RequestError, Response
 
 
 class Place(Enum):
@@ -34,6 +34,7 @@ class StreamEvent(Struct, tag_field="type", kw_only=True):
     after: ClassVar[Place] = Place.ITEM
 
     sequence_number: int = 0
+    stream_id: Maybe[str] = UNSET  # of the lane, on a WebSocket
     agent: Maybe[Agent] = UNSET
 
 
@@ -490,69 +491,177 @@ class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
     """The end of it."""
 
 
-AnyEvent: TypeAlias = (
-    Created
-    | Queued
-    | InProgress
-    | Completed
-    | Incomplete
-    | Failed
-    | ErrorEvent
-    | ItemAdded
-    | ItemDone
-    | PartAdded
-    | PartDone
-    | TextDelta
-    | TextDone
-    | RefusalDelta
-    | RefusalDone
-    | AnnotationAdded
-    | ReasoningDelta
-    | ReasoningDone
-    | SummaryPartAdded
-    | SummaryPartDone
-    | SummaryDelta
-    | SummaryDone
-    | ArgumentsDelta
-    | ArgumentsDone
-    | CustomInputDelta
-    | CustomInputDone
-    | McpArgumentsDelta
-    | McpArgumentsDone
-    | CodeDelta
-    | CodeDone
-    | McpInProgress
-    | McpCompleted
-    | McpFailed
-    | ListInProgress
-    | ListCompleted
-    | ListFailed
-    | CodeInProgress
-    | CodeInterpreting
-    | CodeCompleted
-    | WebInProgress
-    | WebSearching
-    | WebCompleted
-    | FileInProgress
-    | FileSearching
-    | FileCompleted
-    | ImageInProgress
-    | ImageGenerating
-    | ImageCompleted
-    | PartialImage
-    | Compacting
-    | PatchDelta
-    | PatchDone
-    | CommandAdded
-    | CommandDelta
-    | CommandDone
-    | OutputDelta
-    | OutputDone
-    | AudioDelta
-    | AudioDone
-    | TranscriptDelta
-    | TranscriptDone
+# What a WebSocket says beside events.
+
+
+class SocketError(StreamEvent, tag="error"):
+    """An error on a WebSocket. The dialect of Open Responses nests that of a stream likewise."""
+
+    error: RequestError
+    status: Maybe[int] = UNSET
+
+
+class Steer(Struct, kw_only=True):
+    """Input that a client queued for a response that runs."""
+
+    id: Maybe[str] = UNSET
+    previous_response_id: str
+    input: Maybe[str | list[InputMessage | FunctionCallOutput]] = UNSET
+
+
+class RequiredInput(Struct, tag_field="type", kw_only=True):
+    """An item that the client has to send before what it queued is read."""
+
+
+class RequiredFunctionOutput(RequiredInput, tag="function_call_output", kw_only=True):
+    """What a function returned."""
+
+    call_id: str
+    name: str
+
+
+class RequiredCustomOutput(RequiredInput, tag="custom_tool_call_output", kw_only=True):
+    """What a custom tool returned."""
+
+    call_id: str
+
+
+class RequiredComputerOutput(RequiredInput, tag="computer_call_output", kw_only=True):
+    """The screen of a computer."""
+
+    call_id: str
+
+
+class RequiredShellOutput(RequiredInput, tag="shell_call_output", kw_only=True):
+    """What a shell printed."""
+
+    call_id: str
+
+
+class RequiredPatchOutput(RequiredInput, tag="apply_patch_call_output", kw_only=True):
+    """Whether a patch was applied."""
+
+    call_id: str
+
+
+class RequiredTools(RequiredInput, tag="tool_search_output", kw_only=True):
+    """Tools that were searched."""
+
+    call_id: str
+    execution: Literal["client"] = "client"
+
+
+class RequiredApproval(RequiredInput, tag="mcp_approval_response", kw_only=True):
+    """Whether a tool may be called."""
+
+    approval_request_id: str
+
+
+AnyRequiredInput: TypeAlias = (
+    RequiredFunctionOutput
+    | RequiredCustomOutput
+    | RequiredComputerOutput
+    | RequiredShellOutput
+    | RequiredPatchOutput
+    | RequiredTools
+    | RequiredApproval
 )
+
+
+class SteerError(Struct, kw_only=True):
+    """Why input was not queued, or not read."""
+
+    type: Literal["invalid_request_error"] = "invalid_request_error"
+    code: str
+    message: str
+
+
+class SteerAccepted(StreamEvent, tag="response.steer.accepted"):
+    """The input is queued."""
+
+    steer: Steer
+
+
+class SteerPending(StreamEvent, tag="response.steer.pending"):
+    """It waits for other input."""
+
+    steer: Steer
+    reason: str
+    required_input: list[AnyRequiredInput]
+
+
+class SteerFailed(StreamEvent, tag="response.steer.failed"):
+    """It is not read."""
+
+    steer: Steer
+    error: SteerError
+
+
+class InjectError(Struct, kw_only=True):
+    """Why items were not added to a response that runs."""
+
+    code: Literal["response_already_completed", "response_not_found"]
+    message: str
+
+
+class InjectCreated(StreamEvent, tag="response.inject.created"):
+    """Items were added to a response that runs; a beta."""
+
+    response_id: str
+
+
+class InjectFailed(StreamEvent, tag="response.inject.failed"):
+    """They were not."""
+
+    response_id: str
+    input: list[InputItem]
+    error: InjectError
+
+
+class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw_only=True):
+    """A client asks for a response."""
+
+    generate: bool | None = None
+    stream_id: str | None = None
+
+
+class ResponseCancel(Struct, tag_field="type", tag="response.cancel", kw_only=True):
+    """A client cancels what a lane generates. No release of the `openai` package types it."""
+
+    stream_id: str | None = None
+
+
+class ResponseSteer(Struct, tag_field="type", tag="response.steer", kw_only=True):
+    """A client adds to the input of a response that runs."""
+
+    previous_response_id: str
+    input: str | list[InputMessage | FunctionCallOutput]
+
+
+class ResponseInject(Struct, tag_field="type", tag="response.inject", kw_only=True):
+    """A client adds items to a response that runs; a beta."""
+
+    response_id: str
+    input: list[InputItem]
+
+
+ClientMessage: TypeAlias = ResponseCreate | ResponseCancel | ResponseSteer | ResponseInject
+"""What a client says on a WebSocket."""
+SocketEvent: TypeAlias = SocketError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
+"""What a server says on a WebSocket beside the events of a stream."""
+
+# fmt: off
+AnyEvent: TypeAlias = (
+    Created | Queued | InProgress | Completed | Incomplete | Failed | ErrorEvent | ItemAdded | ItemDone | PartAdded
+    | PartDone | TextDelta | TextDone | RefusalDelta | RefusalDone | AnnotationAdded | ReasoningDelta | ReasoningDone
+    | SummaryPartAdded | SummaryPartDone | SummaryDelta | SummaryDone | ArgumentsDelta | ArgumentsDone | CustomInputDelta
+    | CustomInputDone | McpArgumentsDelta | McpArgumentsDone | CodeDelta | CodeDone | McpInProgress | McpCompleted
+    | McpFailed | ListInProgress | ListCompleted | ListFailed | CodeInProgress | CodeInterpreting | CodeCompleted
+    | WebInProgress | WebSearching | WebCompleted | FileInProgress | FileSearching | FileCompleted | ImageInProgress
+    | ImageGenerating | ImageCompleted | PartialImage | Compacting | PatchDelta | PatchDone | CommandAdded | CommandDelta
+    | CommandDone | OutputDelta | OutputDone | AudioDelta | AudioDone | TranscriptDelta | TranscriptDone
+)
+# fmt: on
 
 
 def wire_name(kind: type[Struct]) -> str:
