@@ -1,5 +1,6 @@
 """The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order.
 
+    types       every event, item, part and tool as one type
     spec        the events: name, fields, scope
     items       the kinds of item, and their snapshots
     resource    the settings that a response repeats from its request

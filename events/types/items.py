@@ -50,7 +50,7 @@ class Item(Struct, tag_field="type", kw_only=True):
     opaque: ClassVar[tuple[str, ...]] = ()
 
     id: Outbound[str] = UNSET
-    agent: Maybe[Agent] = UNSET
+    agent: Nullable[Agent] = UNSET
 
 
 # What the model writes.
@@ -88,7 +88,7 @@ class InputMessage(Item, tag="message", kw_only=True):
     role: Literal["user", "assistant", "system", "developer"]
     content: Content
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
-    status: Maybe[Status] = UNSET
+    status: Maybe[str] = UNSET
 
 
 class Compaction(Item, tag="compaction", kw_only=True):
@@ -132,6 +132,7 @@ class ClientCall(Item, kw_only=True):
     namespace: Maybe[str] = UNSET
     caller: Nullable[AnyCaller] = UNSET
     is_async: Maybe[bool] = field(default=UNSET, name="async")
+    created_by: Nullable[str] = UNSET
 
 
 class FunctionCall(ClientCall, tag="function_call", kw_only=True):
@@ -141,7 +142,7 @@ class FunctionCall(ClientCall, tag="function_call", kw_only=True):
 
 
 class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
-    """A call of a tool that takes text. No release of the `openai` package types its status; the API sends it."""
+    """A call of a tool that takes text. The `openai` package types no status of it in a stream; the API sends it."""
 
     prefix = "ctc"
 
@@ -157,8 +158,8 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = UNSET
     output: Content
-    name: Maybe[str] = UNSET
-    namespace: Maybe[str] = UNSET
+    name: Nullable[str] = UNSET
+    namespace: Nullable[str] = UNSET
     caller: Nullable[AnyCaller] = UNSET
     created_by: Nullable[str] = UNSET
 
@@ -331,13 +332,13 @@ class FindInPage(WebAction, tag="find_in_page", kw_only=True):
 
 
 class WebSearchCall(Item, tag="web_search_call", kw_only=True):
-    """A search of the web. The API opens it without an action, and openai 2.25 does not know the status `incomplete`."""
+    """A search of the web, which the API opens without an action. openai 2.25 does not know the status `incomplete`."""
 
     prefix = "ws"
     late = ("action",)
 
     status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
-    action: Maybe[Search | OpenPage | FindInPage] = UNSET
+    action: Outbound[Search | OpenPage | FindInPage] = UNSET
 
 
 class FileSearchResult(Struct, kw_only=True):
@@ -426,18 +427,18 @@ class SvgUsage(Struct, kw_only=True):
 
 
 class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
-    """An image that is made."""
+    """An image that is made, which the API opens without a result."""
 
     prefix = "ig"
 
     status: Outbound[Literal["in_progress", "completed", "generating", "failed"]] = UNSET
-    action: Maybe[Literal["generate", "edit", "auto"]] = UNSET
-    background: Maybe[Literal["transparent", "opaque", "auto"]] = UNSET
-    output_format: Maybe[Literal["png", "webp", "jpeg", "gif", "svg"]] = UNSET
-    quality: Maybe[Literal["low", "medium", "high", "xhigh", "max", "auto"]] = UNSET
-    result: Nullable[str] = None
+    action: Nullable[Literal["generate", "edit", "auto"]] = UNSET
+    background: Nullable[Literal["transparent", "opaque", "auto"]] = UNSET
+    output_format: Nullable[Literal["png", "webp", "jpeg", "gif", "svg"]] = UNSET
+    quality: Nullable[Literal["low", "medium", "high", "xhigh", "max", "auto"]] = UNSET
+    result: Outbound[str] = None
     revised_prompt: Nullable[str] = UNSET
-    size: Maybe[str] = UNSET
+    size: Nullable[str] = UNSET
     error: Nullable[ImageError] = UNSET
     svg_usage: Nullable[SvgUsage] = UNSET
 
@@ -580,7 +581,7 @@ class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
 
     prefix = "lsho"
 
-    status: Maybe[Status] = UNSET
+    status: Nullable[Status] = UNSET
     call_id: Maybe[str] = UNSET
     output: str
 
@@ -688,7 +689,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
     status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
     call_id: str
     output: ComputerScreenshot
-    acknowledged_safety_checks: Maybe[list[SafetyCheck]] = UNSET
+    acknowledged_safety_checks: Nullable[list[SafetyCheck]] = UNSET
     created_by: Nullable[str] = UNSET
 
 
@@ -759,7 +760,7 @@ class ItemReference(Struct, tag_field="type", tag="item_reference", kw_only=True
     """An item that the server has, by its id."""
 
     id: str
-    agent: Maybe[Agent] = UNSET
+    agent: Nullable[Agent] = UNSET
 
 
 class NewReasoning(Struct, kw_only=True):

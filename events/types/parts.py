@@ -142,8 +142,8 @@ class InputImage(InputPart, tag="input_image", kw_only=True):
     """An image, by its URL or the id of a file."""
 
     detail: Maybe[Literal["low", "high", "auto", "original"]] = UNSET
-    file_id: Maybe[str] = UNSET
-    image_url: Maybe[str] = UNSET
+    file_id: Nullable[str] = UNSET
+    image_url: Nullable[str] = UNSET
 
 
 class InputFile(InputPart, tag="input_file", kw_only=True):
@@ -151,7 +151,7 @@ class InputFile(InputPart, tag="input_file", kw_only=True):
 
     detail: Maybe[Literal["auto", "low", "high"]] = UNSET
     file_data: Maybe[str] = UNSET
-    file_id: Maybe[str] = UNSET
+    file_id: Nullable[str] = UNSET
     file_url: Maybe[str] = UNSET
     filename: Maybe[str] = UNSET
 
@@ -179,8 +179,8 @@ class ComputerScreenshot(InputPart, tag="computer_screenshot", kw_only=True):
     """The screen of a computer that the model uses."""
 
     detail: Maybe[Literal["low", "high", "auto", "original"]] = UNSET
-    file_id: Maybe[str] = UNSET
-    image_url: Maybe[str] = UNSET
+    file_id: Nullable[str] = UNSET
+    image_url: Nullable[str] = UNSET
 
 
 class PlainText(Part, tag="text", kw_only=True):

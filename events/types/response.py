@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, field
 
 from interlock.events.types.items import InputItem, OutputItem
-from interlock.events.types.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number
+from interlock.events.types.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number, Outbound
 from interlock.events.types.tools import AnyFormat, AnyTool, Effort, Size, TextFormat, ToolChoice
 
 ResponseStatus: TypeAlias = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
@@ -130,20 +130,20 @@ class Prompt(Struct, kw_only=True):
 class AccessPrograms(Struct, kw_only=True):
     """The programs that a customer takes part in."""
 
-    cyber: Maybe[Literal["standard", "daybreak_blue", "daybreak_red"]] = UNSET
+    cyber: Outbound[Literal["standard", "daybreak_blue", "daybreak_red"]] = UNSET
 
 
 class ImageSettings(Struct, kw_only=True):
     """Whether images are made smaller before the model sees them; a response never says `auto`."""
 
-    context_compression: Maybe[Literal["auto", "enabled", "disabled"]] = UNSET
+    context_compression: Outbound[Literal["auto", "enabled", "disabled"]] = UNSET
 
 
 class CacheOptions(Struct, kw_only=True):
     """How the prompt is cached. Only a request says `prewarm`."""
 
-    mode: Maybe[Literal["implicit", "explicit"]] = UNSET
-    ttl: Maybe[Literal["30m", "12h"]] = UNSET
+    mode: Outbound[Literal["implicit", "explicit"]] = UNSET
+    ttl: Outbound[Literal["30m", "12h"]] = UNSET
     comparison_response_id: Nullable[str] = UNSET
     prewarm: Maybe[bool] = UNSET
 
@@ -290,7 +290,7 @@ class Response(Struct, kw_only=True):
     reasoning: Nullable[ReasoningSettings] = field(default_factory=ReasoningSettings)
     prompt_cache_options: Nullable[CacheOptions] = UNSET
     prompt_cache_diagnostics: Nullable[CacheMiss | CacheHit | CacheComparisonMissing | CacheUnknown] = UNSET
-    prompt_cache_retention: Nullable[Literal["in_memory", "24h"]] = UNSET
+    prompt_cache_retention: Nullable[Literal["in_memory", "in-memory", "24h"]] = UNSET
     safety_identifier: Nullable[str] = None
     service_tier: Nullable[ServiceTier] = "default"
     store: Maybe[bool] = True
@@ -312,7 +312,7 @@ class CompactedResponse(Struct, kw_only=True):
 
     id: str
     object: Literal["response.compaction"] = "response.compaction"
-    created_at: Number
+    created_at: int
     output: list[OutputItem]
     usage: Usage
     image: Nullable[ImageSettings] = UNSET
@@ -419,7 +419,7 @@ class CreateResponse(Struct, kw_only=True):
     prompt: Prompt | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     reasoning: ReasoningSettings | None = None
     safety_identifier: str | None = None
     service_tier: ServiceTier | None = None

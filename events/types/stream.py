@@ -35,7 +35,7 @@ class StreamEvent(Struct, tag_field="type", kw_only=True):
 
     sequence_number: int = 0
     stream_id: Maybe[str] = UNSET  # of the lane, on a WebSocket
-    agent: Maybe[Agent] = UNSET
+    agent: Nullable[Agent] = UNSET
 
 
 class ResponseEvent(StreamEvent):
@@ -121,8 +121,8 @@ class Failed(ResponseEvent, tag="response.failed"):
 class ErrorEvent(StreamEvent, tag="error"):
     """Something went wrong."""
 
-    code: Nullable[str]
     message: str
+    code: Nullable[str] = None
     param: Nullable[str] = None
 
 
@@ -236,7 +236,7 @@ class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
     before = Place.PART_DONE
 
     part: SummaryText
-    status: Maybe[str] = UNSET
+    status: Maybe[Literal["incomplete"]] = UNSET
 
 
 class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
@@ -269,8 +269,8 @@ class ArgumentsDelta(ItemEvent, tag="response.function_call_arguments.delta"):
 class ArgumentsDone(ItemEvent, tag="response.function_call_arguments.done"):
     """All of them. openai 2.25 requires `name`, and later ones do not know it."""
 
-    name: Maybe[str]
     arguments: str
+    name: Maybe[str] = UNSET
 
 
 class CustomInputDelta(ItemEvent, tag="response.custom_tool_call_input.delta"):
@@ -494,8 +494,8 @@ class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
 # What a WebSocket says beside events.
 
 
-class SocketError(StreamEvent, tag="error"):
-    """An error on a WebSocket. The dialect of Open Responses nests that of a stream likewise."""
+class NestedError(StreamEvent, tag="error"):
+    """An error on a WebSocket. Open Responses nests that of a stream likewise, and OpenAI does so now and then."""
 
     error: RequestError
     status: Maybe[int] = UNSET
@@ -647,7 +647,7 @@ class ResponseInject(Struct, tag_field="type", tag="response.inject", kw_only=Tr
 
 ClientMessage: TypeAlias = ResponseCreate | ResponseCancel | ResponseSteer | ResponseInject
 """What a client says on a WebSocket."""
-SocketEvent: TypeAlias = SocketError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
+SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
 """What a server says on a WebSocket beside the events of a stream."""
 
 # fmt: off

@@ -41,7 +41,16 @@ VALUES: dict[str, Any] = {
     "reasoning": {"effort": None, "summary": None}, "service_tier": "default", "store": True, "temperature": 1.0,
     "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_logprobs": 0, "top_p": 1.0,
     "truncation": "disabled",
+    "tool_usage": {
+        "image_gen": {
+            "input_tokens": 0, "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+            "output_tokens": 0, "output_tokens_details": {"image_tokens": 0, "text_tokens": 0}, "total_tokens": 0,
+        },
+        "web_search": {"num_requests": 0},
+    },
 }  # fmt: skip
+CHOICES = {"background": "opaque", "output_format": "png", "quality": "high", "size": "1024x1024"}
+"""Fields of an image whose text is one of a few."""
 USAGE = {
     "input_tokens": 11,
     "input_tokens_details": {"cached_tokens": 4},
@@ -244,7 +253,10 @@ class Rebuilding:
             case str():
                 return BLANKS.get(value, value)
             case dict():
-                return {name: self.filled(inner) for name, inner in value.items()}
+                return {
+                    name: CHOICES[name] if inner == "<text>" and name in CHOICES else self.filled(inner)
+                    for name, inner in value.items()
+                }
             case list():
                 return [self.filled(inner) for inner in value]
             case _:

@@ -1,0 +1,141 @@
+"""The types decode what real services send, and encode it again as it was."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from interlock.events import spec
+from interlock.events.items import ITEMS as ITEM_SPECS
+from interlock.events.types import stream
+from interlock.events.types.items import ITEMS, FunctionCall, InputItem, Message
+from interlock.events.types.parts import OutputText
+from interlock.events.types.response import CreateResponse
+from interlock.events.types.stream import EVENTS, TERMINAL, AnyEvent, ItemAdded, TextDelta, wire_name
+
+OBSERVED = Path(__file__).parent.parent / "corpus" / "observed"
+SETTINGS = (
+    *("background", "completed_at", "error", "frequency_penalty", "instructions", "max_tool_calls", "presence_penalty"),
+    *("prompt_cache_key", "safety_identifier", "service_tier", "top_logprobs", "truncation", "usage", "user"),
+)
+DIFFERENCES = {
+    # What a service leaves out of a response has the API's default.
+    *(f"response.{name}: added" for name in SETTINGS),
+    # An image is null until it is there, and log probabilities are a list if nobody asked for them (rule R15).
+    "item.result: added",
+    "logprobs: added",
+    # What Azure and GitHub have of their own.
+    "response.content_filters: lost",
+    "copilot_usage: lost",
+}
+
+
+def bodies() -> Iterator[dict[str, object]]:
+    """Yield every event that was observed."""
+    for path in sorted(OBSERVED.glob("*.sse")):
+        for line in path.read_text().splitlines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))
+
+
+def changes(before: object, after: object, where: str = "") -> Iterator[str]:
+    """Yield what is different in two values of JSON."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from (f"{where}{name}: lost" for name in before.keys() - after.keys())
+        yield from (f"{where}{name}: added" for name in after.keys() - before.keys())
+        for name in before.keys() & after.keys():
+            yield from changes(before[name], after[name], f"{where}{name}.")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for one, other in zip(before, after, strict=True):
+            yield from changes(one, other, where)
+    elif before != after:
+        yield f"{where}: {before!r} became {after!r}"
+
+
+def decoded(body: dict[str, object]) -> stream.StreamEvent:
+    return msgspec.convert(body, stream.NestedError if isinstance(body.get("error"), dict) else AnyEvent)
+
+
+def test_every_observed_event_comes_back_as_it_was():
+    found = {change for body in bodies() for change in changes(body, msgspec.to_builtins(decoded(body)))}
+    assert found == DIFFERENCES
+
+
+def test_the_number_of_an_event_comes_last():
+    delta = TextDelta("msg_1", 0, 0, "Hi", sequence_number=4)
+    assert msgspec.json.encode(delta) == (
+        b'{"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"content_index":0,"delta":"Hi","logprobs":[],'
+        b'"sequence_number":4}'
+    )
+
+
+def test_an_item_has_its_type_first_and_nothing_that_is_not_set():
+    call = FunctionCall(id="fc_1", status="in_progress", call_id="call_1", name="sum", arguments="")
+    assert msgspec.json.encode(ItemAdded(0, call, sequence_number=2)) == (
+        b'{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"fc_1","status":"in_progress",'
+        b'"call_id":"call_1","name":"sum","arguments":""},"sequence_number":2}'
+    )
+
+
+def test_a_message_of_a_response_is_the_assistants():
+    message = Message(id="msg_1", status="completed", content=[OutputText(text="Hi")])
+    assert msgspec.to_builtins(message) == {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}],
+    }
+
+
+def test_a_client_may_send_an_item_back_with_nulls():
+    item = {
+        "type": "function_call",
+        "id": None,
+        "status": None,
+        "call_id": "call_1",
+        "name": "sum",
+        "arguments": "",
+        "namespace": None,
+    }
+    assert msgspec.to_builtins(msgspec.convert(item, InputItem)) == item
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "Object missing required field `model`"),
+        ({"model": "m", "temperature": 3}, "Expected `int` <= 2 - at `$.temperature`"),
+        ({"model": "m", "stream": 1}, "Expected `bool | null`, got `int` - at `$.stream`"),
+        (
+            {"model": "m", "input": [{"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": 3}]}]},
+            "Expected `str | null`, got `int` - at `$.input[0].content[0].image_url`",
+        ),
+        ({"model": "m", "input": [{"type": "telepathy"}]}, "Invalid value 'telepathy' - at `$.input[0].type`"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said_with_its_path(body, message):
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(body, CreateResponse)
+    assert str(caught.value) == message
+
+
+def test_events_stand_where_they_stood():
+    assert {name: (event.before.name, event.after.name) for name, event in EVENTS.items()} == {
+        name: (event.before.name, event.after.name) for name, event in spec.EVENTS.items()
+    }
+    assert TERMINAL == spec.TERMINAL
+
+
+def test_kinds_of_items_are_what_they_were():
+    kinds = {name: ITEMS[name] for name in ITEM_SPECS}
+    assert {name: (kind.prefix, dict(kind.made), kind.late, kind.opaque) for name, kind in kinds.items()} == {
+        name: (item.prefix, dict(item.made), item.late, item.opaque) for name, item in ITEM_SPECS.items()
+    }
+    assert ITEMS.keys() - ITEM_SPECS.keys() == {"agent_message", "multi_agent_call", "multi_agent_call_output"}
+
+
+def test_names_are_tags():
+    assert {name: wire_name(event) for name, event in EVENTS.items()} == {name: name for name in EVENTS}

@@ -1,0 +1,395 @@
+"""Every type of `interlock.events.types` is that of the installed `openai` package, field by field and both ways.
+
+What differs on purpose is in `MEANT`, with the reason; a release older than the newest may moreover know less than we do.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import get_annotations
+from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from openai import BaseModel
+from typing_extensions import is_typeddict
+
+from interlock.events.types import items, parts, response, stream, tools
+
+NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
+"""Whether the installed release is at least the one by which the types were written."""
+
+ROOTS: tuple[tuple[str, Any, str], ...] = (
+    ("out", stream.AnyEvent, "responses.response_stream_event.ResponseStreamEvent"),
+    ("out", items.OutputItem, "responses.response_output_item.ResponseOutputItem"),
+    ("out", response.CompactedResponse, "responses.compacted_response.CompactedResponse"),
+    ("out", response.InputTokens, "responses.input_token_count_response.InputTokenCountResponse"),
+    ("out", response.ItemList, "responses.response_item_list.ResponseItemList"),
+    ("out", tools.AnyTool, "responses.tool.Tool"),
+    ("in", items.InputItem, "responses.response_input_item.ResponseInputItem"),
+    ("in", items.InputItem, "responses.response_input_item_param.ResponseInputItemParam"),
+    ("in", tools.AnyTool, "responses.tool_param.ToolParam"),
+    ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsNonStreaming"),
+    ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsStreaming"),
+    ("in", stream.ClientMessage, "responses.responses_client_event.ResponsesClientEvent"),
+    ("out", stream.SocketEvent | stream.AnyEvent, "responses.responses_server_event.ResponsesServerEvent"),
+    ("out", stream.AnyEvent, "beta.beta_response_stream_event.BetaResponseStreamEvent"),
+    ("out", items.OutputItem, "beta.beta_response_output_item.BetaResponseOutputItem"),
+    ("out", response.CompactedResponse, "beta.beta_compacted_response.BetaCompactedResponse"),
+    ("in", items.InputItem, "beta.beta_response_input_item.BetaResponseInputItem"),
+    ("in", response.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
+    ("in", stream.ClientMessage, "beta.beta_responses_client_event.BetaResponsesClientEvent"),
+    ("out", stream.SocketEvent | stream.AnyEvent, "beta.beta_responses_server_event.BetaResponsesServerEvent"),
+)
+"""Who says it (a server or a client), our type, and the package's."""
+
+BETA_ITEMS = ("agent_message", "multi_agent_call", "multi_agent_call_output")
+DELTAS = (
+    *("Arguments", "Audio", "Code", "CustomInput", "McpArguments", "Output"),
+    *("Reasoning", "Refusal", "Summary", "Text", "Transcript"),
+)
+PATCH = "response.apply_patch_call_operation_diff"
+UNTYPED_PARTS = (
+    "computer_screenshot",
+    "encrypted_content",
+    "input_audio",
+    "input_video",
+    "reasoning_text",
+    "summary_text",
+    "text",
+)
+
+MEANT = {
+    "The API sends it, and no release types it.": {
+        *(f"{union}: they have no <{PATCH}.{end}>" for union in ("AnyEvent", "SocketEvent") for end in ("delta", "done")),
+        *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),
+        "Search.sources[]: they have no <api>",
+    },
+    "The API always sends it, though the type does not promise it.": {
+        "AnnotationAdded.annotation: they may not send it",
+        "ImageGenerationCall.result: they may not send it",
+        "McpCall.status: they may not send it",
+    },
+    "The API does not always send it, though the type promises it: older services do not know it.": {
+        "InputTokensDetails.cache_write_tokens: they always send it",
+    },
+    "Another release types it: 2.25, or those between.": {
+        "ArgumentsDone.name: not theirs",
+        "McpCall.error: they have no str",
+        "CreateResponse.prompt_cache_retention: they have no 'in-memory'",
+        "Response.prompt_cache_retention: they have no 'in-memory'",
+    },
+    "Clients send it, and no release types it.": {
+        "CreateResponse.client_metadata: not theirs",
+        "LocalShellCallOutput.call_id: not theirs",
+    },
+    "Open Responses has it, and no release types it.": {
+        "CreateResponse.frequency_penalty: not theirs",
+        "CreateResponse.presence_penalty: not theirs",
+        "Response.frequency_penalty: not theirs",
+        "Response.presence_penalty: not theirs",
+        "Response.store: not theirs",
+    },
+    "A request may have any part where it may have parts: engines read more of them than OpenAI's.": {
+        *(f"InputMessage.content[]: they have no <{part}>" for part in UNTYPED_PARTS),
+        *(
+            f"{output}.output[]: they have no <{part}>"
+            for output in ("CustomToolCallOutput", "FunctionCallOutput")
+            for part in (*UNTYPED_PARTS, "output_text", "refusal")
+        ),
+        "AgentMessage.content[]: they have no <input_audio>",
+        "AgentMessage.content[]: they have no <input_video>",
+    },
+    "One union serves requests and lists of what was sent; a list has none of these.": {
+        "ItemList.data[]: they have no <compaction_trigger>",
+        "ItemList.data[]: they have no <item_reference>",
+        *(f"ItemList.data[]: they have no <{kind}>" for kind in BETA_ITEMS),
+    },
+    "The list grows with every release; a name that is not known here is for another to judge.": {
+        "CreateResponse.include[]: theirs is a closed list",
+        "McpServer.connector_id: theirs is a closed list",
+        "ResponseError.code: theirs is a closed list",
+    },
+    "A server of one model need not guess which is meant, but many models are served by one server here.": {
+        "CreateResponse.model: a client may leave it out",
+    },
+    "The method puts it into a header.": {"CreateResponse.betas: not ours"},
+    "A client of ours may cancel a lane.": {"ClientMessage: they have no <response.cancel>"},
+    "What an event has on a WebSocket or in the beta alone, each event may have.": {
+        "StreamEvent.agent: not theirs",
+        "StreamEvent.stream_id: not theirs",
+        "StreamEvent.sequence_number: they may not send it",
+    },
+}
+"""What differs from the newest release, by the reason."""
+
+OLDER = {
+    "It was optional, and is required now.": {
+        "ClientCall.status: they may not send it",
+        "ComputerCallOutput.status: they may not send it",
+        "FunctionCallOutput.status: they may not send it",
+        "Item.id: they may not send it",
+    },
+    "It was required, and is optional now or gone.": {
+        "ArgumentsDone.name: they always send it",
+        "FunctionCallOutput.call_id: it is never null",
+        "FunctionCallOutput.call_id: they always send it",
+        "InputImage.detail: they always send it",
+        "Search.query: they always send it",
+    },
+    "The list was closed, and is open now.": {
+        "ImageGenerationTool.size: theirs is a closed list",
+        "InputMessage.status: theirs is a closed list",
+    },
+    "An error on a WebSocket was flat.": {f"NestedError.{name}: not ours" for name in ("code", "message", "param")},
+}
+"""What differs from an older release moreover. That it knows less goes without saying."""
+
+KNOWS_LESS = ("they have no ", "not theirs")
+
+ECHOES = {"Response.instructions", "InjectFailed.input"}
+"""What a client said and a server only repeats."""
+
+
+class Field(NamedTuple):
+    """A field of a type: what it may be, whether it must be there, whether it may be null, and which of our three ways it is."""
+
+    type: Any
+    required: bool
+    nullable: bool
+    presence: str = ""
+
+
+def _arms(annotation: Any) -> Iterator[Any]:
+    """Yield what a type is a union of, without what only annotates it."""
+    origin = get_origin(annotation)
+    if origin is Annotated or origin is Required:
+        yield from _arms(get_args(annotation)[0])
+    elif origin in {Union, types.UnionType}:
+        for arm in get_args(annotation):
+            yield from _arms(arm)
+    else:
+        yield annotation
+
+
+def _presence(annotation: Any) -> str:
+    """Return which of `Maybe`, `Nullable` and `Outbound` a field of ours is."""
+    extras = [meta.extra for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    return next((extra["presence"] for extra in extras if extra), "")
+
+
+def _fields_of_ours(kind: type[msgspec.Struct]) -> dict[str, Field]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        field.encode_name: Field(hint := hints[field.name], field.required, type(None) in _arms(hint), _presence(hint))
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _fields_of_theirs(kind: Any) -> dict[str, Field]:
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        return {
+            name: Field(hint, get_origin(hint) is Required or kind.__total__, type(None) in _arms(hint))
+            for name, hint in hints.items()
+        }
+    return {
+        info.alias or name: Field(info.annotation, info.is_required(), type(None) in _arms(info.annotation))
+        for name, info in kind.model_fields.items()
+    }
+
+
+def _tags(kind: Any) -> tuple[str, ...]:
+    """Return the values that `type` has in an object of the package's; none for one that tells no type."""
+    hint = get_type_hints(kind, include_extras=True).get("type") if is_typeddict(kind) else None
+    if not is_typeddict(kind) and "type" in kind.model_fields:
+        hint = kind.model_fields["type"].annotation
+    return tuple(str(value) for arm in _arms(hint) if get_origin(arm) is Literal for value in get_args(arm))
+
+
+def _is_model(arm: Any) -> bool:
+    return is_typeddict(arm) or (isinstance(arm, type) and issubclass(arm, BaseModel | msgspec.Struct))
+
+
+def _plain(arms: list[Any]) -> set[str]:
+    """Return what of a union is no object with fields: `str`, `list`, the values of literals, `object` for anything."""
+    names: set[str] = set()
+    for arm in arms:
+        origin = get_origin(arm)
+        if arm in {Any, object}:
+            names.add("object")
+        elif origin is Literal:
+            names |= {"bool" if isinstance(value, bool) else repr(value) for value in get_args(arm)}
+        elif origin is not None:
+            names.add("dict" if origin is dict else "list")
+        elif arm is float:
+            names |= {"int", "float"}
+        elif not _is_model(arm) and arm not in {type(None), msgspec.UnsetType}:
+            names.add(arm.__name__)
+    return names
+
+
+def _inner(arms: list[Any], *, of_lists: bool) -> list[Any]:
+    """Return what the lists, or the objects without fields, of a union hold."""
+    holders = [arm for arm in arms if get_origin(arm) and get_origin(arm) is not Literal]
+    return [arm for holder in holders if (get_origin(holder) is not dict) == of_lists for arm in _arms(get_args(holder)[-1])]
+
+
+class Comparison:
+    """What the package says of each of our types, as far as it was compared."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[type[msgspec.Struct], dict[tuple[str, int], tuple[str, Any]]] = defaultdict(dict)
+        self.ours: dict[str, set[str]] = defaultdict(set)
+        self.theirs: dict[str, set[str]] = defaultdict(set)
+
+    def pair(self, side: str, ours: Any, theirs: Any, where: str) -> None:
+        """Note what two types may be, and find the objects in them that stand for the same.
+
+        Args:
+            side: Who says it, a client (`in`) or a server (`out`).
+            ours: Our type.
+            theirs: The package's.
+            where: What the difference is named by.
+        """
+        mine, yours = list(_arms(ours)), list(_arms(theirs))
+        structs: dict[str, type[msgspec.Struct]] = {}
+        for arm in filter(_is_model, mine):
+            structs.setdefault(str(arm.__struct_config__.tag or ""), arm)
+        self.ours[where] |= _plain(mine) | {f"<{tag}>" for tag in structs}
+        self.theirs[where] |= _plain(yours)
+        for arm in filter(_is_model, yours):
+            tags = _tags(arm) if "" not in structs else ("",)
+            self.theirs[where] |= {f"<{tag}>" for tag in tags}
+            for tag in structs.keys() & set(tags):
+                self.visit(side, structs[tag], arm)
+        for of_lists in (True, False):
+            left, right = _inner(mine, of_lists=of_lists), _inner(yours, of_lists=of_lists)
+            if left and right:
+                self.pair(side, Union[tuple(left)], Union[tuple(right)], f"{where}[]")  # noqa: UP007
+
+    def visit(self, side: str, ours: type[msgspec.Struct], theirs: Any) -> None:
+        """Compare the types of the fields that two objects share."""
+        if (side, id(theirs)) in self.pairs[ours]:
+            return
+        self.pairs[ours][side, id(theirs)] = (side, theirs)
+        known = _fields_of_ours(ours)
+        for name, field in _fields_of_theirs(theirs).items():
+            if name in known:
+                where = _where(ours, name)
+                self.pair("in" if where in ECHOES else side, known[name].type, field.type, where)
+
+    def differences(self) -> Iterator[str]:
+        """Yield what differs: the names of fields, what they may be, and whether they must be there."""
+        for where in self.ours.keys() & self.theirs.keys():
+            yield from _judge_values(where, self.ours[where], self.theirs[where])
+        for ours, pairs in self.pairs.items():
+            known = _fields_of_ours(ours)
+            sides: dict[str, list[dict[str, Field]]] = {"in": [], "out": []}
+            for side, theirs in pairs.values():
+                sides[side].append(_fields_of_theirs(theirs))
+            names = {name for group in sides.values() for fields in group for name in fields}
+            names -= {"type"} if ours.__struct_config__.tag else set()
+            yield from (f"{ours.__name__}.{name}: not ours" for name in names - known.keys())
+            yield from (f"{_where(ours, name)}: not theirs" for name in known.keys() - names)
+            for name in known.keys() & names:
+                clients, servers = ([fields.get(name) for fields in sides[side]] for side in ("in", "out"))
+                yield from (f"{_where(ours, name)}: {text}" for text in _judge_field(known[name], clients, servers))
+
+
+def _where(kind: type[msgspec.Struct], name: str) -> str:
+    """Return a field's name with that of the type which declares it."""
+    attribute = next(field.name for field in msgspec.structs.fields(kind) if field.encode_name == name)
+    declaring = next(base for base in kind.__mro__ if attribute in get_annotations(base))
+    return f"{declaring.__name__}.{name}"
+
+
+def _judge_values(where: str, ours: set[str], theirs: set[str]) -> Iterator[str]:
+    if "object" in ours | theirs:
+        return
+    for names in (ours, theirs):
+        if "str" in names:
+            names -= {name for name in names if name.startswith("'")}
+    if "str" in ours and "str" not in theirs and any(name.startswith("'") for name in theirs):
+        yield f"{where}: theirs is a closed list"
+        return
+    yield from (f"{where}: we have no {name}" for name in theirs - ours)
+    yield from (f"{where}: they have no {name}" for name in ours - theirs)
+
+
+def _judge_field(ours: Field, of_clients: list[Field | None], of_servers: list[Field | None]) -> Iterator[str]:
+    """Yield how our field is stricter or looser than theirs.
+
+    Ours has three ways to be left out; one with a default may be left out by a client alone.
+    """
+    optional = ours.presence in {"optional", "nullable"} or not (ours.presence or ours.required or not ours.nullable)
+    sent = [field for field in of_servers if field]
+    if sent and optional and all(field and field.required for field in of_servers):
+        yield "they always send it"
+    if sent and not optional and not any(field.required for field in sent):
+        yield "they may not send it"
+    if ours.required and not all(field and field.required for field in of_clients):
+        yield "a client may leave it out"
+    strict = [field for field in of_clients if field and not field.nullable]
+    if ours.presence == "optional" and any(of_clients) and not strict:
+        yield "it may be null"
+    if ours.presence == "nullable" and len(strict) == len(of_clients) and strict:
+        yield "it is never null"
+
+
+def _name(ours: Any) -> str:
+    """Return how one of our types is called, for a union its name in the module that declares it."""
+    named = {id(value): name for module in (items, response, stream, tools) for name, value in vars(module).items()}
+    return named.get(id(ours)) or getattr(ours, "__name__", "SocketEvent")
+
+
+def _resolve(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"openai.types.{module}"), name) if find_spec_or_none(f"openai.types.{module}") else None
+
+
+def find_spec_or_none(name: str) -> object:
+    """Return where a module is, None where not even its package is."""
+    try:
+        return find_spec(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def compared() -> Comparison:
+    comparison = Comparison()
+    for side, ours, path in ROOTS:
+        theirs = _resolve(path)
+        if theirs is not None:
+            comparison.pair(side, ours, theirs, _name(ours))
+    return comparison
+
+
+def differences() -> set[str]:
+    return set(compared().differences())
+
+
+def test_every_type_differs_from_the_packages_only_where_it_is_meant():
+    meant = set().union(*MEANT.values())
+    if NEWEST:
+        assert differences() == meant
+    else:
+        more = differences() - meant - set().union(*OLDER.values())
+        assert {each for each in more if not each.partition(": ")[2].startswith(KNOWS_LESS)} == set()
+
+
+@pytest.mark.skipif(not NEWEST, reason="an older release knows fewer types")
+def test_only_what_no_release_types_is_compared_with_nothing():
+    comparison = compared()
+    declared = {
+        kind
+        for module in (parts, items, tools, response, stream)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and not kind.__subclasses__()
+    }
+    names = {kind.__name__ for kind in declared - comparison.pairs.keys()}
+    assert names == {"ApiSource", "Audio", "InputAudio", "InputVideo", "PatchDelta", "PatchDone", "ResponseCancel"}
