@@ -6,14 +6,16 @@ It knows what a page leaves out, and nothing of what an event means.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, cast
 
+from interlock.events.json import as_json
 from interlock.events.resource import response_settings
-from interlock.events.sse import Event, EventWriter
+from interlock.events.sse import EventWriter
+from interlock.events.types.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
@@ -29,7 +31,7 @@ ADDRESS = ("item_id", "output_index")
 RESPONSE = ("id", "status", "error", "incomplete_details", "output", "usage")
 
 
-def recorded(name: str) -> list[Event]:
+def recorded(name: str) -> list[StreamEvent]:
     """Return the events of a recording.
 
     Args:
@@ -38,7 +40,7 @@ def recorded(name: str) -> list[Event]:
     return list(replay_events(read(RECORDINGS / f"{name}.jsonl")))
 
 
-def driven(deltas: Sequence[Delta]) -> list[Event]:
+def driven(deltas: Sequence[Delta]) -> list[StreamEvent]:
     """Return the events that a driver makes of some deltas, the end of the response included.
 
     Args:
@@ -48,7 +50,7 @@ def driven(deltas: Sequence[Delta]) -> list[Event]:
     return driver.feed([*deltas, Finish()])
 
 
-def of_item(events: Iterable[Event], kind: str) -> Iterator[Event]:
+def of_item(events: Iterable[StreamEvent], kind: str) -> Iterator[StreamEvent]:
     """Yield the events of the first item of a kind.
 
     Args:
@@ -57,41 +59,42 @@ def of_item(events: Iterable[Event], kind: str) -> Iterator[Event]:
     """
     wanted = None
     for event in events:
-        item: Mapping[str, Any] = as_json(event.body.get("item", {}))
+        body = body_of(event)
+        item = body.get("item", {})
         if wanted is None and item.get("type") == kind:
             wanted = item["id"]
-        if wanted is not None and wanted in (item.get("id"), event.body.get("item_id")):
+        if wanted is not None and wanted in (item.get("id"), body.get("item_id")):
             yield event
 
 
-def of_response(events: Iterable[Event]) -> Iterator[Event]:
+def of_response(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
     """Return the events of the response itself."""
-    return (event for event in events if "response" in event.body)
+    return (event for event in events if isinstance(event, ResponseEvent))
 
 
-def shortened(events: Iterable[Event]) -> str:
+def shortened(events: Iterable[StreamEvent]) -> str:
     """Write events for a page: number and name, then what they carry.
 
     Args:
         events: Of a stream, in order; where some of the same name follow one another, the rest is counted.
     """
     lines: list[str] = []
-    for _, group in groupby(events, key=lambda event: event.name):
+    for _, group in groupby(events, key=lambda event: event.type):
         alike = list(group)
         for event in alike[:ALIKE]:
-            lines += [f"{event.sequence_number:3}  {event.name}", *(f"     {line}" for line in _body(event))]
+            lines += [f"{event.sequence_number:3}  {event.type}", *(f"     {line}" for line in _body(event))]
         if len(alike) > ALIKE:
             lines.append(f"     … {len(alike) - ALIKE} more")
     return "\n".join(lines)
 
 
-def as_json(value: object) -> Any:  # noqa: ANN401 - JSON is what it is
-    """Return a value as plain JSON objects, lists and scalars."""
-    return json.loads(json.dumps(value))
+def body_of(event: StreamEvent) -> dict[str, Any]:
+    """Return an event as its JSON object."""
+    return cast("dict[str, Any]", as_json(event))
 
 
-def _body(event: Event) -> list[str]:
-    body = {key: as_json(value) for key, value in event.body.items() if key not in {"type", "sequence_number", *ADDRESS}}
+def _body(event: StreamEvent) -> list[str]:
+    body = {key: value for key, value in body_of(event).items() if key not in {"type", "sequence_number", *ADDRESS}}
     if "response" in body:
         response = {key: body["response"][key] for key in RESPONSE if body["response"][key] is not None}
         body = {"response": {**response, "output": [item["id"] for item in response["output"]]}}

@@ -14,9 +14,10 @@ What an embedder needs is exported here.
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect, DialectName
-from interlock.events.items import ItemKind, result_fields
 from interlock.events.resource import response_settings
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, Event, EventWriter, SseWriter, Writer
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter, Writer
+from interlock.events.types.items import ItemKind, result_fields
+from interlock.events.types.stream import StreamEvent
 
 __all__ = [
     "CONTENT_TYPE",
@@ -26,12 +27,12 @@ __all__ = [
     "OPEN_RESPONSES",
     "Dialect",
     "DialectName",
-    "Event",
     "EventWriter",
     "ItemKind",
     "SseDecoder",
     "SseMessage",
     "SseWriter",
+    "StreamEvent",
     "Writer",
     "response_settings",
     "result_fields",

@@ -17,7 +17,7 @@ DialectName = Literal["openai", "open_responses"]
 """What a dialect is called in settings and on the command line."""
 
 
-@frozen
+@frozen(eq=False)
 class Dialect:
     """One way of writing events.
 

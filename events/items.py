@@ -8,12 +8,10 @@ Source: the output item types of the `openai` package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
-
-from interlock.events.json import dumps, kept, parsed
 
 ItemKind: TypeAlias = Literal[
     "reasoning",
@@ -249,89 +247,3 @@ ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
     )
 }
 """Every kind of item by its name."""
-
-
-def lasting(spec: ItemSpec, item_id: str, fields: Mapping[str, object]) -> bytes:
-    """Return what of an item's JSON is the same in every state: the beginning of the object, without its status, text and parts.
-
-    Args:
-        spec: Its kind.
-        item_id: Its id.
-        fields: What is known of it beside its text and parts, by the API's names.
-    """
-    if not spec.living.isdisjoint(fields):
-        fields = {name: value for name, value in fields.items() if name not in spec.living}
-    return dumps({"id": item_id, "type": spec.kind, **spec.constant, **fields})[:-1]
-
-
-def snapshot(spec: ItemSpec, known: bytes, status: str, text: bytes, parts: Mapping[str, Sequence[bytes]]) -> bytes:
-    """Return an item as the API shows it, as JSON.
-
-    Args:
-        spec: Its kind.
-        known: What `lasting` returned of it.
-        status: The state of its lifecycle.
-        text: The JSON of its own text, for a kind that has one.
-        parts: The JSON of its whole parts, by the name of the list that holds them.
-    """
-    said = spec.said.get(status, spec.running)
-    if spec.frame:
-        if spec.text:
-            return spec.frame % (known, said, text)
-        return spec.frame % (known, said, *[b",".join(parts[name]) for name in spec.lists])
-    fields, running = cast("Mapping[str, object]", parsed(known + b"}")), cast("Mapping[str, object]", parsed(b"{%b}" % said[1:]))
-    shown = {**fields, **running, **fields}  # a status of its own is shown, in any state
-    for name in spec.lists or ((spec.text,) if spec.text else ()):
-        _put(shown, name, text if spec.text else b"[%b]" % b",".join(parts[name]))
-    return kept(shown)
-
-
-def _put(shown: dict[str, object], name: str, value: bytes) -> None:
-    """Put a value into a copy of an object that an item holds, if that has the field or the value says something."""
-    holder, _, inner = name.rpartition(".")
-    held, said = cast("Mapping[str, object]", shown[holder]), parsed(value)
-    if inner in held or said:
-        shown[holder] = {**held, inner: said}
-
-
-def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
-    """Return the fields in which an item of a kind carries the plain text of its tool's result.
-
-    Args:
-        kind: The kind of the call.
-        output: What the tool gave, as text.
-
-    Returns:
-        The fields for `Succeed`; empty for a kind whose item shows nothing of it (a web search: its results go to the
-        model, its sources into `action`).
-    """
-    match kind:
-        case "mcp_call":
-            return {"output": output}
-        case "code_interpreter_call":
-            return {"outputs": [{"type": "logs", "logs": output}]}
-        case "image_generation_call":
-            return {"result": output}
-        case _:
-            return {}
-
-
-NOT_RUN: Final = "The call was not executed."
-"""What is said of a hosted call whose tool never started."""
-
-NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
-"""What is said of one that was rejected."""
-
-
-def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Return where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
-    match kind:
-        case "mcp_call":
-            content = [{"type": "text", "text": message}]
-            return {"error": {"type": "mcp_tool_execution_error", "content": content}}
-        case "mcp_list_tools":
-            return {"error": message}
-        case "code_interpreter_call":
-            return {"outputs": [{"type": "logs", "logs": message}]}
-        case _:
-            return {}

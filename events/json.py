@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Final, cast
 
-import orjson
+import msgspec
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -24,54 +23,39 @@ def clean(text: str) -> str:
     return text
 
 
+def _as_dict(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+encode: Final = msgspec.json.Encoder(enc_hook=_as_dict).encode
+"""Write a value as JSON, as `dumps` does but for surrogates, which raise `UnicodeEncodeError`."""
+
+
 def dumps(value: object) -> bytes:
     """Write a value as JSON.
 
     Args:
-        value: Anything made of mappings, lists, tuples, strings, numbers, booleans and None. Surrogates become U+FFFD,
+        value: Anything made of Structs, mappings, lists, tuples, strings, numbers, booleans and None. Surrogates become U+FFFD,
             infinite and undefined floats null; integers may be of any size.
 
     Returns:
         UTF-8, without white space and without a line break.
     """
     try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        # Rare, so plain: surrogates, integers over 64 bits, mappings that are not dicts, over 254 levels of nesting.
-        return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_clean(msgspec.to_builtins(value, enc_hook=_as_dict)))
 
 
-def kept(value: object) -> bytes:
-    """Write a value as JSON that is to be kept: what `dumps` returns may take a page of memory, however short it is.
-
-    Args:
-        value: As for `dumps`.
-    """
-    return b"%b" % dumps(value)
-
-
-def members(value: Mapping[str, object]) -> bytes:
-    """Write the members of an object, each with a comma before it, to be put into a larger one.
+def as_json(value: object) -> object:
+    """Return a value as plain JSON values that share nothing with it.
 
     Args:
         value: As for `dumps`.
     """
-    return b"," + dumps(dict(value))[1:-1] if value else b""
-
-
-def parsed(data: bytes) -> object:
-    """Return what JSON says that `dumps` has written, integers of any size included.
-
-    Args:
-        data: What `dumps` has returned, or what was joined of such.
-    """
-    try:
-        value = orjson.loads(data)
-        if orjson.dumps(value) == data:  # an integer over 64 bits has become a float
-            return value
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):  # over 254 levels of nesting
-        pass
-    return json.loads(data)
+    return msgspec.json.decode(dumps(value))
 
 
 def loads(data: str | bytes) -> object:
@@ -91,18 +75,14 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
 
 
-def _plain(value: object) -> object:
+def _clean(value: object) -> object:
     match value:
         case str():
             return clean(value)
-        case float():
-            return value if isfinite(value) else None
-        case Mapping():
+        case dict():
             entries = cast("Mapping[object, object]", value)
-            return {clean(str(key)): _plain(entry) for key, entry in entries.items()}
+            return {clean(str(key)): _clean(entry) for key, entry in entries.items()}
         case list() | tuple():
-            return [_plain(entry) for entry in cast("Sequence[object]", value)]
-        case None | bool() | int():
-            return value
+            return [_clean(entry) for entry in cast("Sequence[object]", value)]
         case _:
-            raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+            return value

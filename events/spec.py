@@ -14,6 +14,8 @@ from typing import Final
 
 from attrs import frozen
 
+from interlock.events.types.stream import Place
+
 
 class Scope(Enum):
     """What an event is about; the value is the fields that address it, which every event of that scope carries."""
@@ -28,19 +30,6 @@ class Scope(Enum):
     COMMAND_OUTPUT = ("item_id", "output_index", "command_index")
 
     __hash__ = object.__hash__  # a member is itself alone; what Enum has is written in Python, and each event would pay for it
-
-
-class Place(Enum):
-    """Where a stream stands between two events: outside of an item, in it, in a part, or in a part whose text is done.
-
-    For the response's own events the bracket is the response: `created` opens it and a terminal event closes it.
-    """
-
-    OUTSIDE = "outside"
-    ITEM = "item"
-    PART = "part"
-    PART_DONE = "part_done"
-    AFTER = "after"
 
 
 @frozen

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from interlock.events.spec import EventSpec, Place
+from interlock.events.types.stream import Place, StreamEvent, wire_name
 from interlock.fsm.table import Edge, State, Table
 
 
@@ -15,8 +15,8 @@ class Placed(Protocol):
     """What an edge of a lifecycle emits."""
 
     @property
-    def spec(self) -> EventSpec:
-        """The wire event, which knows its place."""
+    def event(self) -> type[StreamEvent]:
+        """The type of the event, which knows its place."""
         ...
 
 
@@ -69,8 +69,9 @@ def _check_brackets(lifecycle: Table[str, P]) -> None:
 
 def _walk(lifecycle: Table[str, P], edge: Edge[str, P], place: Place) -> Place:
     for emission in edge.effects:
-        if emission.spec.before is not place:
+        event = emission.event
+        if event.before is not place:
             at = f"{edge.trigger!r} in state {edge.source!r}"
-            raise lifecycle.refusal(f"{at} emits {emission.spec.name} {place.value}, not {emission.spec.before.value}")
-        place = emission.spec.after
+            raise lifecycle.refusal(f"{at} emits {wire_name(event)} {place.value}, not {event.before.value}")
+        place = event.after
     return place

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen
 
-from interlock.events.items import ITEMS, ItemKind
+from interlock.events.types.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
 """Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed, the
@@ -74,19 +74,17 @@ class Open:
             one that does not begin with `call_` is given that prefix (rule R7). They are not copied: do not change them.
 
     Raises:
-        ValueError: There is no such kind, or a field that its `added` event must show is missing.
+        ValueError: There is no such kind, or a field is of a wrong type, or one that its `added` event must show is missing.
     """
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
+    body: Item = field(init=False, eq=False, repr=False)
+    """The item, but for its ids."""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what no item can be made of."""
-        if self.kind not in ITEMS:
-            raise ValueError(f"there is no item of kind {self.kind!r}")
-        missing = [name for name in ITEMS[self.kind].opens_with if name not in self.fields]
-        if missing:
-            raise ValueError(f"a {self.kind} cannot open without {', '.join(missing)}")
+        """Make the item, or refuse what no item can be made of."""
+        object.__setattr__(self, "body", opened(self.kind, self.fields))
 
 
 @frozen

@@ -6,39 +6,41 @@ every state. What a delta needs is opened first, what is in its way is closed fi
 hand (a result for a call that has ended, text after the end) is passed over.
 
 Which order is legal stands in the tables alone. The driver asks a state for its rows, and for the way to a trigger that is not
-legal yet; it compares no names of states. Events are made where an edge fires (`interlock.fsm.emitter`). The one exception is the
-hot path in `feed`: text in a state where text only streams repeats the event of the edge that leads back to that state.
+legal yet; it compares no names of states. Events are made where an edge fires (`_emit`). The one exception is the fast path in
+`feed`: text in a state where text only streams is sent by the event of the edge that leads back to that state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Never, TypeVar, assert_never, cast
+from typing import Any, Final, Generic, Never, TypeVar, assert_never, cast
 
 from attrs import frozen
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from interlock.events.annotations import placed
-from interlock.events.items import ITEMS, NOT_RUN, ItemKind, ItemSpec, failure_fields
-from interlock.events.json import clean, parsed
+from interlock.events.json import as_json, clean
 from interlock.events.sse import Writer
+from interlock.events.types import response
+from interlock.events.types.items import NOT_RUN, ItemKind, failure_fields
+from interlock.events.types.response import IncompleteDetails, ResponseError
+from interlock.events.types.stream import StreamEvent
 from interlock.fsm import deltas
-from interlock.fsm.emitter import Emitter
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item import Item, Late
-from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
+from interlock.fsm.item import RESULTS, Item, Late
+from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response import Response, echoed, usage_object
+from interlock.fsm.response import Response, usage_of
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""
 
-_DEFAULT: Final[Mapping[str, tuple[ItemKind, Mapping[str, object]]]] = {
-    "append": ("message", {"phase": "final_answer"}),
-    "refuse": ("message", {"phase": "final_answer"}),
-    "summarize": ("reasoning", {}),
-}
-"""The item that a text belongs to when none is open that can take it, by the text's trigger."""
+_ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
+_REASONING: Final = deltas.Open("reasoning")
+_DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
+"""What opens the item that a text belongs to when none is open that can take it, by the text's trigger."""
 
 _NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
@@ -52,7 +54,7 @@ class ReadyCall:
     Args:
         id: The item's id, for `Run`, `Succeed` and `Fail`.
         kind: The item's kind.
-        fields: What it was opened with: `name`, `server_label`, `action`, …
+        fields: The item as it was shown last: `name`, `server_label`, `action`, …
         text: Its arguments or its code.
     """
 
@@ -62,7 +64,7 @@ class ReadyCall:
     text: str
 
 
-class ResponseDriver(Emitter[T]):
+class ResponseDriver(Generic[T]):
     """Turns deltas into the events of one response.
 
     Args:
@@ -78,7 +80,9 @@ class ResponseDriver(Emitter[T]):
         lifecycles: What it composes.
     """
 
-    __slots__ = ("_active", "_ids", "_late", "_lifecycles", "_open", "_response", "_usage")
+    __slots__ = (
+        *("_active", "_events", "_ids", "_late", "_lifecycles", "_number", "_open", "_response", "_stream", "_usage", "_write"),
+    )
 
     def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
         self,
@@ -93,20 +97,27 @@ class ResponseDriver(Emitter[T]):
         late: Late | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
-        super().__init__(writer)
+        self._write = writer.write
+        self._events: list[T] = []
+        self._number = 0
+        """The sequence number of the next event."""
+        self._stream: Callable[[str, int], T] | None = None
+        """Writes a delta of the active item where its text only streams."""
         self._lifecycles = lifecycles
         self._ids = ids
         self._late = late
-        self._open: dict[str, Item] = {}
-        self._active: Item | None = None
+        self._open: dict[str, Item[Any]] = {}
+        self._active: Item[Any] | None = None
         self._usage = _NO_USAGE
         self._response = Response(
-            id=response_id or ids("resp"),
-            state=lifecycles.response.states[lifecycles.response.initial],
-            settings=echoed(settings),
-            created_at=clock() if created_at is None else created_at,
-            clock=clock,
-            additions=additions,
+            lifecycles.response.states[lifecycles.response.initial],
+            response.Response(
+                id=response_id or ids("resp"),
+                created_at=clock() if created_at is None else created_at,
+                **cast("dict[str, Any]", settings),
+            ),
+            clock,
+            additions,
         )
 
     @property
@@ -127,14 +138,13 @@ class ResponseDriver(Emitter[T]):
     @property
     def response(self) -> Mapping[str, object]:
         """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
-        shown = self._response.as_it_stands if self.ended else self._response.as_running
-        return cast("Mapping[str, object]", parsed(shown))
+        return cast("Mapping[str, object]", as_json(self._response.snapshot(self.status)))
 
     @property
     def ready(self) -> list[ReadyCall]:
         """The hosted calls that wait for their tool, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.spec.kind, dict(item.fields), item.said)
+            ReadyCall(item.id, item.kind, item.shown_as_json(), item.text)
             for item in self._open.values()
             if "run" in item.state.rows
         ]
@@ -154,13 +164,13 @@ class ResponseDriver(Emitter[T]):
         bodies = bodies_of(frames)
         self._open = {item.id: item for item in open_items(self._response, bodies, self._lifecycles)}
         self._active = next((item for item in reversed(self._open.values()) if "close" in item.state.rows), None)
-        self._sequence_number = len(bodies)
+        self._number = len(bodies)
 
-    def feed(self, told: Iterable[deltas.Delta]) -> list[T]:
+    def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
         """Feed deltas, and return the events that they make.
 
         Args:
-            told: What happened, in order.
+            changes: What happened, in order.
 
         Returns:
             The events, in order; a delta may make one, none, or many.
@@ -169,15 +179,15 @@ class ResponseDriver(Emitter[T]):
             TypeError: It is a single delta and not several, or one of them is no delta. The deltas before that one were taken;
                 their events are returned by the next call.
         """
-        if told.__class__ is not list and isinstance(told, deltas.DELTAS):
-            raise TypeError(f"feed takes several deltas, such as a list of them, and not a single one: {told!r}")
+        if changes.__class__ is not list and isinstance(changes, deltas.DELTAS):
+            raise TypeError(f"feed takes several deltas, such as a list of them, and not a single one: {changes!r}")
         events = self._events
-        for delta in told:
+        for delta in changes:
             stream = self._stream
             if stream is not None and isinstance(delta, str) and delta:
-                # The hot path: text where text only streams. All of the frame but the text was rendered before.
-                events.append(stream(delta, self._sequence_number))
-                self._sequence_number += 1
+                # The fast path: the event of the last delta is written again, with this text and number.
+                events.append(stream(delta, self._number))
+                self._number += 1
             elif self._response.state.rows:
                 self._react(delta)
         self._events = []
@@ -190,8 +200,8 @@ class ResponseDriver(Emitter[T]):
                 self._add_text("append", text)
             case deltas.Text(text, logprobs):
                 self._add_text("append", text, logprobs)
-            case deltas.Open(kind, fields):
-                self._begin_item(kind, fields)
+            case deltas.Open():
+                self._begin_item(delta)
             case deltas.Close(fields):
                 self._close_active(fields)
             case deltas.Reject(message):
@@ -223,7 +233,7 @@ class ResponseDriver(Emitter[T]):
             case deltas.Finish():
                 self._finish()
             case deltas.Fault(code, message, usage):
-                self._end("fail", usage, error={"code": code, "message": message})
+                self._end("fail", usage, error=ResponseError(code=code, message=message))
             case deltas.Cancel(usage):
                 self._end("cancel", usage)
             case _:
@@ -232,13 +242,16 @@ class ResponseDriver(Emitter[T]):
     def _begin(self) -> None:
         self._try(self._response, "start")
 
-    def _begin_item(self, kind: ItemKind, fields: Mapping[str, object]) -> Item:
+    def _begin_item(self, opening: deltas.Open) -> Item[Any]:
         self._begin()
         self._close_active()
-        spec, lifecycle = ITEMS[kind], self._lifecycles.items[kind]
-        if spec.made:
-            fields = {**fields, **self._ids_of(spec, fields)}
-        item = Item(lifecycle.states[lifecycle.initial], spec, self._ids(spec.prefix), self._response.output, fields, self._late)
+        lifecycle = self._lifecycles.items[opening.kind]
+        start = lifecycle.states[lifecycle.initial]
+        item_id = self._ids(opening.body.prefix)
+        body = replace(opening.body, id=item_id, **self._ids_of(opening))
+        if "status" in opening.fields and start.rows["open"][0].rows:
+            body = replace(body, status=UNSET)  # only an item that comes whole brings its status
+        item = Item(start, item_id, body, self._response.output, self._late)
         self._fire(item, "open")
         rows = item.state.rows
         if rows:
@@ -248,25 +261,25 @@ class ResponseDriver(Emitter[T]):
             self._reveal(item)
         return item
 
-    def _ids_of(self, spec: ItemSpec, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the ids that an item holds."""
+    def _ids_of(self, opening: deltas.Open) -> dict[str, str]:
+        """Return the ids that an item holds beside its own; one that is said to be null is left out."""
         return {
-            name: self._id(name, fields.get(name), prefix)
-            for name, prefix in spec.made.items()
-            if name not in spec.constant or fields.get(name, prefix) is not None
+            name: self._id(name, opening.fields.get(name), prefix)
+            for name, prefix in opening.body.made.items()
+            if getattr(opening.body, name) is not None or name not in opening.fields
         }
 
-    def _reveal(self, item: Item) -> None:
+    def _reveal(self, item: Item[Any]) -> None:
         """Add an item that says something although nobody can read it."""
         if "reveal" in item.state.rows and item.is_opaque:
             self._fire(item, "reveal")
 
-    def _id(self, name: str, given: object, prefix: str) -> str:
-        """Return an id that a field of an item holds: the one that was given, if it can be one (rule R7)."""
-        taken = {item.fields.get(name) for item in self._response.output}
-        known = f"{given}" if f"{given}".startswith(f"{prefix}_") else f"{prefix}_{given}"
-        while not given or known in taken:
-            given = known = self._ids(prefix)
+    def _id(self, name: str, wanted: object, prefix: str) -> str:
+        """Return an id that a field of an item holds: the one that is wanted, if it can be one (rule R7)."""
+        taken = {getattr(item.body, name, None) for item in self._response.output}
+        known = f"{wanted}" if f"{wanted}".startswith(f"{prefix}_") else f"{prefix}_{wanted}"
+        while not wanted or known in taken:
+            wanted = known = self._ids(prefix)
         return known
 
     def _add_text(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
@@ -274,7 +287,7 @@ class ResponseDriver(Emitter[T]):
             return
         item = self._active
         if item is None or trigger not in item.state.rows:
-            item = self._begin_item(*_DEFAULT[trigger])
+            item = self._begin_item(_DEFAULT[trigger])
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
@@ -286,16 +299,15 @@ class ResponseDriver(Emitter[T]):
         elif trigger == "append" and "split" in rows and item.mixes:
             trigger = "split"
         source = item.state
-        self._fire(item, trigger)
-        delta = stream_of(source) if item.state is source and trigger == "append" and not logprobs else None
-        if delta is not None:
-            self._repeat(item, delta)
+        event = self._fire(item, trigger)
+        if item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
+            self._stream = self._stream_of(event, item)
 
-    def _close_active(self, known: Given = NO_FIELDS) -> None:
+    def _close_active(self, fields: Fields = NO_FIELDS) -> None:
         item = self._active
         if item is not None:
-            if known:
-                item.learn({name: value for name, value in known.items() if name in item.spec.late})
+            if fields:
+                item.update(**{name: value for name, value in fields.items() if name in item.body.late})
             self._reveal(item)
             self._fire(item, "close")
 
@@ -314,30 +326,30 @@ class ResponseDriver(Emitter[T]):
         if item is None or "annotate" not in item.state.rows:
             return
         if mark:
-            found = item.find(mark)
-            if found is None:
+            place = item.mark(mark)
+            if place is None:
                 return
-            annotation = placed(annotation, *found)
+            annotation = placed(annotation, *place)
         self._fire(item, "annotate", annotation)
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._open.get(item_id)
         if item is not None:
-            self._lead(item_id, "succeed", {**item.spec.result, **fields})
+            self._lead(item_id, "succeed", {**RESULTS.get(item.kind, NO_FIELDS), **fields})
 
     def _fail(self, item_id: str, message: str) -> None:
         item = self._open.get(item_id)
         if item is not None:
-            self._lead(item_id, "fail", failure_fields(item.spec.kind, message))
+            self._lead(item_id, "fail", failure_fields(item.kind, message))
 
-    def _lead(self, item_id: str, trigger: str, given: Given = NO_FIELDS) -> None:
+    def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
         """Fire a tool's trigger, after those that lead to it; not for an item that cannot come to where it is legal."""
         item = self._open.get(item_id)
         if item is not None and trigger in item.state.ways:
             *before, last = item.state.ways[trigger]
             for step in before:
                 self._fire(item, step)
-            self._fire(item, last, given)
+            self._fire(item, last, args)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage) -> None:
         match reason:
@@ -350,13 +362,13 @@ class ResponseDriver(Emitter[T]):
             case "cut":
                 self._end("cut", usage)  # neither of the API's reasons is true, so none is given (rule R12)
             case "length":
-                self._end("cut", usage, incomplete_details={"reason": "max_output_tokens"})
+                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="max_output_tokens"))
             case "content_filter":
-                self._end("cut", usage, incomplete_details={"reason": "content_filter"})
+                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="content_filter"))
             case "abort":
                 self._end("cancel", usage)
             case "error":
-                self._end("fail", usage, error={"code": "server_error", "message": _ENGINE_FAILED})
+                self._end("fail", usage, error=ResponseError(code="server_error", message=_ENGINE_FAILED))
             case _:
                 assert_never(reason)
 
@@ -364,35 +376,79 @@ class ResponseDriver(Emitter[T]):
         self._begin()
         self._close_active()
         self._abandon("fail")
-        self._fire(self._response, "complete", {"usage": usage_object(self._usage)})
+        self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
 
-    def _end(self, trigger: str, usage: deltas.Usage, **why: Mapping[str, object]) -> None:
+    def _end(self, trigger: str, usage: deltas.Usage, **why: IncompleteDetails | ResponseError) -> None:
         self._usage += usage
         if trigger not in self._response.state.rows:
             self._begin()
         self._abandon("cut")
-        self._fire(self._response, trigger, {"usage": usage_object(self._usage), **why})
+        self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
 
     def _abandon(self, trigger: str) -> None:
         """End every open item; one whose tool could still fail says why it did."""
         for item in list(self._open.values()):
             rows = item.state.rows
             message = NOT_RUN if "run" in rows else _CUT
-            self._fire(item, trigger, failure_fields(item.spec.kind, message) if "fail" in rows else NO_FIELDS)
+            self._fire(item, trigger, failure_fields(item.kind, message) if "fail" in rows else NO_FIELDS)
 
-    def _try(self, subject: Item | Response, trigger: str) -> None:
+    def _try(self, subject: Item[Any] | Response, trigger: str) -> None:
         """Fire a trigger where it is legal."""
         if trigger in subject.state.rows:
             self._fire(subject, trigger)
 
-    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> None:
-        """Fire an edge; see `Emitter`."""
-        self._emit(subject, trigger, given)
+    def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - an item or the response
+        """Fire an edge: make, number and write what it emits.
+
+        If anything is raised in that (the writer and the clock are not ours), nothing has changed, so that another edge can end
+        what this one could not.
+
+        Args:
+            subject: What goes through the lifecycle.
+            trigger: What makes the edge fire.
+            args: The arguments of the trigger.
+
+        Returns:
+            The last of the events, if there is one.
+
+        Raises:
+            IllegalTransition: The state has no such edge.
+        """
+        self._stream = event = None
+        events, number = self._events, self._number
+        count, saved = len(events), subject.save()
+        try:
+            subject.args = args
+            for emission in subject.fire(trigger):
+                event = emission.make(subject)
+                event.sequence_number = number
+                events.append(self._write(event))
+                number += 1
+        except BaseException:
+            subject.restore(saved)
+            del events[count:]
+            raise
+        subject.args = NO_FIELDS
+        self._number = number
         rows = subject.state.rows
         if not rows:
             self._open.pop(subject.id, None)
         if subject is self._active and "close" not in rows:
             self._active = None
+        return event
+
+    def _stream_of(self, event: Any, item: Item[Any]) -> Callable[[str, int], T]:  # noqa: ANN401 - any delta event
+        """Return what writes further text of an item with the event that has just been emitted."""
+        write, keep = self._write, item.sent.write
+
+        def stream(text: str, number: int) -> T:
+            event.delta = text = text if text.isascii() else clean(text)
+            event.sequence_number = number
+            frame = write(event)
+            keep(text)  # last, so that nothing is kept that was not written
+            return frame
+
+        return stream
 
 
 def _refuse(delta: Never) -> Never:

@@ -1,117 +1,343 @@
-"""What edges emit: each emission binds one wire event to the attributes of the item that its fields show.
+"""What the edges of items' lifecycles emit: for each event a function that records what the event says, and returns it.
 
-The lifecycles are made of these. An emission is not an event and cannot become one but by an edge that fires.
+An event is made here and nowhere else, and only where an edge fires.
 """
 
 from __future__ import annotations
 
-from operator import methodcaller
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, cast
 
-from interlock.events import spec
-from interlock.events.items import COMMAND, OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
-from interlock.events.spec import EventSpec, Scope
+from msgspec.structs import replace
+
+from interlock.events.types import stream
+from interlock.events.types.items import (
+    ApplyPatchCall,
+    CodeInterpreterCall,
+    CustomToolCall,
+    DeleteFile,
+    FunctionCall,
+    ImageGenerationCall,
+    McpCall,
+    Message,
+    Reasoning,
+    ShellCall,
+    ShellCallOutput,
+    ShellOutput,
+)
+from interlock.events.types.parts import OutputPart, OutputText, ReasoningText, Refusal, SummaryText
+from interlock.events.types.stream import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    CodeDelta,
+    CodeDone,
+    CommandAdded,
+    CommandDelta,
+    CommandDone,
+    CustomInputDelta,
+    CustomInputDone,
+    ItemAdded,
+    ItemDone,
+    ItemEvent,
+    McpArgumentsDelta,
+    McpArgumentsDone,
+    OutputDelta,
+    OutputDone,
+    PartAdded,
+    PartDone,
+    PartialImage,
+    PatchDelta,
+    PatchDone,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    SummaryDelta,
+    SummaryDone,
+    SummaryPartAdded,
+    SummaryPartDone,
+    TextDelta,
+    TextDone,
+)
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import Emission
+from interlock.fsm.lifecycle import Emission, emission
 
-ItemEmission: TypeAlias = Emission[Item]
-
-
-_DELTA: Final = {"delta": "delta"}
-_PART: Final = {"part": "part"}
-
-
-def _progress(event: EventSpec) -> ItemEmission:
-    return Emission(event)
-
-
-def _own_text_done(event: EventSpec, *names: str) -> ItemEmission:
-    return Emission(event, {**{name: name for name in names[:-1]}, names[-1]: "text"}, Item.end_own_text)
-
-
-def _part_added(event: EventSpec, part: PartSpec) -> ItemEmission:
-    return Emission(event, _PART, methodcaller("open_part", part, event.scope))
-
-
-def _part_text_done(event: EventSpec, part: PartSpec) -> ItemEmission:
-    own = {name: "all_logprobs" if name == "logprobs" else "text" for name in event.fields}
-    return Emission(event, own, methodcaller("end_text", part))
-
-
-def _part_done(event: EventSpec) -> ItemEmission:
-    return Emission(event, _PART, methodcaller("close_part", event.scope))
-
+ItemEmission: TypeAlias = Emission[Item[Any]]
 
 # The bracket of every item.
-added: Final = Emission(spec.ADDED, record=Item.join)
-done: Final = Emission(spec.DONE, record=Item.finish, accept=Item.learn)
 
-# Parts.
-text_part_added: Final = _part_added(spec.PART_ADDED, OUTPUT_TEXT)
-text_delta: Final = Emission(spec.TEXT_DELTA, {"logprobs": "delta_logprobs", **_DELTA}, Item.send)
-annotation_added: Final[ItemEmission] = Emission(
-    spec.ANNOTATION_ADDED, {"annotation_index": "annotation_index", "annotation": "annotation"}, accept=Item.annotate
-)
-text_done: Final = _part_text_done(spec.TEXT_DONE, OUTPUT_TEXT)
 
-refusal_part_added: Final = _part_added(spec.PART_ADDED, REFUSAL)
-refusal_delta: Final = Emission(spec.REFUSAL_DELTA, _DELTA, Item.send)
-refusal_done: Final = _part_text_done(spec.REFUSAL_DONE, REFUSAL)
+@emission
+def added(item: Item[Any]) -> ItemAdded:
+    item.join()
+    return ItemAdded(item.output_index, item.show())
 
-reasoning_part_added: Final = _part_added(spec.PART_ADDED, REASONING_TEXT)
-reasoning_delta: Final = Emission(spec.REASONING_DELTA, _DELTA, Item.send)
-reasoning_done: Final = _part_text_done(spec.REASONING_DONE, REASONING_TEXT)
 
-part_done: Final = _part_done(spec.PART_DONE)
+@emission
+def done(item: Item[Any]) -> ItemDone:
+    if item.args:
+        item.update(**item.args)
+    if item.late is not None:
+        item.show()
+        item.update(**item.late(item.shown_as_json()))
+    return ItemDone(item.output_index, item.show())
 
-summary_part_added: Final = _part_added(spec.SUMMARY_PART_ADDED, SUMMARY_TEXT)
-summary_delta: Final = Emission(spec.SUMMARY_DELTA, _DELTA, Item.send)
-summary_done: Final = _part_text_done(spec.SUMMARY_DONE, SUMMARY_TEXT)
-summary_part_done: Final = _part_done(spec.SUMMARY_PART_DONE)
+
+# The text of a message.
+
+
+@emission
+def text_part_added(message: Item[Message]) -> PartAdded:
+    return _open_content(message, OutputText(text=""))
+
+
+@emission
+def text_delta(message: Item[Message]) -> TextDelta:
+    logprobs = message.send_logprobs() if message.unsent_logprobs else []
+    return TextDelta(message.id, message.output_index, message.part_index, message.send(), logprobs)
+
+
+@emission
+def annotation_added(message: Item[Message]) -> AnnotationAdded:
+    message.annotations = (*message.annotations, message.args)
+    index = len(message.annotations) - 1
+    return AnnotationAdded(message.id, message.output_index, message.part_index, index, message.args)
+
+
+@emission
+def text_done(message: Item[Message]) -> TextDone:
+    text, logprobs = message.end_text(), message.logprobs
+    message.part = OutputText(text=text, annotations=[*message.annotations], logprobs=logprobs)
+    return TextDone(message.id, message.output_index, message.part_index, text, logprobs)
+
+
+# A refusal.
+
+
+@emission
+def refusal_part_added(message: Item[Message]) -> PartAdded:
+    return _open_content(message, Refusal(refusal=""))
+
+
+@emission
+def refusal_delta(message: Item[Message]) -> RefusalDelta:
+    return RefusalDelta(message.id, message.output_index, message.part_index, message.send())
+
+
+@emission
+def refusal_done(message: Item[Message]) -> RefusalDone:
+    text = message.end_text()
+    message.part = Refusal(refusal=text)
+    return RefusalDone(message.id, message.output_index, message.part_index, text)
+
+
+# Reasoning, in clear and as a summary.
+
+
+@emission
+def reasoning_part_added(reasoning: Item[Reasoning]) -> PartAdded:
+    return _open_content(reasoning, ReasoningText(text=""))
+
+
+@emission
+def reasoning_delta(reasoning: Item[Reasoning]) -> ReasoningDelta:
+    return ReasoningDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
+
+
+@emission
+def reasoning_done(reasoning: Item[Reasoning]) -> ReasoningDone:
+    text = reasoning.end_text()
+    reasoning.part = ReasoningText(text=text)
+    return ReasoningDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
+
+
+@emission
+def part_done(item: Item[Message] | Item[Reasoning]) -> PartDone:
+    part: Any = item.part
+    item.update(content=[*(item.body.content or ()), part])
+    return PartDone(item.id, item.output_index, item.part_index, part)
+
+
+@emission
+def summary_part_added(reasoning: Item[Reasoning]) -> SummaryPartAdded:
+    index = reasoning.open_part(reasoning.body.summary or ())
+    return SummaryPartAdded(reasoning.id, reasoning.output_index, index, SummaryText(text=""))
+
+
+@emission
+def summary_delta(reasoning: Item[Reasoning]) -> SummaryDelta:
+    return SummaryDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
+
+
+@emission
+def summary_done(reasoning: Item[Reasoning]) -> SummaryDone:
+    text = reasoning.end_text()
+    reasoning.part = SummaryText(text=text)
+    return SummaryDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
+
+
+@emission
+def summary_part_done(reasoning: Item[Reasoning]) -> SummaryPartDone:
+    part: Any = reasoning.part
+    reasoning.update(summary=[*(reasoning.body.summary or ()), part])
+    return SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
+
 
 # Texts that are a field of their item.
-arguments_delta: Final = Emission(spec.ARGUMENTS_DELTA, _DELTA, Item.send)
-arguments_done: Final = _own_text_done(spec.ARGUMENTS_DONE, "name", "arguments")
-input_delta: Final = Emission(spec.INPUT_DELTA, _DELTA, Item.send)
-input_done: Final = _own_text_done(spec.INPUT_DONE, "input")
-mcp_arguments_delta: Final = Emission(spec.MCP_ARGUMENTS_DELTA, _DELTA, Item.send)
-mcp_arguments_done: Final = _own_text_done(spec.MCP_ARGUMENTS_DONE, "arguments")
-code_delta: Final = Emission(spec.CODE_DELTA, _DELTA, Item.send)
-code_done: Final = _own_text_done(spec.CODE_DONE, "code")
 
-patch_delta: Final = Emission(spec.PATCH_DELTA, _DELTA, Item.send)
-patch_done: Final = _own_text_done(spec.PATCH_DONE, "diff")
+
+@emission
+def arguments_delta(call: Item[FunctionCall]) -> ArgumentsDelta:
+    return ArgumentsDelta(call.id, call.output_index, call.send())
+
+
+@emission
+def arguments_done(call: Item[FunctionCall]) -> ArgumentsDone:
+    arguments = call.end_text()
+    call.update(arguments=arguments)
+    return ArgumentsDone(call.id, call.output_index, call.body.name, arguments)
+
+
+@emission
+def input_delta(call: Item[CustomToolCall]) -> CustomInputDelta:
+    return CustomInputDelta(call.id, call.output_index, call.send())
+
+
+@emission
+def input_done(call: Item[CustomToolCall]) -> CustomInputDone:
+    text = call.end_text()
+    call.update(input=text)
+    return CustomInputDone(call.id, call.output_index, text)
+
+
+@emission
+def mcp_arguments_delta(call: Item[McpCall]) -> McpArgumentsDelta:
+    return McpArgumentsDelta(call.id, call.output_index, call.send())
+
+
+@emission
+def mcp_arguments_done(call: Item[McpCall]) -> McpArgumentsDone:
+    arguments = call.end_text()
+    call.update(arguments=arguments)
+    return McpArgumentsDone(call.id, call.output_index, arguments)
+
+
+@emission
+def code_delta(call: Item[CodeInterpreterCall]) -> CodeDelta:
+    return CodeDelta(call.id, call.output_index, call.send())
+
+
+@emission
+def code_done(call: Item[CodeInterpreterCall]) -> CodeDone:
+    code = call.end_text()
+    call.update(code=code)
+    return CodeDone(call.id, call.output_index, code)
+
+
+@emission
+def patch_delta(call: Item[ApplyPatchCall]) -> PatchDelta:
+    return PatchDelta(call.id, call.output_index, call.send())
+
+
+@emission
+def patch_done(call: Item[ApplyPatchCall]) -> PatchDone:
+    diff, operation = call.end_text(), call.body.operation
+    if not isinstance(operation, DeleteFile):
+        call.update(operation=replace(operation, diff=diff))
+    return PatchDone(call.id, call.output_index, diff)
+
 
 # The commands of a shell call, and what they print.
-command_added: Final[ItemEmission] = Emission(
-    spec.COMMAND_ADDED, {"command": "text"}, methodcaller("open_part", COMMAND, Scope.COMMAND)
-)
-command_delta: Final = Emission(spec.COMMAND_DELTA, _DELTA, Item.send)
-command_done: Final[ItemEmission] = Emission(spec.COMMAND_DONE, {"command": "text"}, Item.end_command)
-output_delta: Final[ItemEmission] = Emission(spec.OUTPUT_DELTA, _DELTA, accept=Item.print)
-output_done: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, {"output": "output_part"}, accept=Item.end_output)
-output_cut: Final[ItemEmission] = Emission(spec.OUTPUT_DONE, {"output": "output_part"}, accept=Item.cut_output)
+
+
+@emission
+def command_added(call: Item[ShellCall]) -> CommandAdded:
+    return CommandAdded(call.output_index, call.open_part(call.body.action.commands), "")
+
+
+@emission
+def command_delta(call: Item[ShellCall]) -> CommandDelta:
+    return CommandDelta(call.output_index, call.part_index, call.send())
+
+
+@emission
+def command_done(call: Item[ShellCall]) -> CommandDone:
+    command, action = call.end_text(), call.body.action
+    call.update(action=replace(action, commands=[*action.commands, command]))
+    return CommandDone(call.output_index, call.part_index, command)
+
+
+@emission
+def output_delta(output: Item[ShellCallOutput]) -> OutputDelta:
+    delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
+    printed = output.printed or _begin_output(output)
+    output.printed = {name: f"{printed[name]}{text}" for name, text in delta.items()}
+    return OutputDelta(output.id, output.output_index, output.part_index, delta)
+
+
+@emission
+def output_done(output: Item[ShellCallOutput]) -> OutputDone:
+    return _end_output(output, output.args.get("outcome", _EXITED))
+
+
+@emission
+def output_cut(output: Item[ShellCallOutput]) -> OutputDone:
+    return _end_output(output, _TIMED_OUT)
+
+
+@emission
+def partial_image(call: Item[ImageGenerationCall]) -> PartialImage:
+    event = PartialImage(call.id, call.output_index, partial_image_index=call.progressed, **cast("Any", call.args))
+    call.progressed += 1
+    return event
+
 
 # The progress of hosted calls.
-mcp_in_progress: Final = _progress(spec.MCP_IN_PROGRESS)
-mcp_completed: Final = _progress(spec.MCP_COMPLETED)
-mcp_failed: Final = _progress(spec.MCP_FAILED)
-list_in_progress: Final = _progress(spec.LIST_IN_PROGRESS)
-list_completed: Final = _progress(spec.LIST_COMPLETED)
-list_failed: Final = _progress(spec.LIST_FAILED)
-code_in_progress: Final = _progress(spec.CODE_IN_PROGRESS)
-code_interpreting: Final = _progress(spec.CODE_INTERPRETING)
-code_completed: Final = _progress(spec.CODE_COMPLETED)
-web_in_progress: Final = _progress(spec.WEB_IN_PROGRESS)
-web_searching: Final = _progress(spec.WEB_SEARCHING)
-web_completed: Final = _progress(spec.WEB_COMPLETED)
-file_in_progress: Final = _progress(spec.FILE_IN_PROGRESS)
-file_searching: Final = _progress(spec.FILE_SEARCHING)
-file_completed: Final = _progress(spec.FILE_COMPLETED)
-image_in_progress: Final = _progress(spec.IMAGE_IN_PROGRESS)
-image_generating: Final = _progress(spec.IMAGE_GENERATING)
-image_completed: Final = _progress(spec.IMAGE_COMPLETED)
-compacting: Final = _progress(spec.COMPACTING)
-partial_image: Final[ItemEmission] = Emission(
-    spec.PARTIAL_IMAGE, {"**": "progress", "partial_image_index": "progress_index"}, accept=Item.show_progress
-)
+
+
+def _progress(event: type[ItemEvent]) -> ItemEmission:
+    """Return the emission of an event that says how far a call has come, and nothing else."""
+    return Emission(lambda call: event(call.id, call.output_index), event)
+
+
+mcp_in_progress: Final = _progress(stream.McpInProgress)
+mcp_completed: Final = _progress(stream.McpCompleted)
+mcp_failed: Final = _progress(stream.McpFailed)
+list_in_progress: Final = _progress(stream.ListInProgress)
+list_completed: Final = _progress(stream.ListCompleted)
+list_failed: Final = _progress(stream.ListFailed)
+code_in_progress: Final = _progress(stream.CodeInProgress)
+code_interpreting: Final = _progress(stream.CodeInterpreting)
+code_completed: Final = _progress(stream.CodeCompleted)
+web_in_progress: Final = _progress(stream.WebInProgress)
+web_searching: Final = _progress(stream.WebSearching)
+web_completed: Final = _progress(stream.WebCompleted)
+file_in_progress: Final = _progress(stream.FileInProgress)
+file_searching: Final = _progress(stream.FileSearching)
+file_completed: Final = _progress(stream.FileCompleted)
+image_in_progress: Final = _progress(stream.ImageInProgress)
+image_generating: Final = _progress(stream.ImageGenerating)
+image_completed: Final = _progress(stream.ImageCompleted)
+compacting: Final = _progress(stream.Compacting)
+
+
+_EXITED: Final = {"type": "exit", "exit_code": 0}
+_TIMED_OUT: Final = {"type": "timeout"}
+
+
+def _open_content(item: Item[Message] | Item[Reasoning], part: OutputPart) -> PartAdded:
+    return PartAdded(item.id, item.output_index, item.open_part(item.body.content or ()), part)
+
+
+def _begin_output(output: Item[ShellCallOutput]) -> Mapping[str, str]:
+    output.open_part(output.body.output)
+    return {"stdout": "", "stderr": ""}
+
+
+def _end_output(output: Item[ShellCallOutput], outcome: object) -> OutputDone:
+    """Record that the command which printed last has ended, or one that printed nothing."""
+    part = cast("ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
+    output.update(output=[*output.body.output, part])
+    output.printed = None
+    return OutputDone(output.id, output.output_index, output.part_index, [part])

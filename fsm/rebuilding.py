@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from attrs import frozen
+from msgspec import convert
 
 from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
-from interlock.events.items import ITEMS, ItemKind
-from interlock.events.json import kept, loads
-from interlock.events.spec import TERMINAL
-from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import NO_FIELDS, Emission, Given, LifecycleState, Subject
+from interlock.events.json import loads
+from interlock.events.types import items, response
+from interlock.events.types.items import ITEMS
+from interlock.events.types.stream import TERMINAL, ItemAdded, ItemDone, wire_name
+from interlock.fsm.item import RESULTS, Item
+from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.response import Response, echoed
+from interlock.fsm.response import Response
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]
@@ -33,10 +35,8 @@ S = TypeVar("S")
 Body: TypeAlias = Mapping[str, object]
 """An event as its JSON object, in OpenAI's dialect."""
 
-_ADDED: Final = "response.output_item.added"
-_DONE: Final = "response.output_item.done"
-_ENDING: Final = ("completed_at", "error", "incomplete_details", "usage")
-"""What is known of a response only when it has ended."""
+_IMAGE: Final = frozenset({"partial_image_b64", "background", "output_format", "quality", "size"})
+"""What a running tool says of a partial image."""
 _ENDS: Final = ("cut", "fail", "cancel")
 """The triggers that end a subject wherever it stands."""
 _BROKEN: Final = frozenset({"cut", "fail"})
@@ -63,11 +63,11 @@ def bodies_of(frames: Iterable[bytes]) -> list[Body]:
     return bodies
 
 
-def open_items(response: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> list[Item]:
+def open_items(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> list[Item[Any]]:
     """Bring a response to where its events left it, and return its open items in the order of their indices.
 
     Args:
-        response: The response, in its initial state and without items.
+        subject: The response, in its initial state and without items.
         bodies: All of its events so far.
         lifecycles: What made them.
 
@@ -80,41 +80,41 @@ def open_items(response: Response, bodies: Sequence[Body], lifecycles: Lifecycle
         index = body.get("output_index")
         (of_items.setdefault(index, []) if isinstance(index, int) else own).append(body)
     if own and own[-1]["type"] in TERMINAL:
-        _end(response, cast("Mapping[str, object]", own[-1]["response"]), lifecycles)
+        _end(subject, own[-1]["response"], lifecycles)
     else:
-        _walk(response, own)
-    items = [_item(response, told, lifecycles) for _, told in sorted(of_items.items())]
-    for item in items[:-1]:
+        _walk(subject, own)
+    rebuilt = [_item(subject, events, lifecycles) for _, events in sorted(of_items.items())]
+    for item in rebuilt[:-1]:
         if "close" in item.state.rows:  # one item is written at a time, so this one was closed, without an event
             item.fire("close")
-    return [item for item in items if item.state.rows]
+    return [item for item in rebuilt if item.state.rows]
 
 
-def _end(response: Response, shown: Mapping[str, object], lifecycles: Lifecycles) -> None:
+def _end(subject: Response, shown: object, lifecycles: Lifecycles) -> None:
     """Bring a response to its end; how it came there changes nothing any more."""
-    response.state = lifecycles.response.states[str(shown["status"])]
-    response.settings = echoed(shown)
-    response.ending = {name: shown[name] for name in _ENDING}
+    subject.body = convert(shown, response.Response)
+    subject.state = lifecycles.response.states[str(subject.body.status)]
 
 
-def _item(response: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> Item:
+def _item(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> Item[Any]:
     """Return an item as its events left it; it has joined the response."""
     first, last = bodies[0], bodies[-1]
-    shown = cast("Mapping[str, object]", first.get("item"))
-    if first["type"] != _ADDED:
+    if first["type"] != wire_name(ItemAdded):
         raise ValueError(f"the log has {first['type']} of an item that was not added")
-    spec = ITEMS[cast("ItemKind", shown["type"])]
-    lifecycle = lifecycles.items[spec.kind]
-    made = {"id", "type", "status", spec.text, *spec.lists}
-    fields = {name: value for name, value in shown.items() if name not in made}
-    item = Item(lifecycle.states[lifecycle.initial], spec, str(shown["id"]), response.output, fields)
-    if last["type"] == _DONE:  # how it came there changes nothing any more
+    body = _body(first["item"])
+    lifecycle = lifecycles.items[wire_name(type(body))]
+    item = Item(lifecycle.states[lifecycle.initial], str(body.id), body, subject.output)
+    if last["type"] == wire_name(ItemDone):  # how it came there changes nothing any more
         item.join()
-        item.shown = kept(last["item"])
+        item.body = item.shown = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
     else:
         _walk(item, bodies)
     return item
+
+
+def _body(item: object) -> items.Item:
+    return convert(item, ITEMS[str(cast("Body", item)["type"])])
 
 
 @frozen
@@ -161,18 +161,19 @@ def _walk(subject: Subject[S], bodies: Sequence[Body]) -> None:
     while rest:
         names = [str(body["type"]) for body in rest]
         start = cast("State[str, Emission[object]]", subject.state)
-        found = max(_explanations(start, names), key=lambda each: each.worth, default=None)
-        if found is None:
+        edge = max(_explanations(start, names), key=lambda each: each.worth, default=None)
+        if edge is None:
             raise ValueError(f"nothing in state {start.name} of {start.table} explains {names[0]}")
-        for trigger in found.way:
+        for trigger in edge.way:
             subject.fire(trigger)
-        taken, rest = rest[: found.count], rest[found.count :]
-        _hold(subject, taken, found)
-        given = _given(found.trigger, taken)
-        for emission in subject.fire(found.trigger)[: found.count]:
-            emission.emit(cast("S", subject), given, 0)
-        if found.owed:
-            subject.state = cast("LifecycleState[S]", _between(found))
+        taken, rest = rest[: edge.count], rest[edge.count :]
+        _hold(subject, taken, edge)
+        subject.args = _args(edge.trigger, taken)
+        for emission in subject.fire(edge.trigger)[: edge.count]:
+            emission.make(cast("S", subject))
+        subject.args = NO_FIELDS
+        if edge.owed:
+            subject.state = cast("LifecycleState[S]", _between(edge))
 
 
 def _explanations(start: State[str, Emission[object]], names: Sequence[str]) -> Iterator[_Explained]:
@@ -191,40 +192,42 @@ def _explanations(start: State[str, Emission[object]], names: Sequence[str]) -> 
                 yield _Explained(way, state, trigger, count)
 
 
-def _between(found: _Explained) -> State[str, Emission[object]]:
+def _between(edge: _Explained) -> State[str, Emission[object]]:
     """Return the state between two events of an edge: whatever ends it there emits what is owed first."""
-    state = State[str, Emission[object]](found.source.table, found.dest.name)
-    if not found.dest.rows:
-        ends = ("cut", "fail") if found.trigger in _BROKEN else ("cut",)
-        state.rows.update(dict.fromkeys(ends, (found.dest, found.owed)))
+    state = State[str, Emission[object]](edge.source.table, edge.dest.name)
+    if not edge.dest.rows:
+        ends = ("cut", "fail") if edge.trigger in _BROKEN else ("cut",)
+        state.rows.update(dict.fromkeys(ends, (edge.dest, edge.owed)))
     for trigger in _ENDS:
-        if trigger in found.dest.rows:
-            dest, effects = found.dest.rows[trigger]
-            state.rows[trigger] = (dest, found.owed + effects)
+        if trigger in edge.dest.rows:
+            dest, effects = edge.dest.rows[trigger]
+            state.rows[trigger] = (dest, edge.owed + effects)
     return state
 
 
-def _hold(item: object, bodies: Iterable[Body], found: _Explained) -> None:
-    """Hold what the events of an edge say of texts, so that the edge finds it where the parser's text was."""
+def _hold(item: object, bodies: Iterable[Body], edge: _Explained) -> None:
+    """Hold the texts of an edge's events, so that the edge sends them as it sent the parser's."""
     if not isinstance(item, Item):
         return
     for body in bodies:
         text = body.get("delta")
         if isinstance(text, str):
             item.hold(text, cast("Sequence[Mapping[str, object]]", body.get("logprobs") or ()))
-    if found.owed and found.trigger == "succeed":  # what the tool gave was known to the driver that was lost
-        item.learn(item.spec.result)
+    if edge.owed and edge.trigger == "succeed":  # the driver that was lost knew the result
+        item.update(**RESULTS.get(item.kind, NO_FIELDS))
 
 
-def _given(trigger: str, bodies: Sequence[Body]) -> Given:
+def _args(trigger: str, bodies: Sequence[Body]) -> Fields:
     """Return the arguments of a trigger, as its events show them."""
     last = bodies[-1]
     match trigger:
         case "annotate":
-            return cast("Given", last["annotation"])
+            return cast("Fields", last["annotation"])
         case "end_output":
             return {"outcome": cast("Sequence[Body]", last["output"])[0]["outcome"]}
+        case "progress" if "delta" in last:
+            return cast("Fields", last["delta"])
         case "progress":
-            return cast("Given", last.get("delta") or last)
+            return {name: value for name, value in last.items() if name in _IMAGE}
         case _:
             return NO_FIELDS

@@ -12,6 +12,7 @@ import pytest
 
 import interlock
 from interlock import EndTurn, Event, EventWriter, Finish, Open, Start, Usage, driver_for, random_id
+from interlock.events.json import as_json
 from interlock.testing import assert_legal
 
 FACES = ["interlock", "interlock.events", "interlock.fsm", "interlock.fsm.acceptor", "interlock.parsers", "interlock.testing"]
@@ -73,4 +74,4 @@ def test_a_driver_takes_another_writer_and_a_known_id() -> None:
     driver = driver_for({}, writer=EventWriter(), response_id=known)
     (created, _) = driver.feed([Start()])
     assert isinstance(created, Event)
-    assert created.body["response"]["id"] == known
+    assert as_json(created)["response"]["id"] == known

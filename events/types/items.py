@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args, get_type_hints
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct, ValidationError, convert, field, structs
 
 from interlock.events.types.parts import (
     ComputerScreenshot,
@@ -801,3 +802,119 @@ ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
     {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
 )
 """Every kind of item of a response, by its type."""
+
+ItemKind: TypeAlias = str
+"""The type of an item, by the API's name: a key of `ITEMS`."""
+
+_WRITTEN: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
+    {
+        "reasoning": {"summary": [], "content": []},
+        "message": {"content": []},
+        "function_call": {"arguments": ""},
+        "custom_tool_call": {"input": ""},
+        "mcp_call": {"arguments": ""},
+        "code_interpreter_call": {"code": ""},
+        "shell_call_output": {"output": []},
+        "compaction": {"encrypted_content": ""},
+    }
+)
+"""The fields that are written while an item is open, as they are when it begins."""
+_OPENS_WITH: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"web_search_call": ("action",), "tool_search_call": ("execution",), "tool_search_output": ("execution", "call_id")}
+)
+"""What an item of ours begins with, beside the required fields."""
+
+
+@cache
+def _required(kind: type[Item]) -> tuple[str, ...]:
+    """Return the fields that an item of a kind cannot begin without."""
+    tag = str(kind.__struct_config__.tag)
+    required = [field.encode_name for field in structs.fields(kind) if field.required]
+    known = {*kind.made, *_WRITTEN.get(tag, {})}
+    return tuple(name for name in (*_OPENS_WITH.get(tag, ()), *required) if name not in known)
+
+
+def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
+    """Return an item as it begins, but for its ids.
+
+    Args:
+        kind: Its type.
+        fields: What is known of it, by the API's names. Fields that its kind does not have are left out.
+
+    Raises:
+        ValueError: There is no such kind, or a field is missing or of a wrong type.
+    """
+    if kind not in ITEMS:
+        raise ValueError(f"there is no item of kind {kind!r}")
+    item = ITEMS[kind]
+    missing = [name for name in _required(item) if name not in fields]
+    if missing:
+        raise ValueError(f"a {kind} cannot open without {', '.join(missing)}")
+    made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
+    try:
+        return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
+    except ValidationError as error:
+        raise ValueError(f"a {kind} cannot open so: {error}") from None
+
+
+def _is_required(kind: type[Item], name: str) -> bool:
+    return any(field.required and field.encode_name == name for field in structs.fields(kind))
+
+
+@cache
+def statuses_of(kind: type[Item]) -> tuple[str, ...]:
+    """Return the values that the status of an item can have; none for a kind without the field."""
+    hints = get_type_hints(kind)
+    return tuple(_literals(hints["status"])) if "status" in hints else ()
+
+
+def _literals(annotation: object) -> Iterator[str]:
+    """Yield the texts of the literals in a type."""
+    for inner in get_args(annotation):
+        if isinstance(inner, str):
+            yield inner
+        else:
+            yield from _literals(inner)
+
+
+def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
+    """Return the fields in which an item of a kind carries the plain text of its tool's result.
+
+    Args:
+        kind: The kind of the call.
+        output: What the tool returned, as text.
+
+    Returns:
+        The fields for `Succeed`; empty for a kind whose item shows nothing of it (a web search: its results go to the
+        model, its sources into `action`).
+    """
+    match kind:
+        case "mcp_call":
+            return {"output": output}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": output}]}
+        case "image_generation_call":
+            return {"result": output}
+        case _:
+            return {}
+
+
+NOT_RUN: Final = "The call was not executed."
+"""The error of a hosted call whose tool never started."""
+
+NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
+"""The error of one that was rejected."""
+
+
+def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
+    """Return where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
+    match kind:
+        case "mcp_call":
+            content = [{"type": "text", "text": message}]
+            return {"error": {"type": "mcp_tool_execution_error", "content": content}}
+        case "mcp_list_tools":
+            return {"error": message}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": message}]}
+        case _:
+            return {}

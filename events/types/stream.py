@@ -34,6 +34,12 @@ class StreamEvent(Struct, tag_field="type", kw_only=True):
     after: ClassVar[Place] = Place.ITEM
 
     sequence_number: int = 0
+
+    @property
+    def type(self) -> str:
+        """Its wire name."""
+        return wire_name(self.__class__)
+
     stream_id: Maybe[str] = UNSET  # of the lane, on a WebSocket
     agent: Nullable[Agent] = UNSET
 

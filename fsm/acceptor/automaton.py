@@ -301,7 +301,7 @@ def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
     """Yield what the edges of a trigger emit, but for the end of the bracket."""
     for edge in lifecycle.edges:
         if edge.trigger == trigger:
-            yield from (emission.name for emission in edge.effects if emission.spec.after is not Place.AFTER)
+            yield from (emission.name for emission in edge.effects if emission.event.after is not Place.AFTER)
 
 
 def _is_delta(event: str) -> bool:

@@ -1,11 +1,11 @@
 """The lifecycles: one file for each kind of item, and one for the response; each reads top to bottom as its diagram."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.types.items import ItemKind
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
@@ -30,7 +30,7 @@ from interlock.fsm.response import Response
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
-LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item]]] = {
+LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
     "reasoning": REASONING,
     "message": MESSAGE,
     "function_call": FUNCTION_CALL,
@@ -62,7 +62,7 @@ class Lifecycles:
     """
 
     response: Lifecycle[Response]
-    items: Mapping[ItemKind, Lifecycle[Item]]
+    items: Mapping[ItemKind, Lifecycle[Item[Any]]]
 
 
 DECLARED: Final = Lifecycles(RESPONSE, LIFECYCLES)

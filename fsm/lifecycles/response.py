@@ -4,24 +4,41 @@ A cancelled response, for which the API has no event, ends with `response.incomp
 queued is first said to be in progress, because every stream says so once.
 """
 
-from typing import TypeAlias
-
-from interlock.events import spec
-from interlock.fsm.lifecycle import Emission, Lifecycle
+from interlock.events.types.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
+from interlock.fsm.lifecycle import Lifecycle, emission
 from interlock.fsm.response import Response
 from interlock.fsm.table import Edge
 
-ResponseEmission: TypeAlias = Emission[Response]
 
-_SHOWN = {"response": "as_it_stands"}
-_RUNNING = {"response": "as_running"}
+@emission
+def created(response: Response) -> Created:
+    return Created(response.snapshot(response.state.name))
 
-created: ResponseEmission = Emission(spec.CREATED, _SHOWN)
-queued: ResponseEmission = Emission(spec.QUEUED, _SHOWN)
-in_progress: ResponseEmission = Emission(spec.IN_PROGRESS, _RUNNING)
-completed: ResponseEmission = Emission(spec.COMPLETED, _SHOWN, accept=Response.complete)
-incomplete: ResponseEmission = Emission(spec.INCOMPLETE, _SHOWN, accept=Response.end)
-failed: ResponseEmission = Emission(spec.FAILED, _SHOWN, accept=Response.end)
+
+@emission
+def queued(response: Response) -> Queued:
+    return Queued(response.snapshot("queued"))
+
+
+@emission
+def in_progress(response: Response) -> InProgress:
+    return InProgress(response.snapshot("in_progress"))
+
+
+@emission
+def completed(response: Response) -> Completed:
+    return Completed(response.end(completed_at=response.clock()))
+
+
+@emission
+def incomplete(response: Response) -> Incomplete:
+    return Incomplete(response.end())
+
+
+@emission
+def failed(response: Response) -> Failed:
+    return Failed(response.end())
+
 
 RESPONSE = Lifecycle(
     name="response",

@@ -1,16 +1,16 @@
 """The lifecycles of items that come whole: outputs of tools above all, which somebody else has made."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from interlock.events.items import ITEMS, ItemKind
+from interlock.events.types.items import ItemKind
 from interlock.fsm.emissions import added, done
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
 
-def _whole(kind: ItemKind) -> Lifecycle[Item]:
+def _whole(kind: ItemKind) -> Lifecycle[Item[Any]]:
     return Lifecycle(
         name=kind,
         initial="absent",
@@ -22,5 +22,19 @@ def _whole(kind: ItemKind) -> Lifecycle[Item]:
     )  # fmt: skip
 
 
-WHOLE: Final[Mapping[ItemKind, Lifecycle[Item]]] = {kind: _whole(kind) for kind, spec in ITEMS.items() if spec.whole}
+_KINDS: Final[tuple[ItemKind, ...]] = (
+    "apply_patch_call_output",
+    "local_shell_call_output",
+    "computer_call_output",
+    "tool_search_output",
+    "program_output",
+    "function_call_output",
+    "custom_tool_call_output",
+    "mcp_approval_response",
+    "additional_tools",
+    "agent_message",
+    "multi_agent_call",
+    "multi_agent_call_output",
+)
+WHOLE: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {kind: _whole(kind) for kind in _KINDS}
 """The lifecycle of each kind that comes whole."""

@@ -4,16 +4,16 @@ The client carries them out, and what came of it is an item of the next request.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from interlock.events.items import ItemKind
+from interlock.events.types.items import ItemKind
 from interlock.fsm.emissions import added, done
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
 
-def _written(kind: ItemKind) -> Lifecycle[Item]:
+def _written(kind: ItemKind) -> Lifecycle[Item[Any]]:
     return Lifecycle(
         name=kind,
         initial="absent",
@@ -28,5 +28,5 @@ def _written(kind: ItemKind) -> Lifecycle[Item]:
 
 
 _KINDS: Final[tuple[ItemKind, ...]] = ("local_shell_call", "computer_call", "tool_search_call", "program")
-WRITTEN: Final[Mapping[ItemKind, Lifecycle[Item]]] = {kind: _written(kind) for kind in _KINDS}
+WRITTEN: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {kind: _written(kind) for kind in _KINDS}
 """The lifecycle of each of these kinds."""

@@ -11,18 +11,19 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from hashlib import sha256
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import ITEMS, ItemKind
 from interlock.events.sse import SseWriter
+from interlock.events.types.items import ITEMS, ItemKind
+from interlock.events.types.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
-from interlock.fsm.lifecycle import NO_FIELDS, Given, stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.account import Account, Stance
 from interlock.fsm.proof.effects import Body
@@ -104,9 +105,9 @@ class WatchedDriver(ResponseDriver[bytes]):
         super().__init__(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
         self._fired = fired
 
-    def _fire(self, subject: Item | Response, trigger: str, given: Given = NO_FIELDS) -> None:
+    def _fire(self, subject: Item[Any] | Response, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
-        super()._fire(subject, trigger, given)
+        return super()._fire(subject, trigger, args)
 
     def state(self, account: Account) -> State:
         """Return the abstract state.
@@ -134,17 +135,17 @@ class WatchedDriver(ResponseDriver[bytes]):
         yield from MEASURED
         yield from anywhere
         for item in self._open.values():
-            yield from about(item.id, item.spec.kind)
+            yield from about(item.id, item.kind)
         gone = [item for item in self._response.output if item.id not in self._open]
-        yield from about(gone[-1].id, gone[-1].spec.kind) if gone else about(*NOBODY)
+        yield from about(gone[-1].id, gone[-1].kind) if gone else about(*NOBODY)
 
 
-def _abstract(item: Item) -> OpenItem:
-    shown = item.spec.kind == "message"  # for other kinds, log probabilities make no difference
+def _abstract(item: Item[Any]) -> OpenItem:
+    shown = item.kind == "message"  # for other kinds, log probabilities make no difference
     measured = shown and stream_of(item.state) is not None and bool(item.logprobs)
     awaits = shown and bool(item.unsent_logprobs)
-    marked = "annotate" in item.state.rows and copy(item).find(MARK) is not None  # a copy, because to find is to go on
-    return OpenItem(item.spec.kind, item.state.name, bool(item.unsent), measured, awaits, marked)
+    marked = "annotate" in item.state.rows and copy(item).mark(MARK) is not None  # a copy, because to find is to go on
+    return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, awaits, marked)
 
 
 @frozen

@@ -13,7 +13,7 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 import attrs
 from attrs import frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.types.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Emission, Lifecycle

@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.items import result_fields
 from interlock.events.resource import response_settings
-from interlock.events.sse import DONE_FRAME, Event, EventWriter, SseWriter, Writer
+from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
+from interlock.events.types.items import result_fields
+from interlock.events.types.stream import StreamEvent
 from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
@@ -57,7 +58,7 @@ def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[b
     yield DONE_FRAME
 
 
-def replay_events(recording: Recording) -> Iterator[Event]:
+def replay_events(recording: Recording) -> Iterator[StreamEvent]:
     """Return the stream's events as objects."""
     return _run(recording, _driver(recording, EventWriter()))
 

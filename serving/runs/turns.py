@@ -7,16 +7,16 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from interlock.events.json import clean
 from interlock.events.resource import response_settings
-from interlock.events.sse import Event, Keep, Writer
+from interlock.events.sse import Writer
+from interlock.events.types.stream import StreamEvent
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
@@ -54,18 +54,8 @@ CLIENT_CALLS: Final = frozenset(
 class Unwritten:
     """Writes nothing: for a response of which only the end is wanted."""
 
-    def write(self, event: Event) -> None:
+    def write(self, event: StreamEvent) -> None:
         """Write nothing."""
-
-    def repeat(self, event: Event, keep: Keep) -> Callable[[str, int], None]:
-        """Return a function that writes nothing, and keeps the text."""
-        del event
-
-        def write_nothing(text: str, sequence_number: int) -> None:
-            del sequence_number
-            keep(clean(text).encode())
-
-        return write_nothing
 
 
 @define(eq=False)

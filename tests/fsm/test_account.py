@@ -1,14 +1,11 @@
 """The account of the proof and the judges, on stories about kinds that a server makes by itself."""
 
-import json
-
 import pytest
 from fuzzing.properties import is_legal_and_true
 
-from interlock.events.items import ITEMS, lasting, snapshot
+from interlock.events.json import as_json
+from interlock.events.types.items import opened
 from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
-from interlock.fsm.lifecycle import Subject
-from interlock.fsm.lifecycles import DECLARED
 
 PRINTED = {"stdout": "signals\n", "stderr": ""}
 EXIT = {"type": "exit", "exit_code": 0}
@@ -34,13 +31,4 @@ def test_a_story_is_legal_and_does_what_the_account_expects(story) -> None:
 
 
 def test_a_patch_that_deletes_has_no_diff() -> None:
-    spec = ITEMS["apply_patch_call"]
-    shown = json.loads(snapshot(spec, lasting(spec, "apc_1", PATCH), "completed", b'""', {}))
-    assert shown["operation"] == PATCH["operation"]
-
-
-def test_what_has_a_lifecycle_must_say_how_it_is_undone() -> None:
-    with pytest.raises(NotImplementedError):
-        Subject(DECLARED.response.states["absent"]).save()
-    with pytest.raises(NotImplementedError):
-        Subject(DECLARED.response.states["absent"]).restore(())
+    assert as_json(opened("apply_patch_call", PATCH))["operation"] == PATCH["operation"]

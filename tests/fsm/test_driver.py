@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from interlock.events.json import as_json
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.fsm.deltas import (
     Annotate,
@@ -50,11 +51,11 @@ class Told:
     def tell(self, *deltas):
         new = self.driver.feed(deltas)
         self.events += new
-        return [event.name.removeprefix("response.") for event in new]
+        return [event.type.removeprefix("response.") for event in new]
 
     def finish(self, *deltas):
         self.tell(*deltas, Finish())
-        bodies = [json.loads(json.dumps(event.body)) for event in self.events]
+        bodies = [as_json(event) for event in self.events]
         assert check(bodies) == []
         assert self.driver.response == bodies[-1]["response"]
         return bodies[-1]["response"]
@@ -100,8 +101,8 @@ def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_resp
         SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=lambda item: late.get(item["type"], {})
     )
     events = driver.feed([Open("reasoning"), "Hm", "m.", Open("message"), "Hello", Finish()])
-    assert check([json.loads(json.dumps(event.body)) for event in events]) == []
-    items = [event.body["item"] for event in events if event.name.startswith("response.output_item")]
+    assert check([as_json(event) for event in events]) == []
+    items = [as_json(event)["item"] for event in events if event.type.startswith("response.output_item")]
     assert [item.get("encrypted_content") for item in items] == [None, "sealed", None, None]
     assert driver.response["output"] == items[1::2]
 
@@ -120,7 +121,7 @@ def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
     with pytest.raises(OverflowError):
         driver.feed([Close()])
     told += driver.feed([Finish()])
-    assert check([json.loads(json.dumps(event.body)) for event in told]) == []
+    assert check([as_json(event) for event in told]) == []
     assert driver.response["output"][0]["encrypted_content"] == "sealed"
 
 
@@ -132,7 +133,7 @@ def test_a_clock_that_fails_at_the_end_changes_nothing():
         driver.feed([Finish()])
     assert driver.response["status"] == "in_progress"
     told += driver.feed([Fault("server_error", "The clock has stopped.")])
-    assert told[-1].name == "response.failed"
+    assert told[-1].type == "response.failed"
 
 
 class FailingWriter:
@@ -159,8 +160,8 @@ def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_
     with pytest.raises(OSError, match="no room"):
         driver.feed([Text("b", entries[1:2])])
     told += driver.feed([Text("c", entries[2:]), Finish()])
-    assert check([json.loads(json.dumps(event.body)) for event in told]) == []
-    deltas = [event.body for event in told if event.name == "response.output_text.delta"]
+    assert check([as_json(event) for event in told]) == []
+    deltas = [as_json(event) for event in told if event.type == "response.output_text.delta"]
     assert [(delta["delta"], len(delta["logprobs"])) for delta in deltas] == [("a", 1), ("bc", 2)]
     (part,) = driver.response["output"][0]["content"]
     assert (part["text"], part["logprobs"]) == ("abc", entries)
@@ -188,7 +189,7 @@ def test_leading_white_space_waits_for_other_text():
     told = Told("\n", "\n")
     assert told.tell(" ") == []
     told.tell("x")
-    assert told.events[-1].body["delta"] == "\n\n x"
+    assert as_json(told.events[-1])["delta"] == "\n\n x"
 
 
 @pytest.mark.parametrize("kind", ["message", "reasoning"])
@@ -209,7 +210,7 @@ def test_frames_and_objects_say_the_same():
     told = ["a", 'é"%d\n', "b", Refusal("no"), "c", Summary("short"), FUNCTION, "{", "}", Finish()]
     driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
     frames = driver.feed(told)
-    assert [json.loads(frame.split(b"\ndata: ")[1]) for frame in frames] == [event.body for event in Told(*told).events]
+    assert [json.loads(frame.split(b"\ndata: ")[1]) for frame in frames] == [as_json(event) for event in Told(*told).events]
 
 
 def test_a_refusal_is_another_part_of_the_message():
@@ -235,7 +236,7 @@ def test_a_part_that_ends_is_followed_by_another():
 
 def test_an_annotation_belongs_to_the_text_that_is_written():
     told = Told(Annotate(CITATION), "a", Annotate(CITATION), Annotate(CITATION))
-    assert [event.body["annotation_index"] for event in told.events[-2:]] == [0, 1]
+    assert [as_json(event)["annotation_index"] for event in told.events[-2:]] == [0, 1]
     assert told.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
 
 
@@ -263,7 +264,7 @@ def test_an_annotation_of_nothing_is_passed_over():
 def test_logprobs_of_text_that_is_held_back_come_with_it():
     low, high = ({"token": token, "bytes": [ord(token)], "logprob": -1.0, "top_logprobs": []} for token in " a")
     told = Told(Text(" ", [low]), Text("a", [high]))
-    assert told.events[-1].body["logprobs"] == [low, high]
+    assert as_json(told.events[-1])["logprobs"] == [low, high]
     assert told.output()[0]["content"][0]["logprobs"] == [low, high]
 
 
@@ -377,7 +378,7 @@ def test_partial_images_are_numbered():
     told = Told(IMAGE)
     names = told.tell(Progress("ig_1", {"partial_image_b64": "YQ=="}), Progress("ig_1", {"partial_image_b64": "Yg=="}))
     assert names == ["image_generation_call.generating", *["image_generation_call.partial_image"] * 2]
-    assert [event.body["partial_image_index"] for event in told.events[-2:]] == [0, 1]
+    assert [as_json(event)["partial_image_index"] for event in told.events[-2:]] == [0, 1]
     assert told.output(Succeed("ig_1", {"result": "Yw=="}))[0]["result"] == "Yw=="
 
 
@@ -515,7 +516,7 @@ def test_changing_an_event_or_the_response_changes_nothing_else():
     told = Told(MCP, "{}", Close(), Succeed("mcp_1", {"output": "o"}), "a", Annotate(CITATION), Close())
     before = json.dumps(told.driver.response)
     for event in told.events:
-        spoil(event.body)
+        spoil(as_json(event))
     spoil(told.driver.response)
     assert json.dumps(told.driver.response) == before
     told.tell(Finish())

@@ -9,6 +9,7 @@ from corpus.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stre
 from corpus.make_corpus import HERE, corpus
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
+from interlock.events.json import as_json
 from interlock.fsm.oracle import Violation, check
 
 
@@ -174,7 +175,7 @@ def test_the_corpus_on_disk_is_what_its_script_writes():
 
 def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
     story = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
-    events = [dict(event.body) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
+    events = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
     assert check(events) == []
     added = next(body for body in events if body["type"] == "response.output_item.added")
     added["item"] = {**added["item"], "action": {"commands": ["ls"]}}

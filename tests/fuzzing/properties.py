@@ -10,7 +10,7 @@ from fuzzing.stories import resolved
 
 from interlock.events.conversion import EVENT_MODELS, response_to_openai, stray_fields, to_openai
 from interlock.events.dialects import OPEN_RESPONSES
-from interlock.events.json import clean, dumps
+from interlock.events.json import as_json, clean, dumps
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.fsm import oracle
 from interlock.fsm.acceptor import judge
@@ -64,10 +64,10 @@ def is_typed(story: Sequence[Delta]) -> None:
     told = driver(EventWriter())
     events = told_whole(told, story)
     for event in events:
-        if event.name in EVENT_MODELS:  # no release types the two events about a patch
-            assert to_openai(event.body).type == event.name
-            assert stray_fields(event.body) == []
-    assert events[-1].body["response"] == told.response
+        if event.type in EVENT_MODELS:  # no release types the two events about a patch
+            assert to_openai(as_json(event)).type == event.type
+            assert stray_fields(as_json(event)) == []
+    assert as_json(events[-1])["response"] == told.response
     assert response_to_openai(told.response).id == told.response["id"]
 
 
@@ -80,7 +80,7 @@ def is_the_same_however_it_is_told(story: Sequence[Delta]) -> None:
         known.append(resolved(delta, one_by_one))
         frames += one_by_one.feed(known[-1:])
     assert at_once.feed(known) == frames
-    assert bodies(frames) == [json.loads(dumps(event.body)) for event in events]
+    assert bodies(frames) == [as_json(event) for event in events]
 
 
 def is_legal_in_the_other_dialect(story: Sequence[Delta]) -> None:

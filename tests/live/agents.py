@@ -1,11 +1,11 @@
 """Responses with hosted tools: made without HTTP in front of them, judged, and timed."""
 
 import asyncio
-import json
 from time import monotonic
 
 from live.engines import StagedEngine, step
 
+from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
@@ -77,7 +77,7 @@ def ask(*turns, tools=(), by=None, items="Hi", **settings):
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
         run = begin_response(request, request.conversation(), engine, EventWriter(), tools=by)
-        told = [(json.loads(json.dumps(event.body)), monotonic()) async for events in run.events() for event in events]
+        told = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == before

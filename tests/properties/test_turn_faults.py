@@ -4,13 +4,13 @@ The run has what a run can have: reasoning, a preamble, two hosted calls of whic
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 
 import pytest
 from attrs import define, field
 from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step
 
+from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
@@ -101,7 +101,7 @@ SEALS = Seals(Envelope(SealingKeys.random()), "staged")
 
 
 async def collected(run):
-    return [json.loads(json.dumps(event.body)) async for events in run.events() for event in events]
+    return [as_json(event) async for events in run.events() for event in events]
 
 
 def ended(run):
@@ -179,7 +179,7 @@ def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
         async for place, made in enumerated(run.events()):
             if place == delivery:
                 run.interrupt(ending)
-            events.extend(json.loads(json.dumps(event.body)) for event in made)
+            events.extend(as_json(event) for event in made)
         return events, engine
 
     events, engine = asyncio.run(interrupted())
@@ -209,7 +209,7 @@ def test_what_ends_the_process_is_raised_again_once_the_response_has_ended(error
         events, raised = [], None
         try:
             async for made in run.events():
-                events.extend(json.loads(json.dumps(event.body)) for event in made)
+                events.extend(as_json(event) for event in made)
         except BaseException as caught:  # noqa: BLE001
             raised = caught
         return events, raised, engine
@@ -238,7 +238,7 @@ def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_c
         task.cancel()
         await asyncio.wait([task])
         events.extend(run.conclude())
-        return task.cancelled(), [json.loads(json.dumps(event.body)) for event in events], run.conclude()
+        return task.cancelled(), [as_json(event) for event in events], run.conclude()
 
     was_cancelled, events, rest = asyncio.run(cancelled())
     assert (was_cancelled, check(events), events[-1]["type"], rest) == (True, [], "response.failed", [])
@@ -295,7 +295,7 @@ def test_an_interruption(delivery, ending, status):
         async for made in run.events():
             if len(deliveries) == delivery:
                 run.interrupt(ending)
-            deliveries.append([json.loads(json.dumps(event.body)) for event in made])
+            deliveries.append([as_json(event) for event in made])
         return [body for bodies in deliveries for body in bodies]
 
     events = asyncio.run(interrupted())
@@ -314,7 +314,7 @@ def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended
         await stream.aclose()
         asked = bool(engine.turns)
         events += run.driver.feed([Cancel()])
-        return [json.loads(json.dumps(event.body)) for event in events], not asked or engine.closed.is_set()
+        return [as_json(event) for event in events], not asked or engine.closed.is_set()
 
     events, stopped = asyncio.run(left())
     assert check(events) == []

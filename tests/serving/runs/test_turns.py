@@ -1,13 +1,13 @@
 """A response is made of its turns, and ends legally whatever breaks or interrupts it."""
 
 import asyncio
-import json
 import logging
 
 import pytest
 from live.engines import ANSWER, CALL, ENCODING, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step, steps
 from live.wire import without_chance
 
+from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
@@ -31,7 +31,7 @@ def begin(engine, writer=None, tools=None, **settings):
 
 
 async def collect(run):
-    return [[json.loads(json.dumps(event.body)) for event in events] async for events in run.events()]
+    return [[as_json(event) for event in events] async for events in run.events()]
 
 
 def make(*scripts, tools=None, **settings):
@@ -67,7 +67,7 @@ def test_the_first_events_do_not_wait_for_the_engine() -> None:
     async def first():
         run = begin(StagedEngine([Gate()]))
         events = run.events()
-        names = [event.name for event in await anext(events)]
+        names = [event.type for event in await anext(events)]
         await events.aclose()
         return names
 
@@ -178,7 +178,7 @@ def test_an_interruption_between_two_steps_ends_the_response_at_the_next() -> No
         run = begin(engine)
         made = []
         async for events in run.events():
-            made.append([event.body for event in events])
+            made.append([as_json(event) for event in events])
             run.interrupt(SHUTDOWN)
         return made, engine.turns
 
