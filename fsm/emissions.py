@@ -196,7 +196,7 @@ def arguments_delta(call: Item[FunctionCall]) -> ArgumentsDelta:
 def arguments_done(call: Item[FunctionCall]) -> ArgumentsDone:
     arguments = call.end_text()
     call.update(arguments=arguments)
-    return ArgumentsDone(call.id, call.output_index, call.body.name, arguments)
+    return ArgumentsDone(call.id, call.output_index, arguments, call.body.name)
 
 
 @emission

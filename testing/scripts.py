@@ -68,6 +68,9 @@ _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "custom_tool_call_output": ({"call_id": "call_custom", "output": "rain"},),
     "mcp_approval_response": ({"approval_request_id": "mcpr_1", "approve": True},),
     "additional_tools": ({"role": "assistant", "tools": []},),
+    "agent_message": ({"author": "root", "recipient": "scout", "content": []},),
+    "multi_agent_call": ({"action": "spawn_agent", "arguments": "{}"},),
+    "multi_agent_call_output": ({"call_id": "call_agents", "action": "spawn_agent", "output": []},),
 }
 """What an item of a kind may be opened with; nothing for a kind that is not here."""
 _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {

@@ -727,6 +727,8 @@ AgentAction: TypeAlias = Literal["spawn_agent", "interrupt_agent", "list_agents"
 class AgentMessage(Item, tag="agent_message", kw_only=True):
     """What one agent says to another."""
 
+    prefix = "amsg"
+
     author: str
     recipient: str
     content: list[ContentPart]
@@ -734,6 +736,8 @@ class AgentMessage(Item, tag="agent_message", kw_only=True):
 
 class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
     """What an agent does with others."""
+
+    prefix = "mac"
 
     made = CALL_ID
 
@@ -744,6 +748,8 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
 
 class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     """What came of it."""
+
+    prefix = "maco"
 
     call_id: str
     action: AgentAction

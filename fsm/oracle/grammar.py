@@ -8,15 +8,13 @@ compiled expression, and the events of an item are a word in that alphabet.
 from __future__ import annotations
 
 import re
-import string
 from typing import Final
 
 from interlock.fsm.oracle.vocabulary import EVENTS
 
 _NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
-_ALPHABET: Final = string.ascii_letters + "αβγδεζηθικλμ"
-LETTERS: Final = dict(zip(_NAMES, _ALPHABET, strict=False))
-"""The letter of each event that belongs to an item."""
+LETTERS: Final = {name: chr(0xE000 + number) for number, name in enumerate(_NAMES)}
+"""The letter of each event that belongs to an item, out of Unicode's private use, so that none can run out."""
 _SHORT: Final = {name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()}
 _NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
 
@@ -52,6 +50,7 @@ WHOLE: Final = frozenset(
     {
         *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
         *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
+        *("agent_message", "multi_agent_call", "multi_agent_call_output"),
     }
 )
 """The items that come whole, so that they may be added with their result and in any status."""

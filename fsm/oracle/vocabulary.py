@@ -129,6 +129,9 @@ ITEMS: Final = """
                             created_by?:string|null
     mcp_approval_response   id:string approval_request_id:string approve:boolean reason?:string
     additional_tools        id:string role:string tools:array
+    agent_message           id:string author:string recipient:string content:array
+    multi_agent_call        id:string call_id:string action:string arguments:string
+    multi_agent_call_output id:string call_id:string action:string output:array
 """
 
 PARTS: Final = """
@@ -186,5 +189,8 @@ ITEM_PREFIX: Final = {
     "custom_tool_call_output": "ctco_",
     "mcp_approval_response": "mcpra_",
     "additional_tools": "at_",
+    "agent_message": "amsg_",
+    "multi_agent_call": "mac_",
+    "multi_agent_call_output": "maco_",
 }
 """What the id of an item of each kind begins with (rule R7)."""

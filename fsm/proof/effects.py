@@ -26,6 +26,7 @@ WHOLE: Final = frozenset(
     {
         *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
         *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
+        *("agent_message", "multi_agent_call", "multi_agent_call_output"),
     }
 )
 """The items that end as they begin."""

@@ -48,6 +48,9 @@ FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "custom_tool_call_output": {"call_id": "call_of_the_model", "output": "signals"},
     "mcp_approval_response": {"approval_request_id": "mcpr_1", "approve": True},
     "additional_tools": {"role": "assistant", "tools": []},
+    "agent_message": {"author": "root", "recipient": "scout", "content": []},
+    "multi_agent_call": {"call_id": "call_of_the_model", "action": "spawn_agent", "arguments": "{}"},
+    "multi_agent_call_output": {"call_id": "call_of_the_model", "action": "spawn_agent", "output": []},
 }
 """What an item of each kind is opened with."""
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}

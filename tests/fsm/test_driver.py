@@ -342,9 +342,11 @@ def test_no_call_id_is_used_twice_whoever_made_it():
 
 def test_hosted_calls_wait_for_their_tools_in_order():
     told = Told(MCP, "{", "}", CODE, "1", "+1", Close(), SEARCH)
+    search = {"type": "mcp_call", "id": "mcp_1", "status": "in_progress", "server_label": "wiki", "name": "search"}
+    code = {"type": "code_interpreter_call", "id": "ci_1", "status": "in_progress", "container_id": "cntr_1"}
     assert told.driver.ready == [
-        ReadyCall("mcp_1", "mcp_call", {"server_label": "wiki", "name": "search"}, "{}"),
-        ReadyCall("ci_1", "code_interpreter_call", {"container_id": "cntr_1"}, "1+1"),
+        ReadyCall("mcp_1", "mcp_call", {**search, "arguments": ""}, "{}"),
+        ReadyCall("ci_1", "code_interpreter_call", {**code, "code": "", "outputs": None}, "1+1"),
     ]
     told.tell(Close(), Run("mcp_1"))
     assert [call.id for call in told.driver.ready] == ["ci_1", "ws_1"]
