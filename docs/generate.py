@@ -18,7 +18,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 
-from interlock.events.items import ITEMS
+from interlock.events.olditems import ITEMS
 from interlock.fsm import Delta, background, conversation, stored, turns
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED

@@ -15,7 +15,7 @@ from typing import Any, cast
 from interlock.events.json import as_json
 from interlock.events.resource import response_settings
 from interlock.events.sse import EventWriter
-from interlock.events.types.stream import ResponseEvent, StreamEvent
+from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds

@@ -14,10 +14,10 @@ What an embedder needs is exported here.
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect, DialectName
+from interlock.events.items import ItemKind, result_fields
 from interlock.events.resource import response_settings
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter, Writer
-from interlock.events.types.items import ItemKind, result_fields
-from interlock.events.types.stream import StreamEvent
+from interlock.events.stream import StreamEvent
 
 __all__ = [
     "CONTENT_TYPE",

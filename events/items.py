@@ -1,249 +1,926 @@
-"""Output items: one specification for each kind, as data, and the snapshot of an item in any of its states.
-
-It knows which fields an item of a kind has, what its id begins with, which statuses its type knows, and where a tool's
-result or error goes. It does not know when an item changes: that is its lifecycle (`interlock.fsm.lifecycles`).
-
-Source: the output item types of the `openai` package.
-"""
+"""Every kind of item, with what belongs to a kind and no other field says: how its ids begin and what may be known late."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args, get_type_hints
 
-from attrs import field, frozen
+from msgspec import UNSET, Struct, ValidationError, convert, field, structs
 
-ItemKind: TypeAlias = Literal[
-    "reasoning",
-    "message",
-    "function_call",
-    "custom_tool_call",
-    "mcp_call",
-    "mcp_list_tools",
-    "mcp_approval_request",
-    "code_interpreter_call",
-    "web_search_call",
-    "file_search_call",
-    "image_generation_call",
-    "apply_patch_call",
-    "shell_call",
-    "shell_call_output",
-    "local_shell_call",
-    "computer_call",
-    "tool_search_call",
-    "program",
-    "compaction",
-    "apply_patch_call_output",
-    "local_shell_call_output",
-    "computer_call_output",
-    "tool_search_output",
-    "program_output",
-    "function_call_output",
-    "custom_tool_call_output",
-    "mcp_approval_response",
-    "additional_tools",
-]
-"""The items that this project can emit, by the API's names."""
+from interlock.events.parts import (
+    ComputerScreenshot,
+    Content,
+    ContentPart,
+    Json,
+    Maybe,
+    Nullable,
+    Number,
+    Outbound,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+)
+from interlock.events.tools import AnyTool, ContainerReference, Effort, JsonSchemaFormat, LocalEnvironment, TextFormat
 
-_STATUSES: Final = ("in_progress", "completed", "incomplete")
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+CALL_ID: Final[Mapping[str, str]] = MappingProxyType({"call_id": "call"})
+
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
-@frozen
-class PartSpec:
-    """A part of an item: an entry of its `content`, or of a reasoning item's `summary`.
+class Agent(Struct, kw_only=True):
+    """The agent that an item or an event is of, in the beta of several agents."""
 
-    Args:
-        type: The part's `type`.
-        text: The field that holds its text.
-        lists: The fields that are lists and start empty.
+    agent_name: str
+
+
+class Item(Struct, tag_field="type", kw_only=True):
+    """An item of a response or of a request's input.
+
+    `prefix` is what the ids of its kind begin with, `made` the fields whose id is made where none is known, with its prefix,
+    `late` the fields that may be known only when the item is closed, and `opaque` those of them that nobody can read and that
+    count as content all the same.
     """
+
+    prefix: ClassVar[str] = ""
+    made: ClassVar[Mapping[str, str]] = NOTHING
+    late: ClassVar[tuple[str, ...]] = ()
+    opaque: ClassVar[tuple[str, ...]] = ()
+
+    id: Outbound[str] = UNSET
+    agent: Nullable[Agent] = UNSET
+
+
+# What the model writes.
+
+
+class Reasoning(Item, tag="reasoning", kw_only=True):
+    """What the model thought, in clear, as a summary or encrypted."""
+
+    prefix = "rs"
+    late = ("encrypted_content",)
+    opaque = ("encrypted_content",)
+
+    encrypted_content: Nullable[str] = UNSET
+    status: Maybe[Status] = UNSET
+    summary: Outbound[list[SummaryText]] = field(default_factory=list[SummaryText])
+    content: Maybe[list[ReasoningText]] = UNSET
+
+
+class Message(Item, tag="message", kw_only=True):
+    """The assistant's message in a response."""
+
+    prefix = "msg"
+
+    role: Literal["assistant"] = "assistant"
+    phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
+    status: Outbound[Status] = UNSET
+    content: list[OutputText | Refusal] = field(default_factory=list[OutputText | Refusal])
+
+
+class InputMessage(Item, tag="message", kw_only=True):
+    """A message of anybody's in a request."""
+
+    prefix = "msg"
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+    phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
+    status: Maybe[str] = UNSET
+
+
+class Compaction(Item, tag="compaction", kw_only=True):
+    """What stands for a conversation that was compacted."""
+
+    prefix = "cmp"
+
+    encrypted_content: str
+    created_by: Nullable[str] = UNSET
+
+
+# Who called, of a call that a program made.
+
+
+class Caller(Struct, tag_field="type", kw_only=True):
+    """Who made a call."""
+
+
+class DirectCaller(Caller, tag="direct", kw_only=True):
+    """The model."""
+
+
+class ProgramCaller(Caller, tag="program", kw_only=True):
+    """A program that the model wrote."""
+
+    caller_id: str
+
+
+AnyCaller: TypeAlias = DirectCaller | ProgramCaller
+
+
+class ClientCall(Item, kw_only=True):
+    """A call of a tool that is the client's."""
+
+    prefix = "fc"
+    made = CALL_ID
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    name: str
+    namespace: Maybe[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    is_async: Maybe[bool] = field(default=UNSET, name="async")
+    created_by: Nullable[str] = UNSET
+
+
+class FunctionCall(ClientCall, tag="function_call", kw_only=True):
+    """A call of a function."""
+
+    arguments: str
+
+
+class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
+    """A call of a tool that takes text. The `openai` package types no status of it in a stream; the API sends it."""
+
+    prefix = "ctc"
+
+    status: Maybe[Status] = UNSET
+    input: str
+
+
+class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
+    """What a function returned."""
+
+    prefix = "fco"
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = UNSET
+    output: Content
+    name: Nullable[str] = UNSET
+    namespace: Nullable[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
+    """What a custom tool returned."""
+
+    prefix = "ctco"
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    output: Content
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Tools of MCP servers.
+
+
+class McpError(Struct, tag_field="type", kw_only=True):
+    """What went wrong with a call of an MCP server's tool."""
+
+
+class McpProtocolError(McpError, tag="mcp_protocol_error", kw_only=True):
+    """The server answered with an error."""
+
+    code: int
+    message: str
+
+
+class McpToolExecutionError(McpError, tag="mcp_tool_execution_error", kw_only=True):
+    """The tool failed."""
+
+    content: Json
+
+
+class McpHttpError(McpError, tag="http_error", kw_only=True):
+    """The server was not reached."""
+
+    code: int
+    message: str
+
+
+class McpCall(Item, tag="mcp_call", kw_only=True):
+    """A call of an MCP server's tool. Its error is a text in older releases."""
+
+    prefix = "mcp"
+
+    status: Outbound[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
+    server_label: str
+    name: str
+    arguments: str
+    approval_request_id: Nullable[str] = UNSET
+    output: Nullable[str] = UNSET
+    error: Nullable[McpProtocolError | McpToolExecutionError | McpHttpError | str] = UNSET
+
+
+class McpTool(Struct, kw_only=True):
+    """A tool of an MCP server."""
+
+    name: str
+    description: Nullable[str] = UNSET
+    input_schema: Json
+    annotations: Nullable[Json] = UNSET
+
+
+class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
+    """The tools of an MCP server."""
+
+    prefix = "mcpl"
+
+    server_label: str
+    tools: list[McpTool] = field(default_factory=list[McpTool])
+    error: Nullable[str] = UNSET
+
+
+class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
+    """The question whether a tool may be called."""
+
+    prefix = "mcpr"
+
+    server_label: str
+    name: str
+    arguments: str
+
+
+class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
+    """The answer to it."""
+
+    prefix = "mcpra"
+
+    approval_request_id: str
+    approve: bool
+    reason: Nullable[str] = UNSET
+
+
+# The code interpreter.
+
+
+class CodeOutput(Struct, tag_field="type", kw_only=True):
+    """An output of a run of code."""
+
+
+class Logs(CodeOutput, tag="logs", kw_only=True):
+    """What the code printed."""
+
+    logs: str
+
+
+class OutputImage(CodeOutput, tag="image", kw_only=True):
+    """An image that it made."""
+
+    url: str
+
+
+class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
+    """A run of Python."""
+
+    prefix = "ci"
+    made = MappingProxyType({"container_id": "cntr"})
+
+    status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
+    container_id: str
+    code: str | None = ""
+    outputs: Nullable[list[Logs | OutputImage]] = None
+
+
+# Searches.
+
+
+class Source(Struct, tag_field="type", kw_only=True):
+    """What a search of the web read."""
+
+
+class UrlSource(Source, tag="url", kw_only=True):
+    """A page of the web."""
+
+    url: str
+
+
+class ApiSource(Source, tag="api", kw_only=True):
+    """A service such as that of the weather, which the API sends and no release of the `openai` package types."""
+
+    name: str
+
+
+class WebAction(Struct, tag_field="type", kw_only=True):
+    """A step of a search of the web."""
+
+
+class Search(WebAction, tag="search", kw_only=True):
+    """A search."""
+
+    query: Maybe[str] = UNSET
+    queries: Maybe[list[str]] = UNSET
+    sources: Maybe[list[UrlSource | ApiSource]] = UNSET
+
+
+class OpenPage(WebAction, tag="open_page", kw_only=True):
+    """A page that is read."""
+
+    url: Nullable[str] = UNSET
+
+
+class FindInPage(WebAction, tag="find_in_page", kw_only=True):
+    """A pattern that is looked for in a page."""
+
+    url: str
+    pattern: str
+
+
+class WebSearchCall(Item, tag="web_search_call", kw_only=True):
+    """A search of the web, which the API opens without an action. openai 2.25 does not know the status `incomplete`."""
+
+    prefix = "ws"
+    late = ("action",)
+
+    status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
+    action: Outbound[Search | OpenPage | FindInPage] = UNSET
+
+
+class FileSearchResult(Struct, kw_only=True):
+    """A passage that a search of files returned."""
+
+    attributes: Nullable[dict[str, str | Number | bool]] = UNSET
+    file_id: Maybe[str] = UNSET
+    filename: Maybe[str] = UNSET
+    score: Maybe[Number] = UNSET
+    text: Maybe[str] = UNSET
+
+
+class FileSearchCall(Item, tag="file_search_call", kw_only=True):
+    """A search of files."""
+
+    prefix = "fs"
+
+    status: Outbound[Literal["in_progress", "searching", "completed", "incomplete", "failed"]] = UNSET
+    queries: list[str]
+    results: Nullable[list[FileSearchResult]] = None
+
+
+class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
+    """A search for tools. One that the server runs has no `call_id`."""
+
+    prefix = "tsc"
+    made = CALL_ID
+    late = ("arguments",)
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = None
+    execution: Outbound[Literal["server", "client"]] = UNSET
+    arguments: Json = field(default_factory=dict[str, Json])
+    created_by: Nullable[str] = UNSET
+
+
+class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
+    """The tools that a search found."""
+
+    prefix = "tso"
+
+    status: Outbound[Status] = UNSET
+    call_id: Nullable[str] = UNSET
+    execution: Outbound[Literal["server", "client"]] = UNSET
+    tools: list[AnyTool]
+    created_by: Nullable[str] = UNSET
+
+
+class AdditionalTools(Item, tag="additional_tools", kw_only=True):
+    """Tools that are there from this item on."""
+
+    prefix = "at"
+
+    role: Literal["unknown", "user", "assistant", "system", "critic", "discriminator", "developer", "tool"]
+    tools: list[AnyTool]
+
+
+# Images.
+
+
+class ModerationDetails(Struct, kw_only=True):
+    """Why an image was refused."""
+
+    categories: list[str]
+    moderation_stage: Literal["input", "output", "unknown"]
+
+
+class ImageError(Struct, kw_only=True):
+    """Why there is no image. `type` is any text."""
 
     type: str
+    code: Nullable[str] = UNSET
+    message: str
+    param: Nullable[str] = UNSET
+    moderation_details: Nullable[ModerationDetails] = UNSET
+
+
+class SvgUsage(Struct, kw_only=True):
+    """The tokens of a model that drew."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+
+class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
+    """An image that is made, which the API opens without a result."""
+
+    prefix = "ig"
+
+    status: Outbound[Literal["in_progress", "completed", "generating", "failed"]] = UNSET
+    action: Nullable[Literal["generate", "edit", "auto"]] = UNSET
+    background: Nullable[Literal["transparent", "opaque", "auto"]] = UNSET
+    output_format: Nullable[Literal["png", "webp", "jpeg", "gif", "svg"]] = UNSET
+    quality: Nullable[Literal["low", "medium", "high", "xhigh", "max", "auto"]] = UNSET
+    result: Outbound[str] = None
+    revised_prompt: Nullable[str] = UNSET
+    size: Nullable[str] = UNSET
+    error: Nullable[ImageError] = UNSET
+    svg_usage: Nullable[SvgUsage] = UNSET
+
+
+# Patches.
+
+
+class Operation(Struct, tag_field="type", kw_only=True):
+    """What a patch does to a file."""
+
+    path: str
+
+
+class CreateFile(Operation, tag="create_file", kw_only=True):
+    """A file that is created."""
+
+    diff: str = ""
+
+
+class UpdateFile(Operation, tag="update_file", kw_only=True):
+    """A file that is changed."""
+
+    diff: str = ""
+
+
+class DeleteFile(Operation, tag="delete_file", kw_only=True):
+    """A file that is deleted."""
+
+
+class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
+    """A patch that the client applies."""
+
+    prefix = "apc"
+    made = CALL_ID
+
+    status: Outbound[Literal["in_progress", "completed"]] = UNSET
+    call_id: str
+    operation: CreateFile | UpdateFile | DeleteFile
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
+    """Whether a patch was applied."""
+
+    prefix = "apco"
+
+    status: Outbound[Literal["completed", "failed"]] = UNSET
+    call_id: str
+    output: Nullable[str] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Shells.
+
+
+class ShellAction(Struct, kw_only=True):
+    """The commands of a shell."""
+
+    commands: list[str] = field(default_factory=list[str])
+    max_output_length: Nullable[int] = None
+    timeout_ms: Nullable[int] = None
+
+
+class ShellCall(Item, tag="shell_call", kw_only=True):
+    """Commands that a shell runs."""
+
+    prefix = "sh"
+    made = CALL_ID
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: ShellAction = field(default_factory=ShellAction)
+    environment: Nullable[LocalEnvironment | ContainerReference] = UNSET
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class Outcome(Struct, tag_field="type", kw_only=True):
+    """How a command ended."""
+
+
+class Exit(Outcome, tag="exit", kw_only=True):
+    """By itself."""
+
+    exit_code: int
+
+
+class Timeout(Outcome, tag="timeout", kw_only=True):
+    """It took too long."""
+
+
+class ShellOutput(Struct, kw_only=True):
+    """The output of a command."""
+
+    stdout: str
+    stderr: str
+    outcome: Exit | Timeout
+    created_by: Nullable[str] = UNSET
+
+
+class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
+    """The outputs of the commands of a shell."""
+
+    prefix = "sho"
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    max_output_length: Nullable[int] = None
+    output: list[ShellOutput] = field(default_factory=list[ShellOutput])
+    caller: Nullable[AnyCaller] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
+    """A command of the client's shell."""
+
+    command: list[str] = field(default_factory=list[str])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    timeout_ms: Nullable[int] = UNSET
+    user: Nullable[str] = UNSET
+    working_directory: Nullable[str] = UNSET
+
+
+class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
+    """A command that the client's shell runs."""
+
+    prefix = "lsh"
+    made = CALL_ID
+    late = ("action",)
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: LocalShellAction = field(default_factory=LocalShellAction)
+
+
+class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
+    """Its output. No release of the `openai` package types `call_id`; clients send it."""
+
+    prefix = "lsho"
+
+    status: Nullable[Status] = UNSET
+    call_id: Maybe[str] = UNSET
+    output: str
+
+
+# The use of a computer.
+
+
+class SafetyCheck(Struct, kw_only=True):
+    """What a user has to agree to."""
+
+    id: str
+    code: Nullable[str] = UNSET
+    message: Nullable[str] = UNSET
+
+
+class Action(Struct, tag_field="type", kw_only=True):
+    """What the model does with a computer."""
+
+
+class Point(Struct, kw_only=True):
+    """A place on the screen."""
+
+    x: int
+    y: int
+
+
+class PointAction(Action, kw_only=True):
+    """An action at a place on the screen."""
+
+    x: int
+    y: int
+    keys: Nullable[list[str]] = UNSET
+
+
+class Click(PointAction, tag="click", kw_only=True):
+    """A click."""
+
+    button: Literal["left", "right", "wheel", "back", "forward"]
+
+
+class DoubleClick(PointAction, tag="double_click", kw_only=True):
+    """Two clicks."""
+
+
+class Drag(Action, tag="drag", kw_only=True):
+    """A way with the button down."""
+
+    path: list[Point]
+    keys: Nullable[list[str]] = UNSET
+
+
+class Keypress(Action, tag="keypress", kw_only=True):
+    """Keys, pressed together."""
+
+    keys: list[str]
+
+
+class Move(PointAction, tag="move", kw_only=True):
+    """A move of the pointer."""
+
+
+class Screenshot(Action, tag="screenshot", kw_only=True):
+    """A look at the screen."""
+
+
+class Scroll(PointAction, tag="scroll", kw_only=True):
+    """A turn of the wheel."""
+
+    scroll_x: int
+    scroll_y: int
+
+
+class TypeText(Action, tag="type", kw_only=True):
+    """Text that is typed."""
+
     text: str
-    lists: tuple[str, ...] = ()
-
-    whole: bytes = field(init=False, eq=False, repr=False)
-    """The part as JSON, with a gap for its text and for each list."""
-    empty: bytes = field(init=False, eq=False, repr=False)
-    """The part as it is when it opens."""
-
-    def __attrs_post_init__(self) -> None:
-        """Compile what is the same of every such part."""
-        names = "".join(f',"{name}":%b' for name in (self.text, *self.lists))
-        whole = f'{{"type":"{self.type}"{names}}}'.encode()
-        object.__setattr__(self, "whole", whole)
-        object.__setattr__(self, "empty", whole % (b'""', *(b"[]" for _ in self.lists)))
 
 
-OUTPUT_TEXT: Final = PartSpec("output_text", "text", ("annotations", "logprobs"))
-REFUSAL: Final = PartSpec("refusal", "refusal")
-REASONING_TEXT: Final = PartSpec("reasoning_text", "text")
-SUMMARY_TEXT: Final = PartSpec("summary_text", "text")
-COMMAND: Final = PartSpec("command", "command")
-"""A command of a shell call, which its item shows as a plain text."""
+class Wait(Action, tag="wait", kw_only=True):
+    """A pause."""
 
 
-@frozen
-class ItemSpec:
-    """One kind of item.
+AnyAction: TypeAlias = Click | DoubleClick | Drag | Keypress | Move | Screenshot | Scroll | TypeText | Wait
+
+
+class ComputerCall(Item, tag="computer_call", kw_only=True):
+    """Actions at a computer."""
+
+    prefix = "cu"
+    made = CALL_ID
+    late = ("action", "actions", "pending_safety_checks")
+
+    status: Outbound[Status] = UNSET
+    call_id: str
+    action: Maybe[AnyAction] = UNSET
+    actions: Maybe[list[AnyAction]] = UNSET
+    pending_safety_checks: list[SafetyCheck] = field(default_factory=list[SafetyCheck])
+
+
+class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
+    """The screen after them."""
+
+    prefix = "cuo"
+
+    status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
+    call_id: str
+    output: ComputerScreenshot
+    acknowledged_safety_checks: Nullable[list[SafetyCheck]] = UNSET
+    created_by: Nullable[str] = UNSET
+
+
+# Programs that call tools.
+
+
+class Program(Item, tag="program", kw_only=True):
+    """A program of the model's that calls tools."""
+
+    prefix = "prog"
+    made = CALL_ID
+    late = ("code",)
+
+    call_id: str
+    code: str = ""
+    fingerprint: str
+
+
+class ProgramOutput(Item, tag="program_output", kw_only=True):
+    """What it returned."""
+
+    prefix = "progo"
+
+    status: Outbound[Literal["completed", "incomplete"]] = UNSET
+    call_id: str
+    result: str
+
+
+# The beta of several agents.
+
+AgentAction: TypeAlias = Literal["spawn_agent", "interrupt_agent", "list_agents", "send_message", "followup_task", "wait_agent"]
+
+
+class AgentMessage(Item, tag="agent_message", kw_only=True):
+    """What one agent says to another."""
+
+    prefix = "amsg"
+
+    author: str
+    recipient: str
+    content: list[ContentPart]
+
+
+class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
+    """What an agent does with others."""
+
+    prefix = "mac"
+
+    made = CALL_ID
+
+    call_id: str
+    action: AgentAction
+    arguments: str
+
+
+class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
+    """What came of it."""
+
+    prefix = "maco"
+
+    call_id: str
+    action: AgentAction
+    output: list[OutputText]
+
+
+# What only a request has.
+
+
+class CompactionTrigger(Item, tag="compaction_trigger", kw_only=True):
+    """The conversation is to be compacted here."""
+
+
+class ItemReference(Struct, tag_field="type", tag="item_reference", kw_only=True):
+    """An item that the server has, by its id."""
+
+    id: str
+    agent: Nullable[Agent] = UNSET
+
+
+class NewReasoning(Struct, kw_only=True):
+    """How much the model thinks from here on."""
+
+    effort: Nullable[Effort] = UNSET
+
+
+class NewText(Struct, kw_only=True):
+    """The form of the answer from here on."""
+
+    format: TextFormat | JsonSchemaFormat
+
+
+class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
+    """Settings that change in the midst of a conversation."""
+
+    reasoning: Maybe[NewReasoning] = UNSET
+    text: Maybe[NewText] = UNSET
+
+
+# fmt: off
+SharedItem: TypeAlias = (
+    Reasoning | FunctionCall | CustomToolCall | McpCall | McpListTools | McpApprovalRequest | CodeInterpreterCall
+    | WebSearchCall | FileSearchCall | ImageGenerationCall | ApplyPatchCall | ShellCall | ShellCallOutput | LocalShellCall
+    | ComputerCall | ToolSearchCall | Program | Compaction | ApplyPatchCallOutput | LocalShellCallOutput
+    | ComputerCallOutput | ToolSearchOutput | ProgramOutput | FunctionCallOutput | CustomToolCallOutput
+    | McpApprovalResponse | AdditionalTools | AgentMessage | MultiAgentCall | MultiAgentCallOutput
+)
+# fmt: on
+"""An item that a response has, and that a request may send back."""
+OutputItem: TypeAlias = Message | SharedItem
+"""An item of a response."""
+InputItem: TypeAlias = InputMessage | SharedItem | CompactionTrigger | ConfigurationUpdate | ItemReference
+"""An item of a request's input."""
+
+ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
+    {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
+)
+"""Every kind of item of a response, by its type."""
+
+ItemKind: TypeAlias = str
+"""The type of an item, by the API's name: a key of `ITEMS`."""
+
+_WRITTEN: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
+    {
+        "reasoning": {"summary": [], "content": []},
+        "message": {"content": []},
+        "function_call": {"arguments": ""},
+        "custom_tool_call": {"input": ""},
+        "mcp_call": {"arguments": ""},
+        "code_interpreter_call": {"code": ""},
+        "shell_call_output": {"output": []},
+        "compaction": {"encrypted_content": ""},
+    }
+)
+"""The fields that are written while an item is open, as they are when it begins."""
+_OPENS_WITH: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"web_search_call": ("action",), "tool_search_call": ("execution",), "tool_search_output": ("execution", "call_id")}
+)
+"""What an item of ours begins with, beside the required fields."""
+
+
+@cache
+def _required(kind: type[Item]) -> tuple[str, ...]:
+    """Return the fields that an item of a kind cannot begin without."""
+    tag = str(kind.__struct_config__.tag)
+    required = [field.encode_name for field in structs.fields(kind) if field.required]
+    known = {*kind.made, *_WRITTEN.get(tag, {})}
+    return tuple(name for name in (*_OPENS_WITH.get(tag, ()), *required) if name not in known)
+
+
+def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
+    """Return an item as it begins, but for its ids.
 
     Args:
-        kind: The item's `type`.
-        prefix: What its ids begin with.
-        statuses: The values that its `status` can take; a kind without the field has none.
-        text: The field that holds its own text (arguments, input, code), or an empty string. A field of an object that the
-            item holds is written with a dot: `operation.diff`.
-        lists: The lists of parts it has; one of an object is written likewise, and is then the only one.
-        opens_with: The fields that must be known when it opens.
-        constant: Fields that every item of the kind has, with the value they start with.
-        made: Fields that hold an id which is made where none is known, with the prefix that it has in any case. Where such
-            a field is a constant too, None says that there is none: a search of tools by a server has no `call_id`.
-        result: What its tool gave if nothing else is said, for a kind that must show a result when it is completed.
-        late: Fields that may be known only when the item is closed.
-        opaque: Those of them that say something although nobody can read it: an item that has one is there without text.
-        whole: Whether the item comes whole, with nothing between its `added` and its `done`, and so with any status.
+        kind: Its type.
+        fields: What is known of it, by the API's names. Fields that its kind does not have are left out.
+
+    Raises:
+        ValueError: There is no such kind, or a field is missing or of a wrong type.
     """
-
-    kind: ItemKind
-    prefix: str
-    statuses: tuple[str, ...] = _STATUSES
-    text: str = ""
-    lists: tuple[str, ...] = ()
-    opens_with: tuple[str, ...] = ()
-    constant: Mapping[str, object] = field(factory=dict[str, object])
-    made: Mapping[str, str] = field(factory=dict[str, str])
-    result: Mapping[str, object] = field(factory=dict[str, object])
-    late: tuple[str, ...] = ()
-    opaque: tuple[str, ...] = ()
-    whole: bool = False
-    frame: bytes = field(init=False, eq=False, repr=False)
-    """It as JSON, with gaps for what lasts, its status, and its text or the entries of each list; empty for a kind whose text or
-    list is in an object that it holds, or that brings its status."""
-    living: frozenset[str] = field(init=False, eq=False, repr=False)
-    """The fields that do not last."""
-    said: Mapping[str, bytes] = field(init=False, eq=False, repr=False)
-    """The JSON of each status, with a comma before it."""
-    running: bytes = field(init=False, eq=False, repr=False)
-    """The same for a state of the lifecycle that the API has no status for."""
-
-    def __attrs_post_init__(self) -> None:
-        """Compile what is the same of every such item."""
-        own = f',"{self.text}":%b' if self.text else "".join(f',"{name}":[%b]' for name in self.lists)
-        frame = b"" if "." in own or self.whole else f"%b%b{own}}}".encode()
-        object.__setattr__(self, "frame", frame)
-        object.__setattr__(self, "living", frozenset({"status", *filter(None, (self.text, *self.lists))} if frame else ()))
-        object.__setattr__(self, "said", {status: f',"status":"{status}"'.encode() for status in self.statuses})
-        object.__setattr__(self, "running", b',"status":"in_progress"' if self.statuses else b"")
+    if kind not in ITEMS:
+        raise ValueError(f"there is no item of kind {kind!r}")
+    item = ITEMS[kind]
+    missing = [name for name in _required(item) if name not in fields]
+    if missing:
+        raise ValueError(f"a {kind} cannot open without {', '.join(missing)}")
+    made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
+    try:
+        return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
+    except ValidationError as error:
+        raise ValueError(f"a {kind} cannot open so: {error}") from None
 
 
-def _whole(kind: ItemKind, prefix: str, opens_with: tuple[str, ...], statuses: tuple[str, ...] = _STATUSES) -> ItemSpec:
-    """Return the specification of an item that comes whole: the output of a tool, above all."""
-    return ItemSpec(kind, prefix, statuses, opens_with=opens_with, whole=True)
+def _is_required(kind: type[Item], name: str) -> bool:
+    return any(field.required and field.encode_name == name for field in structs.fields(kind))
 
 
-ITEMS: Final[Mapping[ItemKind, ItemSpec]] = {
-    spec.kind: spec
-    for spec in (
-        ItemSpec(
-            "reasoning",
-            "rs",
-            lists=("summary", "content"),
-            late=("encrypted_content",),
-            opaque=("encrypted_content",),
-        ),
-        ItemSpec("message", "msg", lists=("content",), constant={"role": "assistant"}),
-        ItemSpec("function_call", "fc", text="arguments", opens_with=("name",), made={"call_id": "call"}),
-        ItemSpec("custom_tool_call", "ctc", text="input", opens_with=("name",), made={"call_id": "call"}),
-        ItemSpec(
-            "mcp_call",
-            "mcp",
-            (*_STATUSES, "calling", "failed"),
-            text="arguments",
-            opens_with=("server_label", "name"),
-            result={"output": ""},
-        ),
-        ItemSpec("mcp_list_tools", "mcpl", (), opens_with=("server_label",), constant={"tools": []}),
-        ItemSpec("mcp_approval_request", "mcpr", (), opens_with=("server_label", "name", "arguments")),
-        ItemSpec(
-            "code_interpreter_call",
-            "ci",
-            (*_STATUSES, "interpreting", "failed"),
-            text="code",
-            constant={"outputs": None},
-            made={"container_id": "cntr"},
-        ),
-        # openai 2.25 does not know the status `incomplete` of a web search; later ones do.
-        ItemSpec("web_search_call", "ws", (*_STATUSES, "searching", "failed"), opens_with=("action",), late=("action",)),
-        ItemSpec(
-            "file_search_call",
-            "fs",
-            (*_STATUSES, "searching", "failed"),
-            opens_with=("queries",),
-            constant={"results": None},
-        ),
-        ItemSpec(
-            "image_generation_call",
-            "ig",
-            ("in_progress", "completed", "generating", "failed"),
-            constant={"result": None},
-        ),
-        ItemSpec(
-            "apply_patch_call",
-            "apc",
-            ("in_progress", "completed"),
-            text="operation.diff",
-            opens_with=("operation",),
-            made={"call_id": "call"},
-        ),
-        ItemSpec(
-            "shell_call",
-            "sh",
-            lists=("action.commands",),
-            constant={"action": {"commands": [], "max_output_length": None, "timeout_ms": None}},
-            made={"call_id": "call"},
-        ),
-        ItemSpec("shell_call_output", "sho", lists=("output",), opens_with=("call_id",), constant={"max_output_length": None}),
-        ItemSpec(
-            "local_shell_call",
-            "lsh",
-            constant={"action": {"type": "exec", "command": [], "env": {}}},
-            made={"call_id": "call"},
-            late=("action",),
-        ),
-        ItemSpec(
-            "computer_call",
-            "cu",
-            constant={"pending_safety_checks": []},
-            made={"call_id": "call"},
-            late=("action", "actions", "pending_safety_checks"),
-        ),
-        ItemSpec(
-            "tool_search_call",
-            "tsc",
-            opens_with=("execution",),
-            constant={"arguments": {}, "call_id": None},
-            made={"call_id": "call"},
-            late=("arguments",),
-        ),
-        ItemSpec(
-            "program",
-            "prog",
-            (),
-            opens_with=("fingerprint",),
-            constant={"code": ""},
-            made={"call_id": "call"},
-            late=("code",),
-        ),
-        ItemSpec("compaction", "cmp", (), constant={"encrypted_content": ""}),
-        _whole("apply_patch_call_output", "apco", ("call_id",), ("completed", "failed")),
-        _whole("local_shell_call_output", "lsho", ("output",)),
-        _whole("computer_call_output", "cuo", ("call_id", "output"), (*_STATUSES, "failed")),
-        _whole("tool_search_output", "tso", ("execution", "tools", "call_id")),
-        _whole("program_output", "progo", ("call_id", "result"), ("completed", "incomplete")),
-        _whole("function_call_output", "fco", ("call_id", "output")),
-        _whole("custom_tool_call_output", "ctco", ("call_id", "output")),
-        _whole("mcp_approval_response", "mcpra", ("approval_request_id", "approve"), ()),
-        _whole("additional_tools", "at", ("role", "tools"), ()),
-    )
-}
-"""Every kind of item by its name."""
+@cache
+def statuses_of(kind: type[Item]) -> tuple[str, ...]:
+    """Return the values that the status of an item can have; none for a kind without the field."""
+    hints = get_type_hints(kind)
+    return tuple(_literals(hints["status"])) if "status" in hints else ()
+
+
+def _literals(annotation: object) -> Iterator[str]:
+    """Yield the texts of the literals in a type."""
+    for inner in get_args(annotation):
+        if isinstance(inner, str):
+            yield inner
+        else:
+            yield from _literals(inner)
+
+
+def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
+    """Return the fields in which an item of a kind carries the plain text of its tool's result.
+
+    Args:
+        kind: The kind of the call.
+        output: What the tool returned, as text.
+
+    Returns:
+        The fields for `Succeed`; empty for a kind whose item shows nothing of it (a web search: its results go to the
+        model, its sources into `action`).
+    """
+    match kind:
+        case "mcp_call":
+            return {"output": output}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": output}]}
+        case "image_generation_call":
+            return {"result": output}
+        case _:
+            return {}
+
+
+NOT_RUN: Final = "The call was not executed."
+"""The error of a hosted call whose tool never started."""
+
+NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
+"""The error of one that was rejected."""
+
+
+def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
+    """Return where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
+    match kind:
+        case "mcp_call":
+            content = [{"type": "text", "text": message}]
+            return {"error": {"type": "mcp_tool_execution_error", "content": content}}
+        case "mcp_list_tools":
+            return {"error": message}
+        case "code_interpreter_call":
+            return {"outputs": [{"type": "logs", "logs": message}]}
+        case _:
+            return {}

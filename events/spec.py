@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.events.types.stream import Place
+from interlock.events.stream import Place as Place  # noqa: PLC0414
 
 
 class Scope(Enum):

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import as_json, dumps, encode
-from interlock.events.types.stream import (
+from interlock.events.stream import (
     EVENTS,
     ErrorEvent,
     ItemBracket,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from interlock.events.types.stream import Place, StreamEvent, wire_name
+from interlock.events.stream import Place, StreamEvent, wire_name
 from interlock.fsm.table import Edge, State, Table
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen
 
-from interlock.events.types.items import Item, ItemKind, opened
+from interlock.events.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
 """Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed, the

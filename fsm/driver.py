@@ -19,20 +19,20 @@ from attrs import frozen
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from interlock.events import response
 from interlock.events.annotations import placed
+from interlock.events.items import NOT_RUN, ItemKind, failure_fields
 from interlock.events.json import as_json, clean
+from interlock.events.response import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
-from interlock.events.types import response
-from interlock.events.types.items import NOT_RUN, ItemKind, failure_fields
-from interlock.events.types.response import IncompleteDetails, ResponseError
-from interlock.events.types.stream import StreamEvent
+from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import RESULTS, Item, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response import Response, usage_of
+from interlock.fsm.response import SETTINGS, Response, usage_of
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""
@@ -68,7 +68,8 @@ class ResponseDriver(Generic[T]):
     """Turns deltas into the events of one response.
 
     Args:
-        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`).
+        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`); `model` at
+            least. Fields that are no settings are passed over.
         writer: The form in which events are given.
         ids: Makes ids.
         clock: Returns the time, in whole seconds since the epoch.
@@ -114,7 +115,7 @@ class ResponseDriver(Generic[T]):
             response.Response(
                 id=response_id or ids("resp"),
                 created_at=clock() if created_at is None else created_at,
-                **cast("dict[str, Any]", settings),
+                **cast("dict[str, Any]", {name: settings[name] for name in SETTINGS if name in settings}),
             ),
             clock,
             additions,

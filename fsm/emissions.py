@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from interlock.events.types import stream
-from interlock.events.types.items import (
+from interlock.events import stream
+from interlock.events.items import (
     ApplyPatchCall,
     CodeInterpreterCall,
     CustomToolCall,
@@ -25,8 +25,8 @@ from interlock.events.types.items import (
     ShellCallOutput,
     ShellOutput,
 )
-from interlock.events.types.parts import OutputPart, OutputText, ReasoningText, Refusal, SummaryText
-from interlock.events.types.stream import (
+from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, ReasoningText, Refusal, SummaryText
+from interlock.events.stream import (
     AnnotationAdded,
     ArgumentsDelta,
     ArgumentsDone,
@@ -53,6 +53,7 @@ from interlock.events.types.stream import (
     ReasoningDone,
     RefusalDelta,
     RefusalDone,
+    ShellDelta,
     SummaryDelta,
     SummaryDone,
     SummaryPartAdded,
@@ -100,9 +101,10 @@ def text_delta(message: Item[Message]) -> TextDelta:
 
 @emission
 def annotation_added(message: Item[Message]) -> AnnotationAdded:
-    message.annotations = (*message.annotations, message.args)
+    annotation = cast("AnyAnnotation", message.args)
+    message.annotations = (*message.annotations, annotation)
     index = len(message.annotations) - 1
-    return AnnotationAdded(message.id, message.output_index, message.part_index, index, message.args)
+    return AnnotationAdded(message.id, message.output_index, message.part_index, index, annotation)
 
 
 @emission
@@ -153,9 +155,9 @@ def reasoning_done(reasoning: Item[Reasoning]) -> ReasoningDone:
 
 
 @emission
-def part_done(item: Item[Message] | Item[Reasoning]) -> PartDone:
+def part_done(item: Item[Any]) -> PartDone:
     part: Any = item.part
-    item.update(content=[*(item.body.content or ()), part])
+    item.update(content=[*item.body.content, part])
     return PartDone(item.id, item.output_index, item.part_index, part)
 
 
@@ -273,7 +275,7 @@ def output_delta(output: Item[ShellCallOutput]) -> OutputDelta:
     delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
     printed = output.printed or _begin_output(output)
     output.printed = {name: f"{printed[name]}{text}" for name, text in delta.items()}
-    return OutputDelta(output.id, output.output_index, output.part_index, delta)
+    return OutputDelta(output.id, output.output_index, output.part_index, ShellDelta(**delta))
 
 
 @emission
@@ -326,8 +328,8 @@ _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
 
-def _open_content(item: Item[Message] | Item[Reasoning], part: OutputPart) -> PartAdded:
-    return PartAdded(item.id, item.output_index, item.open_part(item.body.content or ()), part)
+def _open_content(item: Item[Any], part: OutputPart) -> PartAdded:
+    return PartAdded(item.id, item.output_index, item.open_part(item.body.content), part)
 
 
 def _begin_output(output: Item[ShellCallOutput]) -> Mapping[str, str]:

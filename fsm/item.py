@@ -13,11 +13,11 @@ from attrs import define, field
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from interlock.events import items
+from interlock.events.items import statuses_of
 from interlock.events.json import as_json, clean
-from interlock.events.types import items
-from interlock.events.types.items import statuses_of
-from interlock.events.types.parts import Part
-from interlock.events.types.stream import wire_name
+from interlock.events.parts import AnyAnnotation, Logprob, Part
+from interlock.events.stream import wire_name
 from interlock.fsm.lifecycle import Fields, Saved, Subject
 
 B = TypeVar("B", bound=items.Item)
@@ -62,15 +62,15 @@ class Item(Subject["Item[Any]"], Generic[B]):
     """The open text as far as it was sent. A list of its deltas would hold an object for each of them."""
     whole: str = ""
     """The text that ended last."""
-    logprobs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    logprobs: list[Logprob] = field(factory=list[Logprob])
     """The log probabilities of the open text as far as they were sent."""
-    annotations: tuple[Mapping[str, object], ...] = ()
+    annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
     marked: int = 0
     """Where the mark of the last annotation ends in the open text."""
     unsent: str = ""
     """Text that was not sent yet: white space that is held back (rule R18), or the text of the delta being fired."""
-    unsent_logprobs: Logprobs = ()
+    unsent_logprobs: Sequence[Logprob] = ()
     printed: Mapping[str, str] | None = None
     """The output of the command that runs."""
     progressed: int = 0
@@ -137,7 +137,7 @@ class Item(Subject["Item[Any]"], Generic[B]):
         """
         whole = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
-        self.unsent_logprobs = (*self.unsent_logprobs, *logprobs) if whole else ()
+        self.unsent_logprobs = (*self.unsent_logprobs, *cast("Sequence[Logprob]", logprobs)) if whole else ()
 
     def send(self) -> str:
         """Record that the unsent text goes out in a delta, and return it."""
@@ -145,7 +145,7 @@ class Item(Subject["Item[Any]"], Generic[B]):
         self.sent.write(text)
         return text
 
-    def send_logprobs(self) -> list[Mapping[str, object]]:
+    def send_logprobs(self) -> list[Logprob]:
         """Record that the unsent log probabilities go out in a delta, and return them."""
         logprobs, self.unsent_logprobs = [*self.unsent_logprobs], ()
         self.logprobs += logprobs

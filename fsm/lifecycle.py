@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, get_type_hints
 import attrs
 from attrs import define, field, frozen
 
-from interlock.events.types.stream import StreamEvent, wire_name
+from interlock.events.stream import StreamEvent, wire_name
 from interlock.fsm.declaration import check
 from interlock.fsm.table import Machine, State, Table
 
@@ -97,7 +97,8 @@ class Subject(Machine[str, Emission[S]]):
 
     def save(self) -> Saved:
         """Return everything that firing an edge may change."""
-        return _values_of(type(self))(self)
+        subject: Any = self.__class__
+        return _values_of(subject)(self)
 
     def restore(self, saved: Saved) -> None:
         """Undo what firing an edge has recorded.
@@ -105,17 +106,18 @@ class Subject(Machine[str, Emission[S]]):
         Args:
             saved: What `save` returned before.
         """
-        for name, value in zip(_names_of(type(self)), saved, strict=True):
+        subject: Any = self.__class__
+        for name, value in zip(_names_of(subject), saved, strict=True):
             setattr(self, name, value)
 
 
 @cache
-def _names_of(subject: type[Any]) -> tuple[str, ...]:
+def _names_of(subject: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class of subjects
     return tuple(attribute.name for attribute in attrs.fields(subject))
 
 
 @cache
-def _values_of(subject: type[Any]) -> Callable[[object], Saved]:
+def _values_of(subject: Any) -> Callable[[object], Saved]:  # noqa: ANN401 - likewise
     return attrgetter(*_names_of(subject))
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from attrs import define, field
 from msgspec.structs import replace
 
-from interlock.events.types import response
-from interlock.events.types.items import OutputItem
+from interlock.events import response
+from interlock.events.items import OutputItem
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Subject
+
+_OWN: Final = frozenset(
+    {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
+)
+SETTINGS: Final = tuple(name for name in response.Response.__struct_fields__ if name not in _OWN)
+"""The fields of a response that are settled when it is created."""
 
 
 @define(eq=False)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 import orjson
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
 
 __all__ = ["read_call"]

@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 
 __all__ = ["CLIENT_TOOLS", "ClientTool"]
 

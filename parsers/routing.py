@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias, cast
 
 from attrs import evolve, field, frozen
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]

@@ -11,8 +11,8 @@ from typing import Final, cast
 
 from attrs import frozen
 
-from interlock.events.types.items import ItemKind
-from interlock.events.types.stream import TERMINAL
+from interlock.events.items import ItemKind
+from interlock.events.stream import TERMINAL
 from interlock.testing.chance import Chance
 from interlock.testing.mutations import renumbered
 from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending

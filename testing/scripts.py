@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias, cast
 import orjson
 
 from interlock.events.dialects import DIALECTS, DialectName
+from interlock.events.items import ITEMS, ItemKind
 from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
-from interlock.events.types.items import ITEMS, ItemKind
 from interlock.fsm import deltas
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.testing.faults import FAULTS, RULES, Fault
 from interlock.testing.legality import findings
 from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending, frames, stream

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from attrs import evolve
 
-from interlock.events.items import REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
+from interlock.events.olditems import REASONING_TEXT, REFUSAL, SUMMARY_TEXT, PartSpec
 from interlock.events.spec import EVENTS, MCP_IN_PROGRESS, EventSpec, Place, Scope
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.texts import unsound

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.events.items import ITEMS
+from interlock.events.olditems import ITEMS
 from interlock.events.spec import ADDED, EventSpec, Scope
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import Track, kind_of

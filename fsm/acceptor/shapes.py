@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from interlock.events.items import ITEMS, OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, ItemSpec, PartSpec
+from interlock.events.olditems import ITEMS, OUTPUT_TEXT, REASONING_TEXT, REFUSAL, SUMMARY_TEXT, ItemSpec, PartSpec
 from interlock.events.spec import ADDED, EVENTS, EventSpec, Scope
 from interlock.fsm.acceptor.values import a_list, a_text, an_object
 

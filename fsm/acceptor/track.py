@@ -6,11 +6,11 @@ It judges the order of an item's events (R7, R8, R10, R11), and nothing of what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from interlock.events.items import ITEMS, OUTPUT_TEXT, ItemSpec
+from interlock.events.olditems import ITEMS, OUTPUT_TEXT, ItemSpec
 from interlock.events.spec import ADDED, DONE, EVENTS, Place
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.finding import About, Fault
@@ -19,7 +19,7 @@ from interlock.fsm.acceptor.values import Digest
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycles import LIFECYCLES
 
-AUTOMATA: Final[Mapping[str, Automaton[Item]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+AUTOMATA: Final[Mapping[str, Automaton[Item[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
 """The automaton of each kind of item."""
 
 _SPECS: Final[Mapping[str, ItemSpec]] = {str(kind): spec for kind, spec in ITEMS.items()}
@@ -70,7 +70,7 @@ class Track:
     """Whether its `added` was seen."""
     stable: Mapping[str, object] = field(factory=dict[str, object])
     """What must stay the same, as `added` had it."""
-    automaton: Automaton[Item] | None = field(init=False)
+    automaton: Automaton[Item[Any]] | None = field(init=False)
     """None for a kind of item that has no lifecycle here."""
     spec: ItemSpec | None = field(init=False)
     node: Node = field(init=False)
@@ -197,7 +197,7 @@ class Track:
             self.node = self.automaton.either(self.node, self.automaton.after(event))
         return fault
 
-    def _misplaced(self, event: str, automaton: Automaton[Item]) -> Fault:
+    def _misplaced(self, event: str, automaton: Automaton[Item[Any]]) -> Fault:
         """Return which rule an event breaks that is not legal where the item stands."""
         legal = self.node.legal
         if event not in automaton.events:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL

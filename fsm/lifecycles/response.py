@@ -4,7 +4,7 @@ A cancelled response, for which the API has no event, ends with `response.incomp
 queued is first said to be in progress, because every stream says so once.
 """
 
-from interlock.events.types.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
+from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
 from interlock.fsm.lifecycle import Lifecycle, emission
 from interlock.fsm.response import Response
 from interlock.fsm.table import Edge

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle

@@ -6,7 +6,7 @@ The client carries them out, and what came of it is an item of the next request.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Lifecycle

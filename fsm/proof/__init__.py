@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from interlock.events.types.items import ITEMS, ItemKind
+from interlock.events.items import ITEMS, ItemKind
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias, cast
 import orjson
 from attrs import define, field, frozen
 
+from interlock.events.items import ITEMS, ItemKind
 from interlock.events.sse import SseWriter
-from interlock.events.types.items import ITEMS, ItemKind
-from interlock.events.types.stream import StreamEvent
+from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds

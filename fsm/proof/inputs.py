@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.events.types.items import ITEMS, ItemKind, result_fields
+from interlock.events.items import ITEMS, ItemKind, result_fields
 from interlock.fsm import deltas
 
 NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 from attrs import frozen
 
-from interlock.events.types.items import ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.item import Item
 from interlock.fsm.lifecycle import Emission, Lifecycle
@@ -110,7 +110,7 @@ def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
         yield f"swap {effects[first].name} and {effects[second].name}", swapped
 
 
-def fate_of_item(mutation: Mutation[Item], kind: ItemKind) -> Fate:
+def fate_of_item(mutation: Mutation[Item[Any]], kind: ItemKind) -> Fate:
     """Return what becomes of a change of an item's lifecycle.
 
     Args:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from interlock.events.json import dumps
-from interlock.fsm.response import usage_object
+from interlock.fsm.response import usage_of
 from interlock.serving.errors import ApiError, EngineError, PromptError, invalid, missing
 from interlock.serving.http.answers import Exchange
 from interlock.serving.http.intake import JSON, error_response
@@ -82,7 +82,7 @@ class CompactedAnswer:
             "object": "response.compaction",
             "created_at": response["created_at"],
             "output": [*_user_messages(self.items), item],
-            "usage": usage_object(made.usage),
+            "usage": usage_of(made.usage),
         }
         return Response(dumps(body), media_type=JSON)
 

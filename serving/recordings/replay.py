@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 from attrs import frozen
 
 from interlock.events.dialects import OPENAI, Dialect
+from interlock.events.items import result_fields
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
-from interlock.events.types.items import result_fields
-from interlock.events.types.stream import StreamEvent
+from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
-from interlock.events.types.stream import StreamEvent
+from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids

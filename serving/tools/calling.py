@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 from attrs import frozen
 
-from interlock.events.types.items import result_fields
+from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import members

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import define, field
 
-from interlock.events.types.items import NOT_UNDERSTOOD
+from interlock.events.items import NOT_UNDERSTOOD
 from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from interlock.events.items import ITEMS
+from interlock.events.olditems import ITEMS
 from interlock.events.spec import EVENTS, EventSpec, Scope
 
 _LISTS: Final[Mapping[Scope, tuple[str, str]]] = {

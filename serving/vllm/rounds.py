@@ -18,7 +18,7 @@ from typing import Final, Protocol, cast
 
 from attrs import define, field
 
-from interlock.events.types.items import NOT_RUN, NOT_UNDERSTOOD, result_fields
+from interlock.events.items import NOT_RUN, NOT_UNDERSTOOD, result_fields
 from interlock.fsm.deltas import Delta, Fail, Run, Succeed
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.faults import is_fault

@@ -6,8 +6,8 @@ import pytest
 from openai.types.responses import ResponseOutputItem
 from pydantic import TypeAdapter
 
+from interlock.events.items import ITEMS, failure_fields, opened, result_fields, statuses_of
 from interlock.events.json import as_json
-from interlock.events.types.items import ITEMS, failure_fields, opened, result_fields, statuses_of
 from interlock.fsm.proof.inputs import FIELDS
 
 TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in get_args(model.model_fields["type"].annotation)}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.events.json import as_json, clean, dumps, loads
-from interlock.events.types.parts import OutputText
+from interlock.events.parts import OutputText
 
 TEXT = st.text(st.characters())
 VALUES = st.recursive(

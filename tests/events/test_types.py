@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.events import spec
-from interlock.events.items import ITEMS as ITEM_SPECS
-from interlock.events.types import stream
-from interlock.events.types.items import ITEMS, FunctionCall, InputItem, Message
-from interlock.events.types.parts import OutputText
-from interlock.events.types.response import CreateResponse
-from interlock.events.types.stream import EVENTS, TERMINAL, AnyEvent, ItemAdded, TextDelta, wire_name
+from interlock.events import spec, stream
+from interlock.events.items import ITEMS, FunctionCall, InputItem, Message
+from interlock.events.olditems import ITEMS as ITEM_SPECS
+from interlock.events.parts import OutputText
+from interlock.events.response import CreateResponse
+from interlock.events.stream import EVENTS, TERMINAL, AnyEvent, ItemAdded, TextDelta, wire_name
 
 OBSERVED = Path(__file__).parent.parent / "corpus" / "observed"
 SETTINGS = (

@@ -18,7 +18,7 @@ import pytest
 from openai import BaseModel
 from typing_extensions import is_typeddict
 
-from interlock.events.types import items, parts, response, stream, tools
+from interlock.events import items, parts, response, stream, tools
 
 NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
 """Whether the installed release is at least the one by which the types were written."""
@@ -64,6 +64,12 @@ UNTYPED_PARTS = (
 )
 
 MEANT = {
+    "vLLM's own route adds it to a response that has ended.": {
+        *(
+            f"Response.{name}: not theirs"
+            for name in ("kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages", "metrics")
+        ),
+    },
     "The API sends it, and no release types it.": {
         *(f"{union}: they have no <{PATCH}.{end}>" for union in ("AnyEvent", "SocketEvent") for end in ("delta", "done")),
         *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),

@@ -3,8 +3,8 @@
 import pytest
 from fuzzing.properties import is_legal_and_true
 
+from interlock.events.items import opened
 from interlock.events.json import as_json
-from interlock.events.types.items import opened
 from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
 
 PRINTED = {"stdout": "signals\n", "stderr": ""}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.events.types.stream import EVENTS, ResponseEvent
+from interlock.events.stream import EVENTS, ResponseEvent
 from interlock.fsm import emissions
 from interlock.fsm.lifecycle import Emission
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE

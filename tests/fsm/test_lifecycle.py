@@ -3,7 +3,7 @@
 import pytest
 from attrs import define
 
-from interlock.events.types.stream import Completed, Created, Queued
+from interlock.events.stream import Completed, Created, Queued
 from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.lifecycle import Emission, Lifecycle, Subject, emission, stream_of
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE

@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from interlock.events.types.items import ITEMS
+from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.lifecycles import DECLARED

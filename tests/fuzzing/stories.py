@@ -12,8 +12,8 @@ from typing import Any, get_args
 import attrs
 from hypothesis import strategies as st
 
+from interlock.events.items import ITEMS, ItemKind, result_fields
 from interlock.events.json import clean
-from interlock.events.types.items import ITEMS, ItemKind, result_fields
 from interlock.fsm import deltas
 from interlock.fsm.deltas import Delta, FinishReason
 from interlock.fsm.driver import ResponseDriver

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from transitions import Machine, MachineError
 
-from interlock.events.types.items import ITEMS
+from interlock.events.items import ITEMS
 from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.events.sse import EventWriter, SseWriter
-from interlock.events.types.stream import EVENTS
+from interlock.events.stream import EVENTS
 from interlock.fsm.deltas import Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.emissions import done

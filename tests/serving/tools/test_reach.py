@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
 
-from interlock.events.types.items import ITEMS
+from interlock.events.items import ITEMS
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.tools.calling import hosted_tool, result_text

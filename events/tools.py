@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, Struct, field
 
-from interlock.events.types.parts import Json, Maybe, Nullable, Number
+from interlock.events.parts import Json, Maybe, Nullable, Number
 
 Callers: TypeAlias = list[Literal["direct", "programmatic"]]
 """Who may call a tool: the model, or a program that it writes."""

@@ -9,9 +9,9 @@ from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from msgspec import UNSET, Struct, field
 
-from interlock.events.types.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
-from interlock.events.types.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
-from interlock.events.types.response import CreateResponse, RequestError, Response
+from interlock.events.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
+from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
+from interlock.events.response import CreateResponse, RequestError, Response
 
 
 class Place(Enum):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, field
 
-from interlock.events.types.items import InputItem, OutputItem
-from interlock.events.types.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number, Outbound
-from interlock.events.types.tools import AnyFormat, AnyTool, Effort, Size, TextFormat, ToolChoice
+from interlock.events.items import InputItem, OutputItem
+from interlock.events.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number, Outbound
+from interlock.events.tools import AnyFormat, AnyTool, Effort, Size, TextFormat, ToolChoice
 
 ResponseStatus: TypeAlias = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
@@ -305,6 +305,12 @@ class Response(Struct, kw_only=True):
     output: list[OutputItem] = field(default_factory=list[OutputItem])
     tool_usage: Nullable[ToolUsage] = UNSET
     usage: Nullable[Usage] = None
+    # What vLLM's own route adds to a response that has ended.
+    kv_transfer_params: Nullable[Json] = UNSET
+    ec_transfer_params: Nullable[Json] = UNSET
+    input_messages: Nullable[list[Json]] = UNSET
+    output_messages: Nullable[list[Json]] = UNSET
+    metrics: Nullable[Json] = UNSET
 
 
 class CompactedResponse(Struct, kw_only=True):
