@@ -358,7 +358,7 @@ class ResponseDriver(Generic[T]):
                 self._usage += usage
                 self._begin()
                 self._close_active()
-            case "cut" if self._active is None or not self._active.spec.kind.endswith("_call"):
+            case "cut" if self._active is None or not self._active.kind.endswith("_call"):
                 self._end_turn("stop", usage)
             case "cut":
                 self._end("cut", usage)  # neither of the API's reasons is true, so none is given (rule R12)
