@@ -39,7 +39,7 @@ from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys, tenant_of
 from interlock.serving.pace import Pace
-from interlock.serving.requests.body import read_object
+from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds
@@ -189,7 +189,7 @@ class Api:
     async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
         """Read and validate the body of a request, as what it means."""
         pace = Pace()
-        body = read_object(await read_body(request, self.max_body_bytes, pace))
+        body = await read_object_in_turns(await read_body(request, self.max_body_bytes, pace), pace)
         return await self.maker.asked(meant(body), pace)
 
     async def count_input(self, request: Request) -> Response:

@@ -21,7 +21,8 @@ from interlock.serving.http.intake import JSON, read_body
 from interlock.serving.http.listing import page_of, shown_item
 from interlock.serving.identity import now, random_id
 from interlock.serving.keys import tenant_of
-from interlock.serving.requests.body import read_object
+from interlock.serving.pace import Pace
+from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.conversation import Item, identified, join
 from interlock.serving.requests.conversations import read_added, read_metadata, read_new
 from interlock.serving.runs.membership import locked, no_such_conversation
@@ -118,7 +119,8 @@ class Conversations:
         return identified(joined[len(before) :])
 
     async def _body(self, request: Request) -> Mapping[str, object]:
-        return read_object(await read_body(request, self.max_body_bytes))
+        pace = Pace()
+        return await read_object_in_turns(await read_body(request, self.max_body_bytes, pace), pace)
 
 
 def conversation_routes(asked: Callable[[Request], Conversations]) -> list[Route]:

@@ -6,17 +6,20 @@ that cut strings in the middle do send, become U+FFFD.
 
 from __future__ import annotations
 
-import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator
 from itertools import chain
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 import orjson
 from attrs import define, field
 
 from interlock.serving.errors import ApiError, invalid
+from interlock.serving.pace import Pace
 from interlock.serving.requests.values import is_object
 
-__all__ = ["Census", "read_object"]
+__all__ = ["Census", "read_object", "read_object_in_turns"]
 
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
@@ -26,7 +29,14 @@ MOST_VALUES: Final = 50_000
 
 
 PATIENT: Final = 4 * 2**20
-"""Bytes of a body that is read a second time, for which the server does nothing else."""
+"""Bytes of a body with lone surrogates, which is read a second time."""
+
+PIECE: Final = re.compile(rb"(?:[^\\]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.){1,16384}+", re.DOTALL)
+"""A piece of a body that ends between two characters, pairs of surrogates among them."""
+SURROGATES: Final = re.compile(
+    rb"\\(?:(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|[^u])|u[dD][89a-fA-F][\da-fA-F]{2})", re.DOTALL
+)
+"""A pair of surrogates or any other escape, which is a group, or a lone surrogate."""
 
 
 @define
@@ -70,7 +80,7 @@ class Census:
 
 
 def read_object(body: bytes) -> dict[str, object]:
-    """Return the object that a body says.
+    """Return the object that a body says, read in one go.
 
     Args:
         body: JSON in UTF-8.
@@ -78,40 +88,61 @@ def read_object(body: bytes) -> dict[str, object]:
     Raises:
         ApiError: 400; it is no JSON, no object, or nested too deeply.
     """
-    value = _read(body)
+    try:
+        return _object(orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        return _object(_again(b"".join(_mended(body, error))))
+
+
+async def read_object_in_turns(body: bytes, pace: Pace) -> dict[str, object]:
+    """Return the object that a body says; while lone surrogates in it are mended, others have their turns.
+
+    Args:
+        body: JSON in UTF-8.
+        pace: Of the work that this is a part of.
+
+    Raises:
+        ApiError: 400; it is no JSON, no object, or nested too deeply.
+    """
+    try:
+        return _object(orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        pieces: list[bytes] = []
+        for piece in _mended(body, error):
+            pieces.append(piece)
+            await pace.rest()
+        return _object(_again(b"".join(pieces)))
+
+
+def _mended(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
+    """Yield a body that could not be read in pieces, each with U+FFFD in the place of its lone surrogates."""
+    body = body.removeprefix(BOM_UTF8)
+    if len(body) > PATIENT:
+        raise _unreadable(f"{_place(error)}; if that is a lone surrogate, it may have {PATIENT} bytes")
+    at = 0
+    while piece := PIECE.match(body, at):
+        yield SURROGATES.sub(lambda escape: escape[0] if escape[1] else rb"\ufffd", piece[0])
+        at = piece.end()
+    yield body[at:]
+
+
+def _again(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(_place(error)) from None
+
+
+def _place(error: orjson.JSONDecodeError) -> str:
+    return f"{error.msg} (line {error.lineno}, column {error.colno})"
+
+
+def _object(value: object) -> dict[str, object]:
     if not is_object(value):
         raise _unreadable("it must be an object")
     if _deeper_than(value, DEPTH):
         raise _unreadable(f"it is nested deeper than {DEPTH} levels")
     return cast("dict[str, object]", value)
-
-
-def _read(body: bytes) -> object:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return _read_patiently(body)
-
-
-def _read_patiently(body: bytes) -> object:
-    """Read what the fast reader refused: for the lone surrogates in it, or to say what is wrong with it."""
-    if len(body) > PATIENT:
-        raise _unreadable("it is not valid JSON in UTF-8, or has lone surrogates in it, which only a smaller body may have")
-    try:
-        value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError:
-        raise _unreadable("it is not encoded in UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise _unreadable(f"{error.msg} (line {error.lineno}, column {error.colno})") from None
-    except RecursionError:
-        raise _unreadable(f"it is nested deeper than {DEPTH} levels") from None
-    except ValueError:
-        raise _unreadable("a number in it is too long") from None
-    return value if _deeper_than(value, DEPTH) else _legible(value)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _unreadable(f"{name} is no JSON value")
 
 
 def _unreadable(why: str) -> ApiError:
@@ -127,17 +158,3 @@ def _deeper_than(value: object, levels: int) -> bool:
         if not level:
             return False
     return True
-
-
-def _legible(value: object) -> object:
-    """Pair the surrogates that belong together, in names and values, and put U+FFFD for the others."""
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            members = cast("dict[str, object]", value)
-            return {str(_legible(name)): _legible(inner) for name, inner in members.items()}
-        case list():
-            return [_legible(inner) for inner in cast("list[object]", value)]
-        case _:
-            return value
