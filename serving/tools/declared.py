@@ -6,7 +6,7 @@ It knows the tool type `mcp` of the API and nothing of sessions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -101,19 +101,19 @@ class DeclaredServer:
         if isinstance(authorization, str):
             yield _sendable("Authorization", f"Bearer {authorization}")
 
-    def allows(self, tool: ListedTool) -> bool:
-        """Return whether a tool may be called at all."""
-        allowed = self.declared.get("allowed_tools")
-        return allowed is None or _matches(allowed, tool)
+    def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
+        """Return those of its tools that may be called at all."""
+        rule = self.declared.get("allowed_tools")
+        return tools if rule is None else filter(_meant(rule), tools)
 
     def asks_for(self, tool: ListedTool) -> bool:
         """Return whether a call of a tool has to be approved; by default all of them have to."""
         rule = self.declared.get("require_approval")
         if not is_object(rule):
             return rule != "never"
-        if "always" in rule and _matches(rule["always"], tool):
+        if "always" in rule and _meant(rule["always"])(tool):
             return True
-        if "never" in rule and _matches(rule["never"], tool):
+        if "never" in rule and _meant(rule["never"])(tool):
             return False
         return "never" in rule or "always" not in rule
 
@@ -129,13 +129,13 @@ def _sendable(name: str, value: str) -> tuple[str, str]:
     return name, value
 
 
-def _matches(rule: object, tool: ListedTool) -> bool:
-    """Return whether a tool is meant by a list of names, or by a filter that may have names and whether it is read-only."""
-    if is_array(rule):
-        return tool.name in rule
-    given = members(rule)
-    names, read_only = given.get("tool_names"), given.get("read_only")
-    return (names is None or tool.name in elements(names)) and (read_only is None or read_only == tool.read_only)
+def _meant(rule: object) -> Callable[[ListedTool], bool]:
+    """Return what says whether a list of names means a tool, or a filter that may have names and whether it is read-only."""
+    given: Mapping[str, object] = {"tool_names": rule} if is_array(rule) else members(rule)
+    read_only = given.get("read_only")
+    named = given.get("tool_names")
+    names = None if named is None else {name for name in elements(named) if isinstance(name, str)}
+    return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
 
 
 def declared_servers(tools: Iterable[Mapping[str, object]]) -> dict[str, DeclaredServer]:

@@ -204,6 +204,7 @@ class ResponseTools:
         try:
             tools = await (await self._session(server.endpoint(self._reach))).list_tools()
         except ToolError as error:
+            logger.warning("The tools of %r could not be listed: %r", server.label, str(error))
             return Fail(item_id, str(error))
         except BaseException as error:
             if not is_fault(error):
@@ -214,7 +215,7 @@ class ResponseTools:
         return Succeed(item_id, {"tools": [tool.shown for tool in self._listed[server.label].values()]})
 
     def _learn(self, label: str, tools: Iterable[ListedTool]) -> None:
-        self._listed[label] = {tool.name: tool for tool in tools if self._servers[label].allows(tool)}
+        self._listed[label] = {tool.name: tool for tool in self._servers[label].allowed(tools)}
 
     async def _planned(self, call: ReadyCall, *, allowed: bool) -> tuple[Session, Wanted]:
         """Return the session that a call needs, and what it asks for there.
@@ -231,6 +232,7 @@ class ResponseTools:
         try:
             result = await session.call(want.name, want.arguments)
         except ToolError as error:
+            logger.warning("The tool %r could not be called: %r", want.name, str(error))
             return self._failed(call, str(error))
         except BaseException as error:
             if not is_fault(error):

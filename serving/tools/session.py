@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -21,9 +22,11 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
+from pydantic import ValidationError
 
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import is_fault
+from interlock.serving.requests.tools import MOST_TOOLS
 from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.transport import explained, http_client
 
@@ -41,6 +44,12 @@ PAGES: Final = 10
 """Pages of a server's list that are read at most."""
 QUOTED: Final = 500
 """Characters of somebody's error that are repeated at most."""
+
+OURS: Final = ContextVar("OURS", default=False)
+"""Whether a session of this module is at work. What went wrong there is raised, and needs no line of `mcp`'s in the log."""
+
+for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
+    logging.getLogger(_name).addFilter(lambda _record: not OURS.get())
 
 SSE_PATH: Final = "/sse"
 """What the path of a URL ends with that is meant for the older transport."""
@@ -80,6 +89,8 @@ class Session:
         for _ in range(PAGES):
             page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
             tools += page.tools
+            if len(tools) > MOST_TOOLS:
+                raise ToolError(f"The server lists more than {MOST_TOOLS} tools.")
             cursor = page.next_cursor
             if cursor is None:
                 break
@@ -115,7 +126,8 @@ class Session:
         """Return the open session; the first who asks opens it."""
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
-            self._task = asyncio.create_task(self._live(), name=f"MCP session with {urlsplit(self.endpoint.url).hostname}")
+            name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
+            self._task = asyncio.create_task(self._live(), name=name, context=_ours())
         return await self._within(OPENING_SECONDS, _result(self._opened))
 
     async def _live(self) -> None:
@@ -131,7 +143,7 @@ class Session:
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something as long as the session lives, and not longer than some time."""
-        doing = asyncio.create_task(work)
+        doing = asyncio.create_task(work, context=_ours())
         session = self._task or doing
         try:
             await asyncio.wait({doing, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -153,6 +165,12 @@ class Session:
     def _lost(self) -> str:
         """Return why the connection is gone, as far as that is known."""
         return self._faults[-1] if self._faults else "The connection was lost."
+
+
+def _ours() -> Context:
+    context = copy_context()
+    context.run(OURS.set, True)  # noqa: FBT003 - the value of a context variable
+    return context
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
@@ -184,6 +202,8 @@ def _explained(error: BaseException) -> str:
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])
+        case ValidationError():
+            return "The server's answer is not what MCP has for it."  # the error's own text has a line for each flaw
         case ToolError() | HTTPError() | InvalidURL() | ValueError():
             return _cut(explained(error))
         case MCPError():

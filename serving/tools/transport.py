@@ -16,12 +16,16 @@ from typing import Final, cast
 import httpx2
 
 from interlock.serving.errors import ToolError
+from interlock.serving.requests.body import Census
 from interlock.serving.tools.reach import Reach
 
 __all__ = ["LIMIT", "http_client"]
 
 LIMIT: Final = 1_000_000
 """Bytes that one answer may have, or one event where the answer is a stream; a little less than the `mcp` package's limit."""
+
+MOST_VALUES: Final = 20_000
+"""JSON values that one answer or event may have: `mcp` reads and checks them in one go, in which a server does nothing else."""
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -38,7 +42,7 @@ BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class TooLarge(httpx2.StreamError):
-    """An answer has more bytes than it may have."""
+    """An answer has more bytes or values than it may have."""
 
 
 def explained(error: Exception) -> str:
@@ -60,11 +64,6 @@ def explained(error: Exception) -> str:
             return f"The server cannot be talked to: {error}"
 
 
-def _check(size: int) -> None:
-    if size > LIMIT:
-        raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
-
-
 class Bounded(httpx2.AsyncByteStream):
     """An answer's bytes, which end with an error where there are too many.
 
@@ -78,6 +77,7 @@ class Bounded(httpx2.AsyncByteStream):
         self._stream = stream
         self._faults = faults
         self._events = events
+        self._size, self._census = 0, Census()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Pass the bytes on.
@@ -85,18 +85,28 @@ class Bounded(httpx2.AsyncByteStream):
         Raises:
             TooLarge: There are too many.
         """
-        size, last = 0, b""
+        last = b""
         try:
             async for piece in self._stream:
-                size += len(piece)
-                last = last[-3:] + piece
-                if self._events and (ends := [end.end() for end in BLANK_LINE.finditer(last)]):
-                    size = len(last) - ends[-1]
-                _check(size)
+                start = 0
+                for end in BLANK_LINE.finditer(last + piece) if self._events else ():
+                    after = max(start, end.end() - len(last))
+                    self._count(piece[start:after])
+                    self._size, self._census, start = 0, Census(), after
+                self._count(piece[start:])
+                last = (last + piece)[-3:]
                 yield piece
         except (TooLarge, httpx2.HTTPError) as error:
             self._faults.append(explained(error))
             raise
+
+    def _count(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._census.count(piece)
+        if self._size > LIMIT:
+            raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
+        if self._census.values > MOST_VALUES:
+            raise TooLarge(f"The answer holds more than {MOST_VALUES} JSON values.")
 
     async def aclose(self) -> None:
         """Close the stream below."""

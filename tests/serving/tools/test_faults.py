@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def test_of_the_addresses_of_a_name_those_that_cannot_be_reached_are_passed_over
         (500, b"", "text/plain"),
     ],
 )
-def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch) -> None:
+def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch, caplog) -> None:
     monkeypatch.setattr(sessions, "OPENING_SECONDS", 0.5)
 
     async def other(scope, _receive, send):
@@ -144,7 +145,21 @@ def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch) -> 
             await answer(send, status, body, kind)
 
     with running(other) as base:
-        assert listing_fault(ask(tools=[mcp(f"{base}/{path}")]))
+        message = listing_fault(ask(tools=[mcp(f"{base}/{path}")]))
+    assert caplog.text.count("\n") == 1
+    assert [each.getMessage() for each in caplog.records] == [f"The tools of 'shop' could not be listed: {message!r}"]
+
+
+def test_a_list_of_odd_tools_is_one_line_in_the_log(caplog) -> None:
+    listed = [{"name": f"t\n{n}", "inputSchema": {"type": "object", "x-mcp-header": 7}} for n in range(3)]
+    with running(plain(tools=[*listed, {"name": 7}])) as base:
+        assert listing_fault(ask(tools=[mcp(f"{base}/mcp")])) == "The server's answer is not what MCP has for it."
+    assert caplog.text.count("\n") == 1
+
+
+def test_other_sessions_of_the_process_log_what_they_logged(caplog) -> None:
+    logging.getLogger("mcp.client.sse").error("Somebody else's.")
+    assert [each.getMessage() for each in caplog.records] == ["Somebody else's."]
 
 
 def test_the_url_of_a_server_is_not_repeated() -> None:
@@ -192,6 +207,30 @@ def test_a_server_whose_tools_could_not_be_listed_is_not_called() -> None:
     assert call_fault(told) == "The MCP server 'shop' has not listed its tools."
 
 
+def small(count):
+    return [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(count)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"allowed_tools": ["t1"]}])
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        (small(15_000), "The answer holds more than 20000 JSON values."),
+        (small(1_025), "The server lists more than 1024 tools."),
+        ([{**small(1)[0], "icons": [{"src": ""}] * 12_000}], "The answer holds more than 20000 JSON values."),
+    ],
+)
+def test_a_list_of_too_many_tools(tools, message, settings) -> None:
+    with running(plain(tools=tools)) as base:
+        assert listing_fault(ask(tools=[mcp(f"{base}/mcp", **settings)])).endswith(message)
+
+
+def test_a_list_of_as_many_tools_as_a_request_may_have() -> None:
+    with running(plain(tools=small(1_024))) as base:
+        told = ask(tools=[mcp(f"{base}/mcp", allowed_tools={"tool_names": ["t1000", [], "t3"]})])
+    assert [tool["name"] for tool in told.output[0]["tools"]] == ["t3", "t1000"]
+
+
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 def test_an_answer_of_10_mb(path) -> None:
     server = Workshop().server()
@@ -213,11 +252,25 @@ def test_an_answer_of_10_mb_in_events() -> None:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer is larger than 1000000 bytes."
 
 
+@pytest.mark.parametrize("before", [b"", b'data: {"jsonrpc": "2.0", "method": "notifications/message"}\n\n'])
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+def test_an_event_of_too_many_values(before, size) -> None:
+    async def stream(asked, send):
+        body = before + b"data: " + result(asked, {"content": [0] * 20_000}) + b"\n\n: \n\n"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for start in range(0, len(body), size):
+            await send({"type": "http.response.body", "body": body[start : start + size], "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    with running(plain(stream)) as base:
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer holds more than 20000 JSON values."
+
+
 def test_small_events_may_be_many() -> None:
     async def stream(asked, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for _ in range(200):
-            await send({"type": "http.response.body", "body": b": " + b"x" * 10_000 + b"\n\n", "more_body": True})
+            await send({"type": "http.response.body", "body": b": " + b"x," * 5_000 + b"\n\n", "more_body": True})
         said = result(asked, {"content": [{"type": "text", "text": "at last"}]})
         await send({"type": "http.response.body", "body": b"data: " + said + b"\n\n"})
 
@@ -333,7 +386,7 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
 
         async def collect():
             async for _ in events:
-                if how == "left" and run.driver.response["output"][-1].get("arguments"):
+                if how == "left" and any(item.get("arguments") for item in run.driver.response["output"]):
                     return
 
         collecting = asyncio.create_task(collect())
