@@ -224,6 +224,13 @@ def result(text, **others):
     return SimpleNamespace(content=[SimpleNamespace(text=text)], **others)
 
 
+class Models:
+    """`OpenAIServingModels`."""
+
+    async def show_available_models(self):
+        return SimpleNamespace(data=[SimpleNamespace(id="m"), SimpleNamespace(id="adapter")])
+
+
 class Serving:
     """`OpenAIServingResponses`, which generates what its script says.
 
@@ -231,6 +238,7 @@ class Serving:
     """
 
     use_harmony = True
+    models = Models()
     request_logger = None
     enable_log_outputs = False
     enable_store = True

@@ -141,6 +141,15 @@ class Api:
         """The responses in the background."""
         return Backgrounds(self.maker.archive, self.maker.open_runs)
 
+    @cached_property
+    def conversations(self) -> Conversations:
+        """The answers about conversations."""
+
+        async def models() -> Sequence[str]:
+            return self.maker.engine.models
+
+        return Conversations(self.maker.archive.store, self.max_body_bytes, self.maker.envelope, models)
+
     def routes(self) -> list[BaseRoute]:
         """Return the routes."""
         stored = StoredRoutes(self.maker.archive, self.dialect)
@@ -152,7 +161,7 @@ class Api:
             Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", stored.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", stored.list_input, methods=["GET"]),
-            *conversation_routes(lambda _: Conversations(self.maker.archive.store, self.max_body_bytes)),
+            *conversation_routes(lambda _: self.conversations),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),

@@ -1,6 +1,7 @@
 """The routes of conversations: a client makes one, fills it, reads it and deletes it; responses add to it by themselves.
 
-They are the same in both servers, so they answer their errors themselves, and know of a server nothing but its store.
+They are the same in both servers, so they answer their errors themselves. Of a server they know its store, its envelope and the
+names of its models.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.conversation import Item, identified, join
 from interlock.serving.requests.conversations import read_added, read_metadata, read_new
 from interlock.serving.runs.membership import locked, no_such_conversation
+from interlock.serving.sealing import Envelope, require_openable
 from interlock.serving.store.errors import Conflict, StoreError
 from interlock.serving.store.store import ResponseStore
 from interlock.serving.store.values import Conversation
@@ -44,10 +46,14 @@ class Conversations:
     Args:
         store: Holds them.
         max_body_bytes: How large the body of a request may be.
+        envelope: Opens compactions.
+        models: Returns the names of the models that these may be for.
     """
 
     store: ResponseStore
     max_body_bytes: int
+    envelope: Envelope
+    models: Callable[[], Awaitable[Sequence[str]]]
 
     async def create(self, request: Request) -> object:
         """Create a conversation."""
@@ -114,6 +120,7 @@ class Conversations:
 
     async def _joined(self, tenant: str, before: Sequence[Item], given: Sequence[Item]) -> tuple[Item, ...]:
         """Return items that follow others, each with an id, and references replaced by what they mean."""
+        await require_openable(given, self.envelope, await self.models(), tenant)
         referred = [str(item["id"]) for item in given if item["type"] == "item_reference"]
         joined = join(before, given, await self.store.find(tenant, referred))
         return identified(joined[len(before) :])

@@ -29,7 +29,7 @@ def page_of(items: Sequence[Item], query: Mapping[str, str]) -> dict[str, object
     if order not in {"asc", "desc"}:
         raise invalid("order", f"Invalid value: '{order[:MOST]}'. Supported values are: 'asc', 'desc'.")
     limit = query.get("limit", str(LIMIT))
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= len(str(MOST)) and 1 <= int(limit) <= MOST):
         raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MOST}.")
     ordered = [shown_item(item) for item in (items if order == "asc" else reversed(items))]
     rest = ordered[_start(ordered, query.get("after")) :]

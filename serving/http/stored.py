@@ -99,4 +99,4 @@ def _first_wanted(request: Request) -> int:
         return 0
     if not (after.isascii() and after.isdigit()):
         raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
-    return int(after[:9]) + 1
+    return int(after.lstrip("0")[:9] or "0") + 1

@@ -19,7 +19,7 @@ from interlock.serving.errors import ApiError, invalid
 from interlock.serving.pace import Pace
 from interlock.serving.requests.values import is_object
 
-__all__ = ["Census", "read_object", "read_object_in_turns"]
+__all__ = ["Census", "read_object", "read_object_in_turns", "require_shallow"]
 
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
@@ -140,9 +140,21 @@ def _place(error: orjson.JSONDecodeError) -> str:
 def _object(value: object) -> dict[str, object]:
     if not is_object(value):
         raise _unreadable("it must be an object")
+    require_shallow(value)
+    return cast("dict[str, object]", value)
+
+
+def require_shallow(value: object) -> None:
+    """Refuse a body of too many levels.
+
+    Args:
+        value: What it says.
+
+    Raises:
+        ApiError: 400.
+    """
     if _deeper_than(value, DEPTH):
         raise _unreadable(f"it is nested deeper than {DEPTH} levels")
-    return cast("dict[str, object]", value)
 
 
 def _unreadable(why: str) -> ApiError:

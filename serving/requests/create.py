@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from interlock.events.resource import without_secrets
 from interlock.serving.errors import invalid, missing
-from interlock.serving.requests.body import read_object
 from interlock.serving.requests.compaction import require_last_trigger, threshold_of
 from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input, require_input
 from interlock.serving.requests.conversations import require_alone
@@ -25,7 +24,7 @@ from interlock.serving.requests.schema import flaw
 from interlock.serving.requests.tools import CALLED, MOST_TOOLS
 from interlock.serving.requests.values import elements, members
 
-__all__ = ["CreateResponse", "parse_request", "read_request"]
+__all__ = ["CreateResponse", "read_request"]
 
 
 @frozen
@@ -97,18 +96,6 @@ class CreateResponse:
     def wants_logprobs(self) -> bool:
         """Whether the text of messages shall carry its log probabilities."""
         return "message.output_text.logprobs" in self.include
-
-
-def parse_request(body: bytes) -> CreateResponse:
-    """Read and judge the body of a request.
-
-    Args:
-        body: JSON in UTF-8.
-
-    Raises:
-        ApiError: 400; it names the parameter that is wrong.
-    """
-    return read_request(read_object(body))
 
 
 def read_request(raw: Mapping[str, object]) -> CreateResponse:

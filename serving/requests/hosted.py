@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from attrs import frozen
 from pydantic import Field, Tag, ValidationError
 
+from interlock.serving.requests.body import require_shallow
 from interlock.serving.requests.compaction import require_last_trigger
 from interlock.serving.requests.conversation import Item, read_input
 from interlock.serving.requests.items import (
@@ -29,7 +30,7 @@ from interlock.serving.requests.items import (
 )
 from interlock.serving.requests.parameters import ContextManagements
 from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.shapes import LongText, Shape, by_type, text_or
+from interlock.serving.requests.shapes import AnyTool, CallName, LongText, Shape, by_type, text_or
 from interlock.serving.requests.tools import TOOLS, Custom, McpServer, Namespace, OtherTool
 from interlock.serving.requests.values import elements, members
 
@@ -37,7 +38,10 @@ __all__ = ["HostedRequest", "read_hosted"]
 
 
 class Left(Shape):
-    """What the host judges."""
+    """What the host judges, but for names that it cannot render."""
+
+    name: CallName | None = None
+    namespace: CallName | None = None
 
 
 class Sealed(Shape):
@@ -82,6 +86,7 @@ class Ours(Shape):
     input: INPUT | None = None
     context_management: ContextManagements | None = None
     tools: Annotated[list[TOOL], Field(fail_fast=True)] | None = None
+    tool_choice: Annotated[Annotated[str, Tag("<text>")] | Annotated[AnyTool, Tag("<object>")], text_or("<object>")] | None = None
 
 
 @frozen
@@ -104,8 +109,10 @@ def read_hosted(body: Mapping[str, object]) -> HostedRequest:
         body: Of `POST /v1/responses`.
 
     Raises:
-        ApiError: 400; an item is of a type that nobody knows, or one that is not the host's has not its shape.
+        ApiError: 400; an item is of a type that nobody knows, or one that is not the host's has not its shape, or the body is
+            nested too deeply.
     """
+    require_shallow(body)
     try:
         Ours.model_validate({name: body[name] for name in Ours.model_fields if name in body})
     except ValidationError as error:

@@ -12,7 +12,18 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, Tag
 
-from interlock.serving.requests.shapes import Identifier, LongText, Object, Objects, Shape, Some, by_type, text_or
+from interlock.serving.requests.shapes import (
+    AnyTool,
+    CallName,
+    Identifier,
+    LongText,
+    Object,
+    Objects,
+    Shape,
+    Some,
+    by_type,
+    text_or,
+)
 
 __all__ = ["Input", "InputItem", "type_of"]
 
@@ -25,6 +36,7 @@ LONGEST_FILE: Final = 33_554_432
 MOST_ITEMS: Final = 5_000
 """Items of one input: more than any context window holds."""
 
+SomeName: TypeAlias = Annotated[CallName, Field(min_length=1)]
 Link: TypeAlias = Annotated[str, Field(max_length=LONGEST_IMAGE)]
 File: TypeAlias = Annotated[str, Field(max_length=LONGEST_FILE)]
 
@@ -140,18 +152,18 @@ class FunctionCall(Item):
     """A call of a function."""
 
     call_id: Some
-    name: Some
+    name: SomeName
     arguments: LongText
-    namespace: Identifier | None = None
+    namespace: CallName | None = None
 
 
 class CustomToolCall(Item):
     """A call of a custom tool."""
 
     call_id: Some
-    name: Some
+    name: SomeName
     input: LongText
-    namespace: Identifier | None = None
+    namespace: CallName | None = None
 
 
 class CallOutput(Item):
@@ -170,8 +182,8 @@ class Reference(Shape):
 class ApprovalRequest(Item):
     """The question whether a call may be made."""
 
-    server_label: Some
-    name: Some
+    server_label: SomeName
+    name: SomeName
     arguments: LongText
 
 
@@ -192,9 +204,9 @@ class Carried(Item):
     """An item that is carried as it came."""
 
     call_id: Identifier | None = None
-    name: Identifier | None = None
-    server_label: Identifier | None = None
-    tools: Objects | None = None
+    name: CallName | None = None
+    server_label: CallName | None = None
+    tools: Annotated[list[AnyTool], Field(fail_fast=True)] | None = None
     action: Object | None = None
     outputs: Objects | None = None
 

@@ -159,6 +159,7 @@ def _pair(item: Item, name: str, arguments: object, output: object) -> Iterable[
 
 
 def _call(call_id: object, name: str, arguments: object) -> dict[str, object]:
+    name = name.replace("<|", "<")  # a model may have spelled a control token there, which a prompt cannot quote
     written = arguments if isinstance(arguments, str) else dumps(arguments or {}).decode()
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": written or "{}"}
 

@@ -15,9 +15,12 @@ from interlock.serving.requests.values import is_object
 
 __all__ = [
     "UNKNOWN_TYPE",
+    "AnyTool",
+    "CallName",
     "Identifier",
     "LongText",
     "Name",
+    "Named",
     "Object",
     "Objects",
     "Shape",
@@ -46,12 +49,30 @@ Some: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Identifier: TypeAlias = Annotated[str, StringConstraints(max_length=4_096)]
 """An id of somebody's, which may be empty."""
 
+CallName: TypeAlias = Annotated[str, StringConstraints(max_length=4_096, pattern=r"^(?:[^<]|<+[^<|])*<*$")]
+"""A name in a call, which a model may have made up; no prompt can quote a control token, which begins with `<|`."""
+
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")]
 """The name of a function, a custom tool or a schema."""
 
 Object: TypeAlias = dict[str, Any]
 Objects: TypeAlias = Annotated[list[Object], Field(fail_fast=True)]
 Texts: TypeAlias = Annotated[list[str], Field(fail_fast=True, max_length=1_000)]
+
+
+class Named(Shape):
+    """An object that names a tool."""
+
+    name: Identifier | None = None
+    namespace: Identifier | None = None
+    server_label: Identifier | None = None
+
+
+class AnyTool(Named):
+    """A tool of any type, as far as tools are told apart, or a choice of tools."""
+
+    type: Identifier | None = None
+    tools: Annotated[list[AnyTool], Field(fail_fast=True)] | None = None
 
 
 def text_or(other: str) -> Discriminator:

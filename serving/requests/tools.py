@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, Tag
 
-from interlock.serving.requests.shapes import LongText, Name, Object, Shape, Some, TextOrObject, Texts, by_type, text_or
+from interlock.serving.requests.shapes import LongText, Name, Named, Object, Shape, Some, TextOrObject, Texts, by_type, text_or
 
 __all__ = ["CALLED", "MOST_TOOLS", "ToolChoice", "Tools"]
 
@@ -116,8 +116,8 @@ class ChosenServer(Shape):
     name: LongText | None = None
 
 
-class Typed(Shape):
-    """An object with a type."""
+class Allowed(Named):
+    """A tool that may be called."""
 
     type: Some
 
@@ -126,7 +126,7 @@ class AllowedTools(Shape):
     """The tools that may or must be called."""
 
     mode: Literal["auto", "required"]
-    tools: Annotated[list[Typed], Field(fail_fast=True, max_length=MOST_TOOLS)]
+    tools: Annotated[list[Allowed], Field(fail_fast=True, max_length=MOST_TOOLS)]
 
 
 CHOICES: Final[Mapping[str, str]] = MappingProxyType(
@@ -138,7 +138,7 @@ Choice: TypeAlias = Annotated[
     Annotated[Chosen, Tag("<chosen>")]
     | Annotated[ChosenServer, Tag("<server>")]
     | Annotated[AllowedTools, Tag("<allowed_tools>")]
-    | Annotated[OtherTool, Tag("<other>")],
+    | Annotated[Named, Tag("<other>")],
     by_type(CHOICES, otherwise="<other>"),
 ]
 ToolChoice: TypeAlias = Annotated[

@@ -7,7 +7,17 @@ what it does not, is in docs/state.md.
 from __future__ import annotations
 
 from interlock.serving.sealing.envelope import Binding, Envelope, SealError
-from interlock.serving.sealing.items import REASONING_WANTED, Seals
+from interlock.serving.sealing.items import REASONING_WANTED, Seals, require_openable
 from interlock.serving.sealing.keys import KEYS_VARIABLE, RANDOM_KEY, SealingKeys
 
-__all__ = ["KEYS_VARIABLE", "RANDOM_KEY", "REASONING_WANTED", "Binding", "Envelope", "SealError", "SealingKeys", "Seals"]
+__all__ = [
+    "KEYS_VARIABLE",
+    "RANDOM_KEY",
+    "REASONING_WANTED",
+    "Binding",
+    "Envelope",
+    "SealError",
+    "SealingKeys",
+    "Seals",
+    "require_openable",
+]

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias, cast
 
 import orjson
 from attrs import frozen
 
 from interlock.events.json import dumps
-from interlock.serving.errors import invalid
+from interlock.serving.errors import ApiError, invalid
 from interlock.serving.faults import is_fault
 from interlock.serving.requests.compaction import summary_message, window
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.plain import unopened
 from interlock.serving.sealing.envelope import Binding, Envelope, SealError
 
-__all__ = ["REASONING_WANTED", "Seals"]
+__all__ = ["REASONING_WANTED", "Seals", "require_openable"]
 
 logger = logging.getLogger(__name__)
 
@@ -112,10 +113,20 @@ class Seals:
         for carried in filter(None, map(_carried, items)):
             kind, sealed = carried
             if kind == "compaction" or carried in places:
-                shown[carried] = SHOWN[kind](await self._open(kind, sealed, places.get(carried, "previous_response_id")))
+                shown[carried] = SHOWN[kind](await self.open(kind, sealed, places.get(carried, "previous_response_id")))
         return lambda item: shown.get(_carried(item), unopened)(item)
 
-    async def _open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
+    async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
+        """Return what was sealed.
+
+        Args:
+            kind: The type of the item that carries it.
+            sealed: As the item carries it.
+            param: Where in the request it stands.
+
+        Raises:
+            ApiError: 400; it was not sealed here, was changed, or is bound to something else.
+        """
         try:
             content = await self.envelope.open(self._binding(kind), sealed)
         except SealError as error:
@@ -125,6 +136,32 @@ class Seals:
 
     def _binding(self, kind: str) -> Binding:
         return Binding(kind, self.model, self.tenant)
+
+
+async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
+    """Refuse a compaction that no model of this server could be shown.
+
+    Args:
+        items: Of the body of a request that adds them to a conversation.
+        envelope: The server's.
+        models: The names of its models.
+        tenant: Whose request it is.
+
+    Raises:
+        ApiError: 400.
+    """
+    every = [Seals(envelope, model, tenant) for model in models]
+    for index, carried in enumerate(map(_carried, items)):
+        if carried is not None and carried[0] == "compaction":
+            await _open_with_any(every, carried[1], f"items[{index}].encrypted_content")
+
+
+async def _open_with_any(every: Sequence[Seals], sealed: str, param: str) -> None:
+    for seals in every[:-1]:
+        with suppress(ApiError):
+            await seals.open("compaction", sealed, param)
+            return
+    await every[-1].open("compaction", sealed, param)
 
 
 def _carried(item: Item) -> Carried | None:

@@ -266,7 +266,7 @@ def _conversations(request: HttpRequest) -> Conversations:
     if hooks is None:
         raise NO_RESPONSES
     request.scope[TENANT] = _tenant(hooks, request)
-    return Conversations(hooks.archive.store, MAX_BODY_BYTES)
+    return Conversations(hooks.archive.store, MAX_BODY_BYTES, hooks.envelope, hooks.models)
 
 
 def _json(value: object) -> Response:

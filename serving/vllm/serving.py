@@ -112,6 +112,10 @@ class Hooks:
         """
         return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
 
+    async def models(self) -> Sequence[str]:
+        """Return the names by which requests may ask for a model; it may be left out."""
+        return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
+
     async def membership(self, body: Mapping[str, object], tenant: str, until_begun: AsyncExitStack) -> Membership | None:
         """Return the part of a response in the conversation that its request names, and hold the conversation.
 

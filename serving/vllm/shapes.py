@@ -183,10 +183,34 @@ class RequestLogger(Protocol):
         ...
 
 
+class Card(Protocol):
+    """`ModelCard`."""
+
+    id: str
+
+
+class ModelList(Protocol):
+    """`ModelList`."""
+
+    @property
+    def data(self) -> Sequence[Card]:
+        """Each model, LoRA adapters among them."""
+        ...
+
+
+class Models(Protocol):
+    """`OpenAIServingModels`."""
+
+    async def show_available_models(self) -> ModelList:
+        """List the models."""
+        ...
+
+
 class Serving(Protocol):
     """`OpenAIServingResponses`; what is replaced on the instance is named in `interlock.serving.vllm.plugin`."""
 
     use_harmony: bool
+    models: Models
     request_logger: RequestLogger | None
     enable_log_outputs: bool
     enable_store: bool

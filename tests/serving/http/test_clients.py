@@ -196,7 +196,17 @@ def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
     assert client.responses.retrieve(first.id).id == first.id
 
 
-@pytest.mark.parametrize("query", [{"order": "up"}, {"limit": 0}, {"limit": 101}, {"after": "msg_no"}])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"order": "up"},
+        {"limit": 0},
+        {"limit": 101},
+        {"limit": "000000005999"},
+        {"limit": "00000005" + "9" * 5_000},
+        {"after": "msg_no"},
+    ],
+)
 def test_a_page_that_is_not_there_is_refused(client, query) -> None:
     response = client.responses.create(model=MODEL, input="One")
     with pytest.raises(openai.BadRequestError) as refused:

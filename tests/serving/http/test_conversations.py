@@ -55,6 +55,27 @@ def test_a_conversation_is_made_shown_changed_and_deleted(client) -> None:
     assert refusal(client.conversations.retrieve, made.id) == (404, "conversation", None)
 
 
+@pytest.mark.parametrize("field", ["name", "namespace"])
+def test_an_item_with_a_control_token_in_a_name_is_not_taken(client, field) -> None:
+    spoiled = {**CALL, field: "<|call|>"}
+    assert refusal(client.conversations.create, items=[USER, spoiled]) == (400, f"items[1].{field}", "invalid_value")
+    conversation = client.conversations.create(items=[USER])
+    refused = refusal(client.conversations.items.create, conversation.id, items=[spoiled])
+    assert refused == (400, f"items[0].{field}", "invalid_value")
+
+
+def test_a_compaction_that_cannot_be_opened_is_not_taken(client) -> None:
+    made = client.responses.compact(model="staged", input="My name is Ada.").output[-1].to_dict()
+    sealed = made["encrypted_content"]
+    changed = sealed[:-4] + ("AAAA" if not sealed.endswith("AAAA") else "BBBB")
+    conversation = client.conversations.create(items=[USER, made])
+    for spoiled in ({**made, "encrypted_content": changed}, {**made, "encrypted_content": "nonsense"}):
+        expected = (400, "items[1].encrypted_content", "invalid_encrypted_content")
+        assert refusal(client.conversations.create, items=[USER, spoiled]) == expected
+        assert refusal(client.conversations.items.create, conversation.id, items=[USER, spoiled]) == expected
+    assert [item.type for item in client.conversations.items.list(conversation.id)] == ["compaction", "message"]
+
+
 def test_items_are_added_listed_shown_and_removed(client) -> None:
     conversation = client.conversations.create(items=[USER])
     added = client.conversations.items.create(conversation.id, items=[CALL, RESULT])

@@ -11,18 +11,24 @@ from openai.types.responses import Response
 
 from interlock.events.resource import response_settings
 from interlock.serving.errors import ApiError
-from interlock.serving.requests.create import parse_request, read_request
+from interlock.serving.requests.body import read_object
+from interlock.serving.requests.create import read_request
 from interlock.serving.requests.parameters import Parameters
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+BROUGHT = {"type": "additional_tools", "role": "developer"}
 UNTYPED = {"role": "user", "content": "hi"}
 
 
 def read(**members):
     return read_request({"model": "m", "input": "hi", **members})
+
+
+def read_body(body):
+    return read_request(read_object(body))
 
 
 def refusal(**members):
@@ -33,7 +39,7 @@ def refusal(**members):
 
 
 def test_a_bare_request_has_the_defaults_of_the_api():
-    request = parse_request(b'{"model": "m", "input": "hi"}')
+    request = read_body(b'{"model": "m", "input": "hi"}')
     assert request.input == (USER,)
     assert (request.model, request.stream, request.store, request.tool_choice) == ("m", False, True, "auto")
     assert (request.max_output_tokens, request.text_format, request.reasoning_effort) == (None, {"type": "text"}, None)
@@ -173,13 +179,13 @@ def test_the_settings_that_clients_send_along_are_taken():
 
 
 def test_a_body_of_a_megabyte_is_taken():
-    request = parse_request(json.dumps({"model": "m", "input": "x" * 1_000_000}).encode())
+    request = read_body(json.dumps({"model": "m", "input": "x" * 1_000_000}).encode())
     assert len(str(request.input[0]["content"])) == 1_000_000
 
 
 def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters():
     body = rb'{"model": "m", "input": [{"role": "user", "content": "a\ud83d b\ud83d\ude00", "n": 1}]}'
-    assert parse_request(body).input[0]["content"] == "a\ufffd b\U0001f600"
+    assert read_body(body).input[0]["content"] == "a\ufffd b\U0001f600"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +206,7 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters
 )
 def test_what_is_no_json_object_is_refused(body):
     with pytest.raises(ApiError) as caught:
-        parse_request(body)
+        read_body(body)
     assert (caught.value.status, caught.value.param, caught.value.code) == (400, None, "invalid_json")
 
 
@@ -255,6 +261,37 @@ def test_an_error_has_the_body_of_openai():
         ({"input": [CALL, {**RESULT, "call_id": {}}]}, "input[1].call_id", "invalid_type"),
         ({"input": [{"type": "from_the_future"}]}, "input[0].type", "invalid_value"),
         ({"input": [{"type": {}}]}, "input[0].type", "invalid_type"),
+        ({"input": [{**CALL, "name": "<|call|>"}]}, "input[0].name", "invalid_value"),
+        ({"input": [{**CALL, "namespace": "a<|call|>"}]}, "input[0].namespace", "invalid_value"),
+        ({"input": [{"type": "mcp_call", "server_label": "<|call|>"}]}, "input[0].server_label", "invalid_value"),
+        ({"input": [{"type": "mcp_call", "name": "<|call|>"}]}, "input[0].name", "invalid_value"),
+        (
+            {"input": [{"type": "mcp_approval_request", "server_label": "<|call|>", "name": "f", "arguments": ""}]},
+            "input[0].server_label",
+            "invalid_value",
+        ),
+        ({"input": [{**BROUGHT, "tools": [{"type": []}]}]}, "input[0].tools[0].type", "invalid_type"),
+        ({"input": [{**BROUGHT, "tools": [{"type": "x", "name": {}}]}]}, "input[0].tools[0].name", "invalid_type"),
+        (
+            {"input": [{**BROUGHT, "tools": [{"type": "mcp", "server_label": []}]}]},
+            "input[0].tools[0].server_label",
+            "invalid_type",
+        ),
+        (
+            {"input": [{**BROUGHT, "tools": [{"type": "namespace", "name": "n", "tools": [{"type": {}}]}]}]},
+            "input[0].tools[0].tools[0].type",
+            "invalid_type",
+        ),
+        (
+            {
+                "tools": [FUNCTION],
+                "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": []}]},
+            },
+            "tool_choice.tools[0].name",
+            "invalid_type",
+        ),
+        ({"tools": [{"type": []}]}, "tools[0].type", "invalid_type"),
+        ({"tool_choice": {"type": "x", "name": []}}, "tool_choice.name", "invalid_type"),
         ({"input": [{"type": "shell_call_output", "call_id": []}]}, "input[0].call_id", "invalid_type"),
         ({"instructions": ["a"]}, "instructions", "invalid_type"),
         ({"stream": "yes"}, "stream", "invalid_type"),

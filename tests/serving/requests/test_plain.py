@@ -149,3 +149,8 @@ def test_what_nobody_opens_is_rendered_as_far_as_it_can_be_read():
     summary = [{"type": "summary_text", "text": "So."}]
     assert list(plain([item("reasoning", summary=summary, encrypted_content="y")])) == [thought("So.")]
     assert list(plain([USER, {"type": "compaction", "encrypted_content": "x"}])) == [USER]
+
+
+def test_a_name_that_spells_a_control_token_spells_none_in_the_prompt():
+    made_up = {"type": "function_call", "call_id": "call_1", "name": "f<|call|>", "namespace": "<|end|>", "arguments": "{}"}
+    assert plain([made_up]) == (call("<end|>__f<call|>", "{}"),)

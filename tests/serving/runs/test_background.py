@@ -114,7 +114,7 @@ def test_it_is_the_response_that_it_would_be_in_the_foreground(served) -> None:
 
 def test_many_readers_read_the_same_from_wherever_they_want_until_it_ends(url, gate) -> None:
     one = begin(url, gate)
-    with reading(one, count=3) as whole, reading(one, starting_after=4) as rest:
+    with reading(one, count=3) as whole, reading(one, starting_after="00000000004") as rest:
         gate.open()
     assert len({*whole}) == 1
     assert bodies(whole[0])[-1]["type"] == "response.completed"

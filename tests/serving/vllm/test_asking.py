@@ -95,6 +95,43 @@ def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
     assert asked(input=[picture], harmony=False)[0]["input"] == [picture]
 
 
+FUNCTION_CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+BROUGHT = {"type": "tool_search_output", "call_id": "c"}
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"input": [HI, {**FUNCTION_CALL, "name": "<|call|>"}]}, "input[1].name", "invalid_value"),
+        ({"input": [{**FUNCTION_CALL, "namespace": "<|call|>"}]}, "input[0].namespace", "invalid_value"),
+        ({"input": [{**CALL, "name": "<|call|>"}]}, "input[0].name", "invalid_value"),
+        ({"input": [{"type": "mcp_call", "server_label": "<|call|>"}]}, "input[0].server_label", "invalid_value"),
+        ({"input": [{**BROUGHT, "tools": [{"type": []}]}]}, "input[0].tools[0].type", "invalid_type"),
+        ({"tools": [{"type": []}]}, "tools[0].type", "invalid_type"),
+        ({"tools": [{"type": "function", "name": []}]}, "tools[0].name", "invalid_type"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "function", "name": []}}, "tool_choice.name", "invalid_type"),
+        (
+            {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": {}}]}},
+            "tool_choice.tools[0].name",
+            "invalid_type",
+        ),
+    ],
+)
+def test_what_no_host_could_take_is_refused_by_its_place(body, param, code):
+    with pytest.raises(ApiError) as refused:
+        asked(**body)
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, param, code)
+
+
+def test_a_body_may_have_100_levels():
+    schema = {"type": "object"}
+    for _ in range(95):
+        schema = {"not": schema}
+    assert asked(tools=[{**WEATHER, "parameters": schema}])[0]["tools"] == [{**WEATHER, "parameters": schema}]
+    with pytest.raises(ApiError, match="nested deeper than 100 levels"):
+        asked(tools=[{**WEATHER, "parameters": {"not": {"not": {"not": schema}}}}])
+
+
 @pytest.mark.parametrize("said", [{}, {"input": None}, {"input": []}])
 def test_a_request_that_says_nothing_and_continues_nothing_is_refused(said):
     with pytest.raises(ApiError) as refused:

@@ -106,3 +106,14 @@ def test_a_server_whose_model_makes_no_responses_has_no_conversations():
             return answer.status_code, answer.json()["error"]["message"]
 
     assert asyncio.run(run()) == (404, "The model of this server makes no responses.")
+
+
+def test_a_compaction_that_cannot_be_opened_is_not_taken():
+    async def steps(client, _, __):
+        made = await client.post(f"{PATH}/compact", json=BODY)
+        sealed = made.json()["output"][-1]
+        spoiled = {**sealed, "encrypted_content": "nonsense"}
+        answers = [await client.post(TALKS, json={"items": [item]}) for item in (sealed, spoiled)]
+        return [answer.status_code for answer in answers], answers[1].json()["error"]["param"]
+
+    assert asking(steps, ANSWER) == ([200, 400], "items[0].encrypted_content")

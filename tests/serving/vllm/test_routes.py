@@ -52,6 +52,16 @@ def test_an_answer_in_one_piece_is_the_same_response():
     assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_body_of_600_levels_is_refused(stream):
+    schema = {"type": "object"}
+    for _ in range(600):
+        schema = {"not": schema}
+    tool = {"type": "function", "name": "f", "parameters": schema}
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), stream=stream, tools=[tool])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+
+
 def test_open_responses_are_spoken_to_those_who_ask():
     thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
     headers = {"OpenResponses-Version": "2026-04-24"}
