@@ -8,6 +8,7 @@ tools there are, whoever serves the request says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -28,6 +29,22 @@ NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
 FINDINGS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that bring tools."""
+
+
+ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
+REGEX: Final = re.compile(
+    rf"""\^?(
+        (?: [^\\^$({{\[+]
+          | (?<![*+?}}])\+                    # no possessive quantifier
+          | {ESCAPE}
+          | \[\^?(?:[^\\\[\]]|{ESCAPE})+\]
+          | \((?:\?:|(?!\?))
+          | \{{\d+(?:,\d*)?\}}
+        )*+
+    )\$?""",
+    re.ASCII | re.VERBOSE,
+)
+"""A regular expression of what every backend for grammars knows, which refuse a whole request for one that they do not know."""
 
 
 @frozen
@@ -162,15 +179,16 @@ def _fields(tool: Tool) -> Tool:
 
 
 def _custom(tool: Tool) -> Tool:
-    """Return a function of one string. A regular expression that it must match is in its schema; any other grammar is told."""
+    """Return a function of one string. A plain regular expression that it must match is in its schema; other grammars are told."""
     form = members(tool.get("format"))
     grammar = members(form.get("grammar")) or form  # as in chat completions, or as it is here
     text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}
     told = [str(tool["description"])] if tool.get("description") else []
     strict: dict[str, object] = {}
     definition, syntax = grammar.get("definition"), grammar.get("syntax")
-    if isinstance(definition, str) and syntax == "regex":
-        text["pattern"], strict = f"^(?:{definition})$", {"strict": True}
+    known = REGEX.fullmatch(definition) if isinstance(definition, str) and syntax == "regex" else None
+    if known is not None:
+        text["pattern"], strict = f"^(?:{known[1]})$", {"strict": True}
     elif isinstance(definition, str):
         told.append(f"The text must match this {syntax} grammar:\n{definition}")
     described = {"description": "\n\n".join(told)} if told else {}

@@ -71,6 +71,52 @@ def test_a_custom_tool_is_a_function_of_one_string_with_its_grammar(form, wanted
     assert offered(tool).tools == ({"type": "function", "name": "write", **wanted},)
 
 
+def of_regex(definition):
+    tool = {"type": "custom", "name": "write", "format": {"type": "grammar", "syntax": "regex", "definition": definition}}
+    return offered(tool).tools[0]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        *("", "a", "é+", r"[\w.-]+", r"\d{3}-\d{4,}", "(?:a|b)*", "((a)|b)?", "[^\n]+", "[$(^{]", r"\x41\u00e9\n\t\-\.\/\[\{\$"),
+        *("a+?", ".*", "]}", r"[\]\-x]"),
+    ],
+)
+def test_a_regular_expression_that_every_backend_knows_is_a_pattern(definition):
+    pattern = {"parameters": text(pattern=f"^(?:{definition})$"), "strict": True}
+    assert of_regex(definition) == of_regex(f"^{definition}$") == {"type": "function", "name": "write", **pattern}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        *(r"\p{L}+", r"\bword\b", "(?i)abc", r"(a)\1", r"(?P<n>a)(?P=n)", "(?=a)b", "(?<!a)b", r"\Aabc\Z", "a$b", "a^b", "^^a"),
+        *(
+            "a{,3}",
+            "a{",
+            "a{2",
+            "[a",
+            "[]a]",
+            "[a[b]",
+            r"[\b]",
+            "[]",
+            r"\<",
+            r"\e",
+            r"\0",
+            r"\x4",
+            "a\\",
+            r"a\$$$",
+            "a++",
+            "a{2}+",
+        ),
+    ],
+)
+def test_any_other_regular_expression_is_told(definition):
+    description = f"The text must match this regex grammar:\n{definition}"
+    assert of_regex(definition) == {"type": "function", "name": "write", "description": description, "parameters": text()}
+
+
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
 def test_a_tool_that_the_client_runs_is_the_function_that_stands_for_it(kind):
     own = CLIENT_TOOLS[kind]
