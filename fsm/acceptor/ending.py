@@ -131,7 +131,7 @@ def _output(output: Sequence[object], status: object, seen: Seen) -> Iterator[Fa
         said = digests(shown)
         differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
         if differing:
-            wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(differing)} differ"
+            wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(map(repr, differing))} differ"
             yield Fault("R13", wrong, about=item.about, habit=_habit(item, shown, differing, seen))
 
 

@@ -179,7 +179,7 @@ def _fields(tool: Tool) -> Tool:
 
 
 def _custom(tool: Tool) -> Tool:
-    """Return a function of one string. A plain regular expression that it must match is in its schema; other grammars are told."""
+    """Return a function of one string, with a plain regular expression in its schema, or any other grammar in its description."""
     form = members(tool.get("format"))
     grammar = members(form.get("grammar")) or form  # as in chat completions, or as it is here
     text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}

@@ -1,44 +1,121 @@
 """Hiding what a stream says: its texts are replaced by their lengths, and its order, names and ids stay.
 
-What may stay is listed; any other string is hidden, so that a field that nobody has heard of cannot leak.
+What may stay is listed by field and place; anything else is hidden, so that a field that nobody has heard of cannot leak.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, cast
+from enum import Enum
+from typing import Final, TypeAlias, cast
 
-KEPT: Final = frozenset(
-    {"type", "id", "object", "status", "role", "model", "phase", "item_id", "call_id", "name", "server_label", "container_id"}
-    | {"response_id", "previous_response_id", "reason", "finish_reason", "service_tier", "truncation", "effort", "format"}
+__all__ = ["HIDDEN", "MUCH", "redacted", "without_quotes"]
+
+
+class Leaf(Enum):
+    """What stays of a field."""
+
+    WORD = "strings too: identities, kinds and states"
+    NUMBER = "what is no string"
+    TEXT = "nothing but its length"
+
+
+Place: TypeAlias = "Leaf | Mapping[str, Place]"
+"""What stays of a field, or of each member of an object or of the objects in a list; a member that is not named is hidden."""
+
+
+def _place(words: str, numbers: str = "", texts: str = "", **inner: Place) -> Place:
+    leaves = ((words, Leaf.WORD), (numbers, Leaf.NUMBER), (texts, Leaf.TEXT))
+    return {**{name: leaf for names, leaf in leaves for name in names.split()}, **inner}
+
+
+TOP: Final = _place("", "logprob", "token")
+LOGPROB: Final = _place("", "logprob", "token", top_logprobs=TOP)
+ANNOTATION: Final = _place("type container_id", "index start_index end_index", "title url file_id filename")
+PART: Final = _place("type", "content_index", "text refusal", annotations=ANNOTATION, logprobs=LOGPROB)
+ERROR: Final = _place("type", "", "code message param", content=PART)
+OUTPUT: Final = _place("type", "", "logs url text stdout stderr", outcome=_place("type", "exit_code"))
+TOOL: Final = _place("type name server_label", "strict defer_loading", "description parameters input_schema annotations format")
+ITEM: Final = _place(
+    "type id status role phase call_id name namespace server_label container_id approval_request_id execution",
+    "output_index sequence_number",
+    "arguments input code result encrypted_content queries revised_prompt fingerprint quality size output_format background",
+    content=PART,
+    summary=PART,
+    action=_place(
+        "type",
+        "timeout_ms max_output_length",
+        "query queries url pattern command commands env",
+        sources=_place("type", "", "url name"),
+    ),
+    operation=_place("type", "", "path diff"),
+    output=OUTPUT,
+    outputs=OUTPUT,
+    results=_place("", "score", "text filename file_id attributes"),
+    tools=TOOL,
+    caller=_place("type", "", "caller_id"),
+    error=ERROR,
 )
-"""The fields whose strings stay: identities, kinds and states. No text of a user, a model or a tool stands in one."""
+RESPONSE: Final = _place(
+    "id object status model previous_response_id service_tier truncation",
+    "created_at completed_at background store parallel_tool_calls temperature top_p top_logprobs "
+    "frequency_penalty presence_penalty max_output_tokens max_tool_calls sequence_number",
+    "instructions input metadata user safety_identifier prompt_cache_key prompt_cache_retention tool_choice",
+    output=ITEM,
+    tools=TOOL,
+    error=ERROR,
+    incomplete_details=_place("reason"),
+    reasoning=_place("effort", "", "summary"),
+    text=_place("", "", "verbosity", format=_place("type", "strict", "name schema description")),
+    conversation=_place("id"),
+    usage=_place(
+        "",
+        "input_tokens output_tokens total_tokens",
+        input_tokens_details=_place("", "cached_tokens cache_write_tokens"),
+        output_tokens_details=_place("", "reasoning_tokens"),
+    ),
+)
+EVENT: Final = _place(
+    "type item_id response_id call_id name",
+    "sequence_number output_index content_index summary_index annotation_index command_index partial_image_index",
+    "delta text refusal arguments input code diff command obfuscation partial_image_b64 message param",
+    annotation=ANNOTATION,
+    error=ERROR,
+    item=ITEM,
+    logprobs=LOGPROB,
+    output=OUTPUT,
+    part=PART,
+    response=RESPONSE,
+)
 
 HIDDEN: Final = "•"
+MUCH: Final = HIDDEN * 3
+"""What stands for something of no length, and for the names of members."""
 
-_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
-def redacted(value: object, field: str = "") -> object:
+def redacted(value: object, place: Place = EVENT) -> object:
     """Return a JSON value with its texts hidden, each by as many marks as it has characters.
 
     Args:
         value: Any JSON value.
-        field: The name of the field that holds it.
+        place: Where it stands.
     """
-    match value:
-        case str():
-            return value if field in KEPT else HIDDEN * len(value)
-        case Mapping():
-            members = cast("Mapping[str, object]", value)
-            # The code of an error is the API's; any other code is a program.
-            kept = {"code": members["code"]} if "message" in members and "code" in members else {}
-            return {name: redacted(inner, name) for name, inner in members.items()} | kept
-        case list():
-            return [] if field == "bytes" else [redacted(inner) for inner in cast("list[object]", value)]
-        case _:
+    match value, place:
+        case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
             return value
+        case str(), _:
+            return HIDDEN * len(value)
+        case dict(), Mapping():
+            members = cast("dict[str, object]", value)
+            shown = {name: redacted(inner, place[name]) for name, inner in members.items() if name in place}
+            return {**shown, MUCH: len(members) - len(shown)} if len(shown) < len(members) else shown
+        case list(), Mapping():
+            return [redacted(inner, place) for inner in cast("list[object]", value)]
+        case _:
+            return MUCH
 
 
 def without_quotes(message: str) -> str:
@@ -47,4 +124,4 @@ def without_quotes(message: str) -> str:
     Args:
         message: What the judge says.
     """
-    return _QUOTED.sub(f"'{HIDDEN * 3}'", message)
+    return _QUOTED.sub(f"'{MUCH}'", message)

@@ -25,11 +25,12 @@ import orjson
 from attrs import define, field
 
 from interlock.events.dialects import DialectName
+from interlock.events.json import dumps
 from interlock.events.spec import ADDED, DONE, TERMINAL
-from interlock.fsm.acceptor import Finding, Judge, Judged, Step, Verdict
+from interlock.fsm.acceptor import Finding, Judge, Judged, Step
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.trace import hindsight
-from interlock.serving.view.redaction import redacted, without_quotes
+from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
 """A line for the page; see above."""
@@ -121,7 +122,9 @@ class Trace:
         for finding in verdict.late:
             event = self.events if finding.event >= verdict.events else finding.event
             yield "f", self.stream, event, self._said(finding)
-        yield "end", self.stream, _ending(verdict)
+        status = verdict.status if not self.redact or str(verdict.status).isidentifier() else MUCH
+        rules, legal, readable = verdict.rules, verdict.legal, verdict.readable
+        yield "end", self.stream, {"status": status, "legal": legal, "readable": readable, "rules": rules}
 
     def _event(self, judged: Judged, time: float | None) -> Iterator[Line]:
         lane = self._lane(judged)
@@ -130,13 +133,14 @@ class Trace:
             step, told = self._moved(lane, judged.step)
             if told is not None:
                 yield told
-        if not lane.named and judged.body is not None:
-            yield from self._named(lane, judged)
+        body = cast("Mapping[str, object] | None", redacted(judged.body)) if self.redact else judged.body
+        if not lane.named and body is not None:
+            yield from self._named(lane, body, judged.step.machine if judged.step else "")
         data = judged.message.data
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
-        name = MARKER if data == MARKER else str((judged.body or {}).get("type", judged.message.event))
-        shown = self._shown(judged) if self.redact else data
+        name = MARKER if data == MARKER else str((body or {}).get("type", judged.message.event))
+        shown = _hidden(data, body) if self.redact else data
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, shown
         for finding in judged.findings:
             yield "f", self.stream, self.events, self._said(finding)
@@ -174,12 +178,10 @@ class Trace:
             yield "fix", self.stream, fixes
         lane.events, lane.numbers, lane.steps = [], [], []
 
-    def _named(self, lane: _Lane, judged: Judged) -> Iterator[Line]:
-        body = judged.body or {}
+    def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         item = body.get("item")
         known: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
         lane.named = body.get("type") == ADDED.name
-        machine = judged.step.machine if judged.step else ""
         about = {
             "kind": known.get("type") or machine,
             "name": known.get("name") or known.get("server_label"),
@@ -197,15 +199,10 @@ class Trace:
             "line": finding.line,
         }
 
-    @staticmethod
-    def _shown(judged: Judged) -> str:
-        if judged.body is not None:
-            return orjson.dumps(redacted(judged.body), default=str).decode()
-        return judged.message.data if judged.message.data == MARKER else str(redacted(judged.message.data))
 
-
-def _ending(verdict: Verdict) -> Mapping[str, object]:
-    return {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
+def _hidden(data: str, body: Mapping[str, object] | None) -> str:
+    """Return the data of an event with its texts hidden."""
+    return data if data == MARKER else str(redacted(data)) if body is None else dumps(body).decode()
 
 
 def encoded(lines: Iterable[Line]) -> bytes:

@@ -1,10 +1,15 @@
 """A stream as lines for the page."""
 
 import json
+import random
+import re
+import typing
 from pathlib import Path
 
 import pytest
 
+from interlock.fsm.deltas import Delta
+from interlock.parsers.framing import HARMONY, Trigger
 from interlock.serving.recordings.recording import read
 from interlock.serving.view.recorded import recorded
 from interlock.serving.view.redaction import redacted, without_quotes
@@ -127,22 +132,123 @@ def test_redacted_lines_say_nothing_that_was_said() -> None:
 
 
 def test_redaction_keeps_what_is_listed_and_hides_all_else() -> None:
-    assert redacted(
-        {
-            "type": "x",
-            "delta": "secret",
-            "item": {"id": "fc_1", "name": "f", "arguments": '{"a": 1}', "code": "print()", "unheard_of": ["a", 1, None, True]},
-            "error": {"code": "server_error", "message": "secret"},
-            "logprobs": [{"token": "sec", "bytes": [115], "logprob": -1.0}],
-        }
-    ) == {
+    call = {"id": "fc_1", "name": "f", "arguments": '{"a": 1}', "code": "print()", "unheard_of": ["a"]}
+    told = {
+        "type": "x",
+        "delta": "secret",
+        "item": {**call, "error": {"code": "E", "message": "M"}},
+        "logprobs": [{"token": "sec", "bytes": [115], "logprob": -1.0}],
+        "response": {
+            "metadata": {"type": "x"},
+            "tools": [{"name": "f", "parameters": {"a": "b"}}],
+            "usage": None,
+            "model": ["a"],
+        },
+    }
+    assert redacted(told) == {
         "type": "x",
         "delta": "••••••",
-        "item": {"id": "fc_1", "name": "f", "arguments": "••••••••", "code": "•••••••", "unheard_of": ["•", 1, None, True]},
-        "error": {"code": "server_error", "message": "••••••"},
-        "logprobs": [{"token": "•••", "bytes": [], "logprob": -1.0}],
+        "item": {
+            "id": "fc_1",
+            "name": "f",
+            "arguments": "••••••••",
+            "code": "•••••••",
+            "error": {"code": "•", "message": "•"},
+            "•••": 1,
+        },
+        "logprobs": [{"token": "•••", "logprob": -1.0, "•••": 1}],
+        "response": {"metadata": "•••", "tools": [{"name": "f", "parameters": "•••"}], "usage": None, "model": "•••"},
     }
+    assert without_quotes("the assistant's, not of role 'secret'") == "the assistant's, not of role '•••'"
     assert without_quotes("item_id is 'it\\'s secret', and \"this\"") == "item_id is '•••', and '•••'"
+
+
+ITEM = "type id status role phase call_id name namespace server_label container_id approval_request_id execution"
+TYPED = "output outputs outputs.outcome output.outcome content summary action action.sources operation caller error error.content"
+TOOL = "type name server_label"
+IN_ITEM = {"": ITEM, "tools": TOOL, **dict.fromkeys(TYPED.split(), "type")}
+IN_ITEM |= dict.fromkeys(("content.annotations", "summary.annotations", "error.content.annotations"), "type container_id")
+KEPT = {
+    "": "event type item_id response_id call_id name",
+    "annotation": "type container_id",
+    "error": "type",
+    "error.content": "type",
+    "error.content.annotations": "type container_id",
+    "output": "type",
+    "output.outcome": "type",
+    "part": "type",
+    "part.annotations": "type container_id",
+    "response": "id object status model previous_response_id service_tier truncation",
+    "response.tools": TOOL,
+    "response.error": "type",
+    "response.error.content": "type",
+    "response.incomplete_details": "reason",
+    "response.reasoning": "effort",
+    "response.text.format": "type",
+    "response.conversation": "id",
+    **{f"{root}.{place}".rstrip("."): names for root in ("item", "response.output") for place, names in IN_ITEM.items()},
+}
+STAYS = {f"{place}.{name}".lstrip(".") for place, names in KEPT.items() for name in names.split()}
+"""Where a string may stand that is seen all the same."""
+
+
+class Marks:
+    """Puts marks into a stream, each of which says where it was put."""
+
+    def __init__(self, seed, share):
+        self.random = random.Random(seed)  # noqa: S311 - it hides nothing
+        self.share, self.places = share, {}
+
+    def mark(self, place):
+        self.places[f"mark{len(self.places)}x"] = place
+        return f"mark{len(self.places) - 1}x"
+
+    def value(self, value, place=""):
+        match value:
+            case str() if self.random.random() < self.share:
+                return self.mark(place)
+            case dict():
+                inner = {name: self.value(each, f"{place}.{name}".lstrip(".")) for name, each in value.items()}
+                return inner if self.random.random() > 0.05 else {**inner, self.mark("a name"): self.mark("a member")}
+            case list():
+                return [self.value(each, place) for each in value]
+            case _ if place != "type" and self.random.random() < self.share / 20:
+                return self.random.choice((self.mark(place), [self.mark(f"{place}[]")], {"type": self.mark(f"{place}.type")}))
+            case _:
+                return value
+
+    def line(self, line):
+        name, _, data = line.partition(":")
+        if name == "event" and self.random.random() < self.share:
+            return f"event: {self.mark('event')}"
+        try:
+            return f"data: {json.dumps(self.value(json.loads(data)))}" if name == "data" else line
+        except ValueError:
+            return f"data:{data}{self.mark('a line')}"
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3, 1])
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+def test_no_string_of_a_stream_is_told_but_where_it_may_stay(path, share) -> None:
+    marks = Marks(path.stem, share)
+    stream = "\n".join(map(marks.line, path.read_text(errors="replace").split("\n"))).encode()
+    trace = Trace(redact=True)
+    told = encoded([*trace.feed(stream), *trace.end()]).decode()
+    assert {marks.places[mark] for mark in re.findall("mark[0-9]+x", told)} <= STAYS
+
+
+DELTAS = {kind.__name__ for kind in typing.get_args(Delta)}
+FRAMING = {*HARMONY.states, *Trigger}
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_no_string_of_a_recording_is_told(path) -> None:
+    told = [json.loads(line) for batch in recorded(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()]
+    for made in (line[3] for line in of(told, "made")):
+        assert {*made} <= {"deltas", "tokens", "framing", "text"}
+        assert {*made["deltas"]} <= DELTAS
+        assert set("".join([made.get("text", ""), *(text for _, text in made.get("tokens", ()))])) <= {"•"}
+        assert {state for edge in made.get("framing", ()) for state in edge} <= FRAMING
 
 
 def test_hostile_streams_are_told_and_nothing_breaks() -> None:
