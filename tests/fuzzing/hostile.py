@@ -11,13 +11,19 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import httpx
 from attrs import frozen
+from live.mcp_servers import plain, running
 from live.watched import PATIENCE, Watch, serving
 
+ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
+"""Options of the server that the requests are for."""
+MCP_SERVERS: Final = ExitStack()
 JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
@@ -39,6 +45,18 @@ def tool(number: int, **fields: object) -> dict[str, object]:
     """Return a function."""
     about = {"description": "Does something", "parameters": {"type": "object"}}
     return {"type": "function", "name": f"tool_{number}", **about, **fields}
+
+
+@cache
+def mcp_url(count: int) -> str:
+    """Start an MCP server that lists so many tools, and return its URL."""
+    tools = [{"name": f"tool_{n}", "inputSchema": {"type": "object"}} for n in range(count)]
+    return MCP_SERVERS.enter_context(running(plain(tools=tools)))
+
+
+def mcp_server(count: int, **members: object) -> dict[str, object]:
+    """Return the tool that is such a server."""
+    return {"type": "mcp", "server_label": "many", "server_url": f"{mcp_url(count)}/mcp", **members}
 
 
 def texts(schema: Mapping[str, object]) -> dict[str, object]:
@@ -94,7 +112,15 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
     "20,000 items": lambda: body(input=[{"role": "user", "content": "a"}] * 20_000),
     "5,000,000 empty arrays": lambda: b'{"model": "' + MODEL.encode() + b'", "input": [' + b"[]," * 5_000_000 + b"1]}",
     "100,000 levels of arrays": lambda: b"[" * 100_000,
-    "15,000,000 lone surrogates": lambda: b'{"model": "m", "input": "' + rb"\\ud800" * 5_000_000 + b'"}',
+    "690,000 lone surrogates": lambda: body(ignored="\ud800" * 690_000),
+    "340,000 pairs of surrogates and one alone": lambda: body(ignored="\U0001f600" * 340_000 + "\ud800"),
+    "5,800,000 lone surrogates": lambda: body(ignored="\ud800" * 5_800_000),
+    "an MCP server that lists 15,000 tools": lambda: body(tools=[mcp_server(15_000)]),
+    "the same with `allowed_tools` of one": lambda: body(tools=[mcp_server(15_000, allowed_tools=["tool_1"])]),
+    "an MCP server that lists 4,900 tools": lambda: body(tools=[mcp_server(4_900)]),
+    "an MCP server that lists 1,024 tools, and 40,000 that are allowed": lambda: body(
+        tools=[mcp_server(1_024, allowed_tools=[f"tool_{n}" for n in range(40_000, 0, -1)])]
+    ),
     "60 MB": lambda: body(input="x" * 60_000_000),
     "`call_id` of `{}`": lambda: body(input=[{"type": "function_call_output", "call_id": {}, "output": "4"}]),
     "an item of a type that nobody knows": lambda: body(input=[{"type": "nonsense"}]),
@@ -166,7 +192,7 @@ def main() -> int:
     """Send every request, or those whose names have a word of the command line; a whole table is written into the page."""
     rows, worst = [], 0.0
     chosen = [name for name in REQUESTS if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
-    with serving() as (url, pid):
+    with serving(*ALLOWED) as (url, pid), MCP_SERVERS:
         for name in chosen:
             sent = REQUESTS[name]()
             outcome = ask(url, pid, sent)

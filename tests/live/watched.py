@@ -43,9 +43,9 @@ def computed_by(pid: int) -> float:
 
 
 @contextmanager
-def serving() -> Generator[tuple[str, int]]:
-    """Run a server; yield its URL and the number of its process. What it logs is shown if something is raised."""
-    command = [sys.executable, "-m", "interlock", "serve", "--port", "0"]
+def serving(*options: str) -> Generator[tuple[str, int]]:
+    """Run a server with options; yield its URL and the number of its process. What it logs is shown if something is raised."""
+    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *options]
     with (
         tempfile.NamedTemporaryFile("a") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,  # noqa: S603 - our own

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fuzzing.asking import Asker
 from fuzzing.bodies import PARAMETERS, requests
-from fuzzing.hostile import JSON, REQUESTS, told
+from fuzzing.hostile import ALLOWED, JSON, MCP_SERVERS, REQUESTS, told
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from live.watched import serving
 
@@ -29,7 +29,8 @@ ANSWERS = {
     "20,000 items": (413, "request_too_large"),
     "5,000,000 empty arrays": (413, "request_too_large"),
     "100,000 levels of arrays": (413, "request_too_large"),
-    "15,000,000 lone surrogates": (413, "request_too_large"),
+    "5,800,000 lone surrogates": (413, "request_too_large"),
+    "an MCP server that lists 1,024 tools, and 40,000 that are allowed": (200, "invalid_prompt"),
     "60 MB": (413, "request_too_large"),
     "`call_id` of `{}`": (400, "invalid_type (input[0].call_id)"),
     "an item of a type that nobody knows": (400, "invalid_value (input[0].type)"),
@@ -43,7 +44,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def asker():
-    with serving() as (url, pid), Asker(url, pid) as asker:
+    with serving(*ALLOWED) as (url, pid), MCP_SERVERS, Asker(url, pid) as asker:
         yield asker
 
 
