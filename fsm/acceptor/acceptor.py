@@ -31,14 +31,13 @@ from interlock.events.spec import (
 )
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
-from interlock.fsm.acceptor.doubts import Doubts
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.finding import About, Fault, Finding
 from interlock.fsm.acceptor.groove import Groove, groove_of
-from interlock.fsm.acceptor.habits import HABITS
+from interlock.fsm.acceptor.habits import HABITS, MISSING
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
-from interlock.fsm.acceptor.shapes import in_event, is_unknown_part
+from interlock.fsm.acceptor.shapes import Wrong, in_event, is_unknown_part
 from interlock.fsm.acceptor.trace import Step
 from interlock.fsm.acceptor.track import AUTOMATA, Track
 from interlock.fsm.acceptor.values import a_text, an_object
@@ -83,10 +82,6 @@ class Acceptor:
         self._items = Register(whole=first_sequence_number == 0)
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
         self._response_ids: set[object] = set()
-        self._response_agreed = False
-        self._framed = ""
-        """The doubt that the last event of a part refutes."""
-        self._doubts = Doubts()
         self._error = False
         self._errored_last = False
         self._pen: Track | None = None
@@ -169,8 +164,7 @@ class Acceptor:
         self._kinds_before += [item.kind for item in self.items.values()]
         self._numbers = Numbering(0)
         self._items = Register(whole=True)
-        self._response, self._response_ids, self._response_agreed = _RESPONSE.start, set(), False
-        self._doubts = Doubts()
+        self._response, self._response_ids = _RESPONSE.start, set()
         self._error, self._errored_last, self._pen = False, False, None
 
     def end(self) -> list[Finding]:
@@ -179,16 +173,15 @@ class Acceptor:
         Returns:
             What is missing.
         """
-        found = [*self._doubts.end()]
         if self.ended:
-            return found
+            return []
         if self._errored_last:
             fault = Fault("R3", "the stream ends with an error event, without a terminal event", habit="error-is-last")
-            return [*found, self._found(fault, _Place(None, "", self._response.state))]
+            return [self._found(fault, _Place(None, "", self._response.state))]
         left = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
         open_ = f", with {', '.join(left)} open" if left else ""
         fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
-        return [*found, self._found(fault, _Place(None, "", self._response.state))]
+        return [self._found(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
         said, self._moved = body, None
@@ -201,14 +194,11 @@ class Acceptor:
             said = from_open_responses(body)
         number, name = said.get("sequence_number"), a_text(said.get("type"))
         place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state, line=line)
-        found: list[Finding] = []
         if self.ended and name == CREATED.name and an_object(said.get("response")).get("id") not in self._response_ids:
             faults.append(Fault("R3", "another response begins, which is judged by itself", habit="another-stream"))
-            found += self._doubts.end()
             self._begin_another()
         if self.ended:
-            known = name in EVENTS
-            faults.append(Fault("R3", "comes after the terminal event", habit="" if known else "unknown-after-end"))
+            faults.append(Fault("R3", "comes after the terminal event"))
         else:
             faults += self._resumed(name, number)
             spec = EVENTS.get(name)
@@ -216,23 +206,7 @@ class Acceptor:
             faults += self._take_unknown(said, name) if spec is None else self._take(spec, said, place)
             self._errored_last = spec is ERROR
         self.events += 1
-        for doubt in self._answered(number):
-            found += self._doubts.refuted(doubt)
-        for fault in faults:
-            one = self._found(fault, place, self.events - 1)
-            found += self._doubts.raised(fault.doubt, one) if fault.doubt else [one]
-        return found
-
-    def _answered(self, number: object) -> Iterator[str]:
-        """Yield the doubts that nobody has to have of this service any more."""
-        if type(number) is int:
-            yield "number"
-        if self._items.agreed:
-            yield "item id"
-        if self._response_agreed:
-            yield "response id"
-        if self._framed:
-            yield self._framed
+        return [self._found(fault, place, self.events - 1) for fault in faults]
 
     def _resumed(self, name: str, number: object) -> list[Fault]:
         """Judge how the stream begins; one that begins in the middle, by its number, is taken for one that was resumed."""
@@ -284,7 +258,7 @@ class Acceptor:
         return self._numbers.take(number)
 
     def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
-        wrongs = in_event(spec, body)
+        wrongs = [_as_seen(wrong) for wrong in in_event(spec, body)]
         faults = [Fault("R14", wrong.message, habit=wrong.habit) for wrong in wrongs]
         readable = all(wrong.stray for wrong in wrongs)
         if spec.scope is Scope.RESPONSE:
@@ -322,15 +296,14 @@ class Acceptor:
         faults += self._identified(response.get("id"))
         if spec.name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
-            seen = Seen(items, self._items.whole, self._error, self._doubts.is_habit("item id"))
+            seen = Seen(items, self._items.whole, self._error)
             return [*faults, *judge_status(spec.name, response, "R3"), *judge_end(response, seen)]
         return [*faults, *judge_status(spec.name, response, "R1"), *judge_opening(response)]
 
     def _identified(self, response_id: object) -> Iterator[Fault]:
         """Judge whether the response has the id that it had."""
-        self._response_agreed = response_id in self._response_ids
-        if self._response_ids and not self._response_agreed:
-            yield Fault("R7", f"the response's id is now {response_id!r}", doubt="response id")
+        if self._response_ids and response_id not in self._response_ids:
+            yield Fault("R7", f"the response's id is now {response_id!r}")
         self._response_ids.add(response_id)
 
     def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
@@ -349,12 +322,11 @@ class Acceptor:
         ended = item.ended
         faults += self._items.addressed(item, spec, body)
         before = item.node
-        self._framed = item.frame(spec.name) if "part" in spec.fields else ""
         fault = item.move(spec.name)
         self._moved = (item, before, spec.name, item.node)
         if fault:
             faults.append(fault)
-        if ended or (fault and not fault.habit and spec is ADDED):
+        if ended or (fault and spec is ADDED):
             return faults
         faults += self._written(item, spec, begins=begins)
         judge = JUDGES.get(spec.name)
@@ -371,10 +343,18 @@ class Acceptor:
         pen = self._pen
         if item is pen or (item.automaton and spec.name in item.automaton.apart):
             return []
-        self._pen = item
+        if spec.name != DONE.name:
+            self._pen = item
         if pen is None or begins or self._permissive:
             return []
-        return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written")]
+        habit = "late-done" if spec.name == DONE.name else ""
+        return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written", habit=habit)]
+
+
+def _as_seen(wrong: Wrong) -> Wrong:
+    """Judge a field that is missing as clients were seen to take it."""
+    habit = MISSING.get(wrong.message)
+    return wrong if habit is None else evolve(wrong, habit=habit, stray=bool(habit))
 
 
 def _is_nested_error(body: Mapping[str, object]) -> bool:

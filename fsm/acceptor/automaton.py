@@ -66,8 +66,6 @@ class Node:
     following: dict[str, Node] = field(factory=dict[str, "Node"], init=False)
     positions: frozenset[_Position] = field(repr=False)
     moves: Mapping[str, frozenset[_Position]] = field(repr=False)
-    habits: Mapping[str, tuple[str, frozenset[_Position]]] = field(repr=False)
-    """The habit that an event is which is not legal here, and the positions after it."""
 
 
 class Automaton(Generic[S]):
@@ -123,19 +121,6 @@ class Automaton(Generic[S]):
         if following is None and event in node.moves:
             following = node.following[event] = self._node(node.moves[event])
         return following
-
-    def habit(self, node: Node, event: str) -> tuple[str, Node] | None:
-        """Return the habit that an event is, and the node after it.
-
-        Args:
-            node: Where the lifecycle stands.
-            event: The wire name of what came, which is not legal there.
-
-        Returns:
-            None if no service has that habit.
-        """
-        known = node.habits.get(event)
-        return None if known is None else (known[0], self._node(known[1]))
 
     def leads_to(self, node: Node, event: str) -> bool:
         """Return whether an event can come at a node or anywhere after it."""
@@ -227,7 +212,6 @@ class Automaton(Generic[S]):
             inside_part=bool(moves) and all(EVENTS[event].before in _INSIDE_A_PART for event in moves),
             positions=closed,
             moves=moves,
-            habits=dict(self._habits(self._in_order(closed))),
         )
 
     def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
@@ -259,7 +243,7 @@ class Automaton(Generic[S]):
         return moves
 
     def _steps(self, position: _Position) -> Iterator[tuple[str, _Position]]:
-        observed = [(edge.dest, _specified(edge)) for edge in self._observed.get(position.dest, ()) if not edge.habit]
+        observed = [(edge.dest, _specified(edge)) for edge in self._observed.get(position.dest, ())]
         edges = [(position.dest, position.due)] if position.due else [*self._rows[position.dest], *observed]
         for dest, due in edges:
             for number, event in enumerate(due):
@@ -267,15 +251,6 @@ class Automaton(Generic[S]):
                 yield event, _Position(position.source, dest, rest) if rest else _settled(dest)
                 if not _is_delta(event):
                     break
-
-    def _habits(self, positions: Iterable[_Position]) -> Iterator[tuple[str, tuple[str, frozenset[_Position]]]]:
-        """Yield the events that are habits, with the positions after each."""
-        for position in positions:
-            for edge in () if position.due else self._observed.get(position.dest, ()):
-                if edge.habit:
-                    event, *due = _specified(edge)
-                    following = _Position(position.dest, edge.dest, tuple(due)) if due else _settled(edge.dest)
-                    yield event, (edge.habit, frozenset({following}))
 
     def _positions(self) -> Iterator[_Position]:
         """Yield every position that there is."""

@@ -16,7 +16,7 @@ from interlock.events.spec import EVENTS, MCP_IN_PROGRESS, EventSpec, Place, Sco
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.texts import unsound
 from interlock.fsm.acceptor.track import Part, Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digest, digests, inside, loosened
+from interlock.fsm.acceptor.values import Digest, a_list, a_text, an_object, digest, digests, inside, loosened
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[Track, EventSpec, Body], Iterator[Fault]]
@@ -25,6 +25,8 @@ _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", 
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _INDEX: Final = {Scope.PART: "content_index", Scope.SUMMARY: "summary_index"}
 _LIST: Final = {Scope.PART: "content", Scope.SUMMARY: "summary"}
+_UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
+"""What every client takes from `done` alone: the kind of the item, and the field."""
 _FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _SPOKEN: Final = frozenset({"message", "reasoning"})
 """The kinds of item that are not there if they say nothing."""
@@ -62,7 +64,7 @@ def judge_done(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
     for name, value in track.stable.items():
         if item.get(name) != value:
             wrong = f"the item was added with {name} {value!r} and is done with {item.get(name)!r}"
-            yield Fault("R7", wrong, doubt="item id" if name == "id" else "")
+            yield Fault("R7", wrong, habit="unread-at-added" if (track.kind, name) in _UNREAD_AT_ADDED else "")
     yield from _begun_early(track)
     if status is not None and track.automaton and track.orderly and track.status not in _ends(track):
         ends = " or ".join(sorted(_ends(track)))
@@ -74,8 +76,9 @@ def judge_done(track: Track, _spec: EventSpec, body: Body) -> Iterator[Fault]:
 
 def _begun_early(track: Track) -> Iterator[Fault]:
     """Judge what the item had when it was added: a service that sends it whole sends nothing in between."""
-    whole = track.quiet and track.begun_as in {"", track.status}
-    yield from (fault if whole else evolve(fault, habit="") for fault in track.early)
+    for fault in track.early:
+        borne = track.begun_as in {"", track.status} and (track.quiet or fault.rule == "R10")
+        yield fault if borne else evolve(fault, habit="")
     track.early = []
 
 
@@ -104,9 +107,11 @@ def _whole(track: Track, item: Body) -> Iterator[Fault]:
         if difference:
             yield Fault("R9", f"the item's {track.spec.text} {difference}")
     for name, parts in track.parts.items():
-        said = [digest(part) for part in a_list(item.get(name))]
+        said = [_digests(part) for part in a_list(item.get(name))]
         if parts is not None and said != parts:
-            yield Fault("R9", f"the item's {name} are not the {len(parts)} parts that were done")
+            alike = [loose for _, loose in said] == [loose for _, loose in parts]
+            wrong = f"the item's {name} are not the {len(parts)} parts that were done"
+            yield Fault("R9", wrong, habit="logprobs-elsewhere" if alike else "")
     if track.kind == "shell_call" and track.known and track.orderly and track.commands != inside(item, "action.commands"):
         yield Fault("R9", f"the item's commands are not the {len(track.commands)} that were done")
     if track.outputs and track.outputs != item.get("output"):
@@ -155,7 +160,7 @@ def judge_own_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]
     if wrong:
         yield Fault("R9", f"{field} {wrong}")
     elif track.known and track.text.at_once:
-        yield Fault("R9", f"{field} comes without a delta", habit="text-at-once")
+        yield Fault("R9", f"{field} comes without a delta", habit="text-at-once" if track.kind == "mcp_call" else "")
 
 
 def judge_in_progress_again(track: Track, _spec: EventSpec, _body: Body) -> Iterator[Fault]:
@@ -186,7 +191,7 @@ def judge_command(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault]:
         if wrong:
             yield Fault("R9", f"command {wrong}")
         elif part.text.at_once:
-            yield Fault("R9", "command comes without a delta", habit="text-at-once")
+            yield Fault("R9", "command comes without a delta")
         track.part = None
 
 
@@ -264,7 +269,7 @@ def judge_part_text_done(track: Track, spec: EventSpec, body: Body) -> Iterator[
     if wrong:
         yield Fault("R9", f"{spec.fields[0]} {wrong}")
     elif part.known and part.text.at_once:
-        yield Fault("R9", f"{spec.fields[0]} comes without a delta", habit="text-at-once")
+        yield Fault("R9", f"{spec.fields[0]} comes without a delta")
     yield from _logprobs(track, part, spec, body)
     if part.logprobs is not None:
         if not part.logprobs.are(a_list(body.get("logprobs"))):
@@ -306,7 +311,12 @@ def judge_part_done(track: Track, spec: EventSpec, body: Body) -> Iterator[Fault
         yield Fault("R15", "the part's logprobs are not those of the deltas")
     done = track.parts.get(_LIST[spec.scope])
     if done is not None:
-        done.append(digest(said))
+        done.append(_digests(said))
+
+
+def _digests(part: object) -> tuple[Digest, Digest]:
+    """Return the digest of a part, and that of the part without what no client reads twice."""
+    return digest(part), digest({name: one.hex() for name, one in loosened(an_object(part)).items()})
 
 
 def _index(spec: EventSpec, body: Body) -> int:

@@ -26,6 +26,7 @@ _STATUSES: Final = {
 """The statuses of the response that each of its events can show."""
 _FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _BROKEN_OFF: Final = frozenset({"failed", "cancelled"})
+_ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
 _REASONS: Final = frozenset({"max_output_tokens", "content_filter"})
 
 
@@ -37,13 +38,11 @@ class Seen:
         items: Its items, in the order in which they were added.
         whole: Whether the stream was seen from its beginning, so that no other item can have been there.
         error: Whether there was an `error` event.
-        rotating: Whether every event gave its item another id.
     """
 
     items: Sequence[Track]
     whole: bool
     error: bool
-    rotating: bool = False
 
 
 def judge_status(event: str, response: Mapping[str, object], rule: str) -> Iterator[Fault]:
@@ -91,7 +90,8 @@ def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iter
     for item in seen.items:
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
-            yield Fault(rule, f"item {item.index} is left open", about=item.about)
+            habit = "never-done" if item.listed else ""
+            yield Fault(rule, f"item {item.index} is left open", about=item.about, habit=habit)
 
 
 def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator[Fault]:
@@ -99,8 +99,7 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
     if status == "incomplete":
         reason = a_text(an_object(details).get("reason"))
         if reason not in _REASONS and not (details is None and _left_call(a_list(response.get("output")))):
-            wrong = f"the response is incomplete without a reason: incomplete_details is {details!r}"
-            yield Fault("R12", wrong, habit="unknown-reason" if reason else "")
+            yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {details!r}")
     elif details is not None:
         yield Fault("R12", f"the response has incomplete_details and the status {status!r}")
     for item in seen.items:
@@ -132,19 +131,19 @@ def _output(output: Sequence[object], status: object, seen: Seen) -> Iterator[Fa
         differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
         if differing:
             wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(map(repr, differing))} differ"
-            yield Fault("R13", wrong, about=item.about, habit=_habit(item, shown, differing, seen))
+            yield Fault("R13", wrong, about=item.about, habit=_habit(item, shown, differing))
 
 
-def _habit(item: Track, shown: Mapping[str, object], differing: Sequence[str], seen: Seen) -> str:
+def _habit(item: Track, shown: Mapping[str, object], differing: Sequence[str]) -> str:
     """Return the habit behind an item that the response shows otherwise than `done` did; none if it is an error."""
     said = loosened(shown)
     behind = item.status not in _FINAL or a_text(shown.get("status")) not in _FINAL
     serious = {name for name in {**item.loose, **said} if item.loose.get(name) != said.get(name)}
     serious -= {"status"} if behind else set()
-    serious -= {"id"} if seen.rotating else set()
+    serious -= _ENCRYPTED
     if serious:
         return ""
-    if "encrypted_content" in differing:
+    if not _ENCRYPTED.isdisjoint(differing):
         return "encrypted-content"
     nulls = {name for name in differing if item.loose.get(name) == said.get(name) and name not in said}
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
@@ -157,7 +156,7 @@ def _usage(usage: object, status: object) -> Iterator[Fault]:
     counts = an_object(usage)
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
         if type(an_object(counts.get(details)).get(count)) is not int:
-            yield Fault("R13", f"usage has no {details}.{count}", habit="usage")
+            yield Fault("R13", f"usage has no {details}.{count}", habit="" if details in counts else "usage")
     match [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]:
         case [int(one), int(other), int(total)] if one + other != total:
             yield Fault("R13", f"usage does not add up: {one} and {other} are not {total}", habit="usage")

@@ -39,7 +39,6 @@ class Fault:
         expected: The wire names of the events that were legal here, where the fault is the event itself.
         about: Which item it is in, if that is not the one that the event is about.
         habit: The habit of real services that it is (`interlock.fsm.acceptor.habits`); empty for an error.
-        doubt: What later events may tell about it (`interlock.fsm.acceptor.doubts`); empty if nothing.
     """
 
     rule: str
@@ -47,7 +46,6 @@ class Fault:
     expected: tuple[str, ...] = ()
     about: About | None = None
     habit: str = ""
-    doubt: str = ""
 
 
 @frozen

@@ -1,6 +1,8 @@
 """What real services do that no rule allows and that every client tried copes with: deviations, and what is not judged.
 
-A fault that names none of these habits is an error: the published contract, or a known client, breaks on it. The table is
+What OpenAI's own service sends is among them wherever its documents say otherwise. `tests/clients/deviations.py` has a stream
+for each that can be sent, which every client was played. A fault that names none of these habits is an error: the published
+contract, or a known client, breaks on it. The table is
 data: the acceptor names a habit, `docs/rules.md` and `interlock check --explain` show what is written here.
 """
 
@@ -74,13 +76,6 @@ HABITS: Final[Mapping[str, Habit]] = {
             "—",
         ),
         Habit(
-            "unknown-after-end",
-            "R3",
-            "an event that nobody knows follows the terminal event",
-            "clients have stopped to read, or pass over it",
-            "—",
-        ),
-        Habit(
             "no-event-line",
             "R5",
             "messages have no `event:` line",
@@ -109,32 +104,25 @@ HABITS: Final[Mapping[str, Habit]] = {
             "services other than OpenAI",
         ),
         Habit(
-            "repeated-id",
+            "unread-at-added",
             "R7",
-            "an item has the id of one that was done before it began",
-            "clients address by `output_index`, or the earlier item is over",
-            "—",
+            "the `call_id` of a `tool_search_call` is another when it is done",
+            "clients take it from `done`",
+            "OpenAI",
         ),
         Habit(
-            "rotating-ids",
+            "never-done",
             "R7",
-            "no two events name an item, or the response, by the same id",
-            "a client that goes by `output_index` copes; known to break those that go by `item_id`, which had to learn it",
-            "GitHub Copilot",
-        ),
-        Habit(
-            "unframed-part",
-            "R8",
-            "a text comes without the events that add and end its part",
-            "clients make the part when its first delta comes",
-            "—",
+            "the listing of an MCP server's tools says that it completed, and is not done",
+            "clients take the tools from the terminal response, or need none",
+            "OpenAI",
         ),
         Habit(
             "text-at-once",
             "R9",
-            "a text comes with its `done` and without a delta",
-            "clients take the text of `done`",
-            "LM Studio and OpenAI's MCP calls, for arguments",
+            "the arguments of an MCP call come with their `done` and without a delta",
+            "clients take them from `done`; other texts are lost by clients that read deltas alone",
+            "OpenAI",
         ),
         Habit(
             "begins-whole",
@@ -144,11 +132,18 @@ HABITS: Final[Mapping[str, Habit]] = {
             "—",
         ),
         Habit(
+            "logprobs-elsewhere",
+            "R9",
+            "an item has log probabilities that its part has not, or others",
+            "no client reads them twice",
+            "OpenAI",
+        ),
+        Habit(
             "status-at-added",
             "R10",
             "an item is added with the status in which it ends",
             "clients wait for `done` in any case",
-            "—",
+            "OpenAI (`shell_call_output`), xAI",
         ),
         Habit(
             "status-behind",
@@ -165,6 +160,20 @@ HABITS: Final[Mapping[str, Habit]] = {
             "hosted tools",
         ),
         Habit(
+            "no-middle",
+            "R10",
+            "a search is done with no event since it was added, or the call of a custom tool with none that ends its input",
+            "clients take it from `done`",
+            "xAI (searches), a recording of the AI SDK (custom tool)",
+        ),
+        Habit(
+            "late-done",
+            "R10",
+            "an item is done after the next one has begun",
+            "clients know items by their index or id",
+            "xAI, OpenRouter",
+        ),
+        Habit(
             "result-at-added",
             "R11",
             "a hosted call is added with its result",
@@ -172,17 +181,10 @@ HABITS: Final[Mapping[str, Habit]] = {
             "—",
         ),
         Habit(
-            "unknown-reason",
-            "R12",
-            "`incomplete_details.reason` is neither `max_output_tokens` nor `content_filter`",
-            "clients show the reason",
-            "—",
-        ),
-        Habit(
             "encrypted-content",
             "R13",
-            "the terminal response has another `encrypted_content` than `done` had",
-            "each is a valid encryption of the same reasoning",
+            "the terminal response has another `encrypted_content`, or `fingerprint`, than `done` had",
+            "each is a valid encryption of the same",
             "OpenAI",
         ),
         Habit(
@@ -195,7 +197,7 @@ HABITS: Final[Mapping[str, Habit]] = {
         Habit(
             "other-in-final",
             "R13",
-            "a vendor's field, a log probability or a status that was behind differs in the terminal response",
+            "a log probability or a status that was behind differs in the terminal response",
             "no client reads it twice",
             "—",
         ),
@@ -209,7 +211,7 @@ HABITS: Final[Mapping[str, Habit]] = {
         Habit(
             "usage",
             "R13",
-            "`usage` is missing in a response that was not completed, lacks its details, or does not add up",
+            "`usage` is missing in a response that was not completed, has no details, or does not add up",
             "clients only show it",
             "older services",
         ),
@@ -230,9 +232,16 @@ HABITS: Final[Mapping[str, Habit]] = {
         Habit(
             "field-of-newer",
             "R14",
-            "a field is missing that services did not send from the beginning",
-            "clients read it where it is",
+            "a response has no `parallel_tool_calls`, `tool_choice` or `tools`, or its usage no details",
+            "clients read them where they are",
             "older services",
+        ),
+        Habit(
+            "no-query",
+            "R14",
+            "a search of the web has no `query`",
+            "clients show it where it is",
+            "OpenAI",
         ),
         Habit(
             "nested-error",
@@ -266,7 +275,7 @@ HABITS: Final[Mapping[str, Habit]] = {
             "unknown-event",
             "R14",
             "the API has no event of that name",
-            "clients pass over what they do not know; place, numbering and ids are judged",
+            "nobody knows what it means; place, numbering and ids are judged",
             "—",
             "not_judged",
         ),
@@ -281,3 +290,11 @@ HABITS: Final[Mapping[str, Habit]] = {
     )
 }
 """Every habit by its name."""
+
+MISSING: Final[Mapping[str, str]] = {
+    "search: query is missing": "no-query",
+    "web_search_call: action is missing": "",
+    "response: created_at is missing": "",
+    "response: model is missing": "",
+}
+"""The habit that a missing field is, by what is said of it; empty where a client was seen to break."""

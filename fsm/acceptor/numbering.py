@@ -18,15 +18,25 @@ class Numbering:
     expected: int | None
     _otherwise: int | None = None
     """What the next number may be too: a wrong number may be wrong by itself, or the first after a gap."""
+    _last: int | None = None
+    """The last number; None while no event had one."""
+    _missing: int = 0
+    """How many events had none since then."""
 
     def take(self, number: object) -> list[Fault]:
         """Judge the number of an event, and expect the next."""
-        expected, otherwise = self.expected, self._otherwise
+        expected, otherwise, missing = self.expected, self._otherwise, self._missing
         self._otherwise = None
         if type(number) is not int:
             self.skip()
-            return [Fault("R2", f"sequence_number is {number!r}, and not a number", doubt="" if number else "number")]
+            self._missing += 1
+            habit = "unnumbered" if not number and self._last is None else ""
+            return [Fault("R2", f"sequence_number is {number!r}, and not a number", habit=habit)]
+        begins, self._last = self._last is None, number
+        self._missing = 0
         self.expected = number + 1
+        if begins and missing:
+            return [Fault("R2", f"sequence_number is {number}, and the {missing} events before have none")]
         if expected is None or number in {expected, otherwise}:
             return []
         self._otherwise = expected + 1

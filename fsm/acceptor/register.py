@@ -31,8 +31,6 @@ class Register:
     _ids: set[str] = field(factory=set[str], init=False)
     """Every id and call id so far."""
     _lists_logprobs: set[str] = field(factory=set[str], init=False)
-    agreed: bool = field(default=False, init=False)
-    """Whether two events named an item by the same id."""
     _next: int | None = field(default=None, init=False)
     """The index that the next item has."""
 
@@ -84,11 +82,8 @@ class Register:
         if type(index) is int and index not in {item.index, *item.aliases}:
             faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
         item.id = item.id or item_id
-        known = item_id in {item.id, *item.aliases}
-        if "item_id" in spec.scope.value and not known:
-            wrong = f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"
-            faults.append(Fault("R7", wrong, doubt="item id"))
-        self.agreed = self.agreed or (known and spec is not ADDED and bool(item_id))
+        if "item_id" in spec.scope.value and {item.id, *filter(_is_text, item.aliases)} == {item.id} != {item_id}:
+            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
@@ -112,10 +107,13 @@ class Register:
                 faults.append(Fault("R7", wrong, habit="foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # that of the call that it is the output of
             if given in self._ids and not shared:
-                over = name == "id" and given in self._by_id and self._by_id[given].ended
-                faults.append(Fault("R7", f"the {name} {given!r} is used twice", habit="repeated-id" if over else ""))
+                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
             self._ids.add(given)
         return faults
+
+
+def _is_text(alias: object) -> bool:
+    return isinstance(alias, str)
 
 
 def _item_id(spec: EventSpec, body: Mapping[str, object]) -> str:

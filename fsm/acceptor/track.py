@@ -24,6 +24,8 @@ AUTOMATA: Final[Mapping[str, Automaton[Item[Any]]]] = {kind: Automaton(lifecycle
 
 _SPECS: Final[Mapping[str, ItemSpec]] = {str(kind): spec for kind, spec in ITEMS.items()}
 _KIND_OF: Final[Mapping[str, str]] = {spec.prefix: kind for kind, spec in _SPECS.items()}
+_MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
+"""The kinds of item that may be done without their other events, or, where that is not true, without the last before it."""
 _OF_A_PART: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
@@ -79,8 +81,9 @@ class Track:
     text: Text = field(init=False)
     """The item's own text."""
     part: Part | None = None
-    parts: dict[str, list[Digest] | None] = field(init=False)
-    """The parts that are done, by their list; None for a list of which some were not seen."""
+    parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
+    """The parts that are done, by their list, each whole and without its log probabilities; None for a list of which
+    some were not seen."""
     next_index: dict[str, int] = field(init=False)
     """The index that the next part of a list has, as far as it is known."""
     first_delta: str | None = None
@@ -101,8 +104,6 @@ class Track:
     outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """What was said of the commands that have ended."""
     ended_commands: int = field(default=0, init=False)
-    unframed: bool = field(default=False, init=False)
-    """Whether a text of it came without its part."""
     lists_logprobs: set[str] = field(factory=set[str])
     """The events of the stream that had an empty list of log probabilities."""
     status: str | None = None
@@ -136,6 +137,11 @@ class Track:
         """Which item it is, for a finding."""
         return About(self.id, self.kind or None, self.state)
 
+    @property
+    def listed(self) -> bool:
+        """Whether it is a listing of tools that completed."""
+        return self.kind == "mcp_list_tools" and self.orderly and self.node.legal == (DONE.name,)
+
     def forget(self) -> None:
         """Forget what can no longer be compared, because an event could not be read."""
         self.text.known = False
@@ -143,14 +149,6 @@ class Track:
         if self.part is not None:
             self.part.text.known = False
             self.part.logprobs = None
-
-    def frame(self, event: str) -> str:
-        """Return the doubt whether the service adds and ends the parts to which an event belongs.
-
-        Args:
-            event: Its wire name.
-        """
-        return f"frame of {self.kind} {EVENTS[event].scope.name}"
 
     def pass_over(self, event: str) -> None:
         """Pass over an unknown event, which may stand for any that are known.
@@ -181,15 +179,9 @@ class Track:
         if following is not None or self.automaton is None:
             self.node = following or self.node
             return None
-        known = self.automaton.habit(self.node, event)
-        if known is not None:
-            _, self.node = known
-            self.parts = dict.fromkeys(self.parts, None)
-            self.unframed = True
-            return evolve(self._misplaced(event, self.automaton), doubt=self.frame(event))
-        if self.unframed and EVENTS[event].before is Place.PART_DONE:
-            return None  # it ends a part that was never added, which has been found
         fault = self._misplaced(event, self.automaton)
+        if event == DONE.name and self.quiet == _MAY_LACK_EVENTS.get(self.kind):
+            fault = evolve(fault, habit="no-middle")
         self.orderly = False
         self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
         if event in self.automaton.events:

@@ -3,9 +3,8 @@
 import { Agent, OpenAIProvider, Runner, tool } from "@openai/agents";
 import { z } from "zod";
 
-import { apiKey, baseURL, model, question, report, weather } from "./conversation.mjs";
+import { apiKey, calls, each, model, question, weather } from "./conversation.mjs";
 
-const calls = [];
 const getWeather = tool({
   name: weather.name,
   description: weather.description,
@@ -16,7 +15,9 @@ const getWeather = tool({
   },
 });
 const agent = new Agent({ name: "Forecaster", instructions: "Answer by the tools.", model, tools: [getWeather] });
-const runner = new Runner({ modelProvider: new OpenAIProvider({ baseURL, apiKey, useResponses: true }), tracingDisabled: true });
-const result = await runner.run(agent, question, { stream: true });
-await result.completed;
-report(calls, result.finalOutput);
+await each(async (baseURL) => {
+  const runner = new Runner({ modelProvider: new OpenAIProvider({ baseURL, apiKey, useResponses: true }), tracingDisabled: true });
+  const result = await runner.run(agent, question, { stream: true });
+  await result.completed;
+  return result.finalOutput;
+});

@@ -4,23 +4,23 @@ import asyncio
 import os
 
 from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
-from conversation import API_KEY, BASE_URL, MODEL, QUESTION, get_weather, report
+from conversation import API_KEY, MODEL, QUESTION, each, get_weather
 from openai import AsyncOpenAI
 
 SEALED = ModelSettings(store=False, response_include=["reasoning.encrypted_content"])
 SETTINGS = SEALED if os.environ.get("STORE") == "no" else ModelSettings()
 
 
-async def main():
-    set_tracing_disabled(True)
-    async with AsyncOpenAI(base_url=BASE_URL, api_key=API_KEY) as client:
+async def converse(url):
+    async with AsyncOpenAI(base_url=url, api_key=API_KEY) as client:
         model = OpenAIResponsesModel(model=MODEL, openai_client=client)
         tools = [function_tool(get_weather)]
         agent = Agent(name="Forecaster", instructions="Answer by the tools.", model=model, model_settings=SETTINGS, tools=tools)
         result = Runner.run_streamed(agent, QUESTION)
         async for _ in result.stream_events():
             pass
-        report(result.final_output)
+        return result.final_output
 
 
-asyncio.run(main())
+set_tracing_disabled(True)
+each(lambda url: asyncio.run(converse(url)))

@@ -5,33 +5,33 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
 
-import { apiKey, baseURL, model, question, report, weather } from "./conversation.mjs";
+import { apiKey, calls, each, model, question, weather } from "./conversation.mjs";
 
 const providers = {
-  openai: () => createOpenAI({ baseURL, apiKey }).responses(model),
-  "open-responses": () => createOpenResponses({ name: "interlock", url: `${baseURL}/responses`, apiKey })(model),
+  openai: (baseURL) => createOpenAI({ baseURL, apiKey }).responses(model),
+  "open-responses": (baseURL) => createOpenResponses({ name: "interlock", url: `${baseURL}/responses`, apiKey })(model),
 };
-const calls = [];
-const result = streamText({
-  model: providers[process.argv[2] ?? "openai"](),
-  prompt: question,
-  ...(process.env.STORE === "no" && {
-    providerOptions: { openai: { store: false, include: ["reasoning.encrypted_content"] } },
-  }),
-  tools: {
-    [weather.name]: tool({
-      description: weather.description,
-      inputSchema: z.object({ city: z.string() }),
-      execute: async (given) => {
-        calls.push(given);
-        return weather.answer;
-      },
-    }),
-  },
-  stopWhen: isStepCount(4),
-  onError: ({ error }) => {
-    console.error(error);
-    process.exitCode = 1;
+const getWeather = tool({
+  description: weather.description,
+  inputSchema: z.object({ city: z.string() }),
+  execute: async (given) => {
+    calls.push(given);
+    return weather.answer;
   },
 });
-report(calls, await result.text);
+await each(async (baseURL) => {
+  const errors = [];
+  const result = streamText({
+    model: providers[process.argv[2] ?? "openai"](baseURL),
+    prompt: question,
+    ...(process.env.STORE === "no" && {
+      providerOptions: { openai: { store: false, include: ["reasoning.encrypted_content"] } },
+    }),
+    tools: { [weather.name]: getWeather },
+    stopWhen: isStepCount(4),
+    onError: ({ error }) => errors.push(error),
+  });
+  await result.consumeStream();
+  if (errors.length > 0) throw errors[0];
+  return await result.text;
+});

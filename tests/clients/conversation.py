@@ -3,8 +3,8 @@
 import json
 import os
 import sys
+import traceback
 
-BASE_URL = os.environ["BASE_URL"]
 MODEL = os.environ["MODEL"]
 API_KEY = "none"
 QUESTION = "Get the weather of: Berlin"
@@ -18,6 +18,18 @@ def get_weather(city: str) -> str:
     return "18 °C and sunny"
 
 
-def report(text):
-    """Print what the test compares: the arguments of each call that was made, and the last text."""
-    sys.stdout.write(json.dumps({"calls": calls, "text": text}) + "\n")
+def each(converse):
+    """Converse with each server of `BASE_URL`, and print what the test compares.
+
+    That is the arguments of each call that was made, and the last text.
+    """
+    ended = 0
+    for url in os.environ["BASE_URL"].split():
+        calls.clear()
+        try:
+            outcome = {"text": converse(url), "calls": calls}
+        except Exception as error:  # noqa: BLE001 - whatever the client makes of it
+            traceback.print_exc()
+            outcome, ended = {"error": repr(error)}, 1
+        sys.stdout.write(json.dumps(outcome) + "\n")
+    sys.exit(ended)

@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 from contextlib import contextmanager
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from attrs import define, evolve, field, frozen
 from live.engines import steps
@@ -125,3 +128,43 @@ class InVllm:
 
 def _lines(prompts):
     return [json.loads(line) for line in prompts.read_text().splitlines()]
+
+
+@contextmanager
+def scripted(turns):
+    """Play to each client the turns that the path of its URL names.
+
+    Args:
+        turns: The bytes of the turn that calls a tool and of the turn that answers, for each URL.
+
+    Yields:
+        The base URLs. To the output of another call than the one that was asked for, the answer is a refusal.
+    """
+
+    class Player(BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = self.rfile.read(int(self.headers["Content-Length"]))
+            first, second = turns[int(self.path.split("/")[1])]
+            items = [one for one in json.loads(request)["input"] if isinstance(one, dict)]
+            outputs = [one for one in items if one.get("type") == "function_call_output"]
+            served = [(one["call_id"], "sunny" in json.dumps(one["output"])) for one in outputs[-1:]]
+            known = re.findall(rb'"function_call", .*?"call_id": "([^"]*)"', first)[-1].decode()
+            played = second if outputs else first
+            if b'"get_weather"' not in request:
+                played = (
+                    played.replace(b"get_weather", b"exec_command").replace(b"city", b"cmd").replace(b"Berlin", b"echo sunny")
+                )
+            self.send_response(200 if served in ([], [(known, True)]) else 400)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(played)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Player) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            yield [f"http://127.0.0.1:{server.server_port}/{number}/v1" for number in range(len(turns))]
+        finally:
+            server.shutdown()

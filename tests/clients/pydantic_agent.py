@@ -2,7 +2,7 @@
 
 import asyncio
 
-from conversation import API_KEY, BASE_URL, MODEL, QUESTION, get_weather, report
+from conversation import API_KEY, MODEL, QUESTION, each, get_weather
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -14,11 +14,10 @@ async def drain(_context, events):
         pass
 
 
-async def main():
-    model = OpenAIResponsesModel(MODEL, provider=OpenAIProvider(base_url=BASE_URL, api_key=API_KEY))
+async def converse(url):
+    model = OpenAIResponsesModel(MODEL, provider=OpenAIProvider(base_url=url, api_key=API_KEY))
     agent = Agent(model, tools=[get_weather])
-    result = await agent.run(QUESTION, event_stream_handler=drain)
-    report(result.output)
+    return (await agent.run(QUESTION, event_stream_handler=drain)).output
 
 
-asyncio.run(main())
+each(lambda url: asyncio.run(converse(url)))

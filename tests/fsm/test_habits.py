@@ -1,13 +1,12 @@
 """What real services do that no rule allows: each habit is a deviation, and the same thing done once is an error."""
 
-import copy
-
 import pytest
-from corpus.broken import BROKEN, edited, numbered
-from corpus.legal import FAILED, LEGAL, item, message, reasoning, reasoning_part, response, stream, text_part
+from clients.deviations import BREAKING, DEVIATIONS
+from clients.deviations import LEGAL as LEGAL_TURNS
+from corpus.broken import BROKEN, numbered
+from corpus.legal import FAILED, LEGAL, item, message, response, stream, text_part
 
 from interlock.fsm.acceptor import HABITS, Acceptor, judge
-from interlock.fsm.acceptor.doubts import HABIT_OF
 
 
 def found(bodies, **settings):
@@ -19,27 +18,7 @@ def habits(bodies):
     return {one.habit or f"error {one.rule}" for one in found(bodies)}
 
 
-def without(bodies, *fields):
-    return [{name: value for name, value in body.items() if name not in fields} for body in bodies]
-
-
-def rotating(bodies):
-    """Every event gives its item another id."""
-    changed = copy.deepcopy(bodies)
-    for place, body in enumerate(changed):
-        if "item_id" in body:
-            body["item_id"] += f"-{place}"
-        if "item" in body:
-            body["item"]["id"] += f"-{place}"
-    return changed
-
-
-def dropped(bodies, *names):
-    return numbered([body for body in bodies if not body["type"].endswith(names)])
-
-
 MESSAGE = LEGAL["message"]
-THOUGHT = stream([*reasoning(0, *reasoning_part(0, "so")), *message(1, *text_part(0, "hi"))])
 
 
 def whole_call(**added):
@@ -48,30 +27,45 @@ def whole_call(**added):
     return stream(item(0, begun, {}, ("custom_tool_call_input.done", {"input": "go"})))
 
 
-def test_every_doubt_is_about_a_habit() -> None:
-    assert {*HABIT_OF.values()} <= HABITS.keys()
+def found_in(turns):
+    """The habits of both turns that a client is played, and the rules that they break."""
+    reported = [one.finding for data in turns.streams for one in judge([data]).reported]
+    return {one.habit or f"error {one.rule}" for one in reported}
+
+
+def test_every_habit_is_played_to_the_clients_unless_it_is_of_a_file_or_not_judged() -> None:
+    of_files = {"resumed", "another-stream", "bare-lines"}
+    judged = {name for name, habit in HABITS.items() if habit.severity == "deviation"}
+    assert {name.partition(",")[0] for name in DEVIATIONS} == judged - of_files
+
+
+@pytest.mark.parametrize("name", LEGAL_TURNS)
+def test_what_clients_are_played_is_legal_but_for_the_deviation(name) -> None:
+    assert found_in(LEGAL_TURNS[name]) == set()
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_a_deviation_is_called_by_its_name(name) -> None:
+    assert found_in(DEVIATIONS[name]) == {name.partition(",")[0]}
+
+
+@pytest.mark.parametrize("name", BREAKING)
+def test_what_breaks_a_client_is_an_error(name) -> None:
+    assert BREAKING[name].breaks
+    assert any(one.startswith("error") for one in found_in(BREAKING[name]))
 
 
 @pytest.mark.parametrize(
     ("bodies", "seen"),
     [
-        (without(MESSAGE, "sequence_number"), {"unnumbered"}),
-        (rotating(MESSAGE), {"rotating-ids"}),
         (LEGAL["message"][4:], {"resumed"}),
-        ([*MESSAGE, {"type": "acme:done"}], {"unknown-after-end"}),
         ([*MESSAGE[:4], {"type": "acme:thinking", "output_index": 0}, *MESSAGE[4:]], {"unknown-event"}),
         ([{"type": "keepalive"}, *MESSAGE], {"unknown-event"}),
-        ([*MESSAGE[:2], {"type": "error", "sequence_number": 2, "message": "no", "code": None}], {"error-is-last"}),
         (
             [*LEGAL["nothing"][:2], {"type": "error", "sequence_number": 2, "error": {"message": "no", "code": "c"}}],
             {"nested-error", "error-is-last"},
         ),
-        (edited("message", 2, "item.vendor", 1), {"vendor-field"}),
         (BROKEN["R14-unknown-item"], {"unknown-item"}),
-        (BROKEN["R7-id-used-twice"], {"repeated-id"}),
-        (BROKEN["R12-unknown-reason"], {"unknown-reason"}),
-        (BROKEN["R18-blank-message"], {"blank"}),
-        (BROKEN["R10-ends-in-progress"], {"status-behind"}),
         (BROKEN["R10-failed-but-completed"], {"status-of-tool"}),
     ],
 )
@@ -79,12 +73,15 @@ def test_a_habit_is_called_by_its_name(bodies, seen) -> None:
     assert habits(bodies) == seen
 
 
-def test_a_part_that_is_framed_nowhere_is_a_habit_and_one_that_is_framed_half_an_error() -> None:
-    bare = [body for body in THOUGHT if not (body.get("output_index") == 0 and "part" in body)]
-    assert habits(numbered(bare)) == {"unframed-part"}
-    for gone in (".added", ".done"):
-        half = [b for b in THOUGHT if not (b.get("output_index") == 0 and "part" in b and b["type"].endswith(gone))]
-        assert "error R8" in habits(numbered(half))
+def test_a_stream_numbers_every_event_or_none() -> None:
+    for places in ({0}, {4}, {0, 1}, {1, 2}):
+        bodies = [{k: v for k, v in body.items() if k != "sequence_number" or n not in places} for n, body in enumerate(MESSAGE)]
+        assert "error R2" in habits(bodies)
+
+
+def test_an_id_that_rotates_is_found_once_in_each_item() -> None:
+    bodies = [{**body, **({"item_id": f"msg_{n}"} if "item_id" in body else {})} for n, body in enumerate(MESSAGE)]
+    assert [(one.rule, one.message) for one in found(bodies)] == [("R7", "item_id is 'msg_3', and that of item 0 is 'msg_0'")]
 
 
 def test_another_response_in_the_same_file_is_judged_by_itself() -> None:

@@ -1,4 +1,4 @@
-"""Streams in the shape of what real services sent: all are legal, and one fault makes each of them illegal."""
+"""Streams in the shape of what real services sent: they are legal unless a client breaks on them, and one fault makes each illegal."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,12 @@ from interlock.testing.mutations import renumbered
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
 OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}
+BREAKING = {
+    "openai-github-copilot-id-rotation.1": {"R7", "R13"},  # the proxy gives every event another id
+    "open-responses-lmstudio-tool-call.1": {"R9"},  # arguments without a delta
+    "open-responses-lmstudio-tool-call.2": {"R9"},
+}
+"""The rules that streams break on which a client was seen to break, too."""
 EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OBSERVED])
 
 
@@ -35,11 +41,11 @@ def is_illegal(bodies):
 
 
 @EVERY
-def test_what_a_real_service_sent_is_legal(path) -> None:
+def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) -> None:
     verdict = judge([path.read_bytes()])
-    assert [one.finding for one in verdict.reported if one.finding.severity == "error"] == []
-    assert verdict.legal
-    assert {one.finding.habit for one in verdict.reported} <= HABITS.keys()
+    errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
+    assert errors == BREAKING.get(path.stem, set())
+    assert {one.finding.habit for one in verdict.reported} <= HABITS.keys() | {""}
 
 
 @EVERY
@@ -53,7 +59,8 @@ def test_an_event_left_out_is_an_error(path) -> None:
             alone = name.endswith(".delta") and len(alike) == 1
             announced = name == "response.mcp_call.in_progress" and len(alike) > 1
             after_error = name == "response.failed" and bodies[place - 1]["type"] == "error"
-            if alone or announced or after_error or name in OPTIONAL:
+            listed = name == "response.output_item.done" and body["item"]["type"] == "mcp_list_tools"
+            if alone or announced or after_error or listed or name in OPTIONAL:
                 continue
             assert is_illegal(renumbered(left)), (place, name)
 

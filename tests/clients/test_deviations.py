@@ -1,0 +1,44 @@
+"""Each client of ours bears every deviation: it makes of the stream what it makes of a legal one."""
+
+import json
+
+import pytest
+from clients.deviations import BREAKING, DEVIATIONS, LEGAL
+from clients.hosts import scripted
+from clients.running import HERE, run
+from clients.test_clients import SCRIPTS
+from clients.test_codex import CODEX, FREELY
+
+PLAYED = {**LEGAL, **DEVIATIONS, **BREAKING}
+ANSWER = {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+
+
+def conversations(client, urls, folder):
+    """What came of a conversation with each server; of an error only that it was one."""
+    if client == "Codex":
+        return [of_codex(url, folder / str(number)) for number, url in enumerate(urls)]
+    ran = run(SCRIPTS[client], HERE, BASE_URL=" ".join(urls), MODEL="gpt-5.5")
+    outcomes = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    assert len(outcomes) == len(urls), ran.stderr
+    return ["error" if "error" in outcome else outcome for outcome in outcomes]
+
+
+def of_codex(url, folder):
+    """The last line that Codex says, with the call that the server has seen."""
+    for name in ("home", "work"):
+        (folder / name).mkdir(parents=True)
+    (folder / "home" / "config.toml").write_text(
+        f'model = "gpt-5.5"\nmodel_provider = "played"\n[model_providers.played]\nname = "played"\nbase_url = "{url}"\n'
+        'wire_api = "responses"\nstream_max_retries = 0\nrequest_max_retries = 0\n'
+    )
+    ran = run([*CODEX, *FREELY, "Get the weather of: Berlin"], folder / "work", CODEX_HOME=str(folder / "home"))
+    return "error" if ran.returncode else {**ANSWER, "text": ran.stdout.strip().splitlines()[-1]}
+
+
+@pytest.mark.parametrize("client", [*SCRIPTS, "Codex"])
+def test_a_client_bears_every_deviation(client, tmp_path):
+    with scripted([turns.streams for turns in PLAYED.values()]) as urls:
+        outcomes = dict(zip(PLAYED, conversations(client, urls, tmp_path), strict=True))
+    assert outcomes["answered"] == ANSWER
+    broken = {name for name, turns in PLAYED.items() if outcomes[name] != outcomes[turns.like if name not in LEGAL else name]}
+    assert broken == {name for name, turns in PLAYED.items() if client in turns.breaks}
