@@ -151,8 +151,7 @@ def _observed(name: str) -> Iterator[str]:
     yield "|---|---|---|---|"
     for edge in OBSERVED[name]:
         events = ", ".join(f"`{event.name}`" for event in edge.events)
-        judged = f"deviation [`{edge.habit}`](../rules/{HABITS[edge.habit].rule}.md)" if edge.habit else f"legal: {edge.why}"
-        yield f"| `{edge.source}` | `{edge.dest}` | {events} | {judged} |"
+        yield f"| `{edge.source}` | `{edge.dest}` | {events} | legal: {edge.why} |"
 
 
 def _rule(rule: Rule) -> Iterator[str]:
@@ -187,8 +186,7 @@ def _real() -> Iterator[str]:
         yield f"| {habit.what} | {habit.seen} | {judged}, [{habit.rule}](rules/{habit.rule}.md) `{habit.name}` |"
     for kind, edges in OBSERVED.items():
         for edge in edges:
-            if not edge.habit:
-                yield f"| `{kind}`: {edge.why} | | legal, [R10](rules/R10.md) |"
+            yield f"| `{kind}`: {edge.why} | | legal, [R10](rules/R10.md) |"
 
 
 def _examples(name: str) -> Iterator[str]:

@@ -64,9 +64,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = "text",
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    explain: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Explain a rule (R10) or a deviation (rotating-ids).")
-    ] = None,
+    explain: Annotated[str | None, typer.Option(metavar="RULE", help="Explain a rule (R10) or a deviation (late-done).")] = None,
 ) -> None:
     """Check that streams of events obey the rules.
 

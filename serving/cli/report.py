@@ -191,7 +191,7 @@ def explained(name: str, width: int) -> Iterator[str] | None:
     """Return the lines that explain a rule or a habit; None if there is none of that name.
 
     Args:
-        name: `R10`, or what a finding says in brackets: `rotating-ids`.
+        name: `R10`, or what a finding says in brackets: `late-done`.
         width: How long a line may be.
     """
     rule = RULES.get(name.upper())

@@ -231,7 +231,9 @@ class Rebuilding:
                 about["parts"][key] = self.filled(new["part"])
             else:
                 said = {field: part.get(field, value) for field, value in new["part"].items()}
-                about["parts"][key] = new["part"] = self.filled(said)
+                about["parts"][key] = self.filled(said)
+                unlisted = {"logprobs": []} if new["part"].get("logprobs") == [] else {}
+                new["part"] = about["parts"][key] | unlisted
         elif verb == "delta":
             new["delta"] = self.word()
             if new.get("logprobs"):

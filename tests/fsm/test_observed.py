@@ -1,4 +1,4 @@
-"""Streams in the shape of what real services sent: they are legal unless a client breaks on them, and one fault makes each illegal."""
+"""Streams in the shape of what real services sent: legal unless a client breaks on them; one fault makes each illegal."""
 
 import json
 from pathlib import Path
