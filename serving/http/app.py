@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from attrs import field, frozen
@@ -34,7 +35,7 @@ from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer,
 from interlock.serving.http.compacted import CompactedAnswer, compact_request
 from interlock.serving.http.conversations import Conversations, conversation_routes
 from interlock.serving.http.errors import answer_error
-from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, is_foreign_page, read_body
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
 from interlock.serving.http.stored import StoredRoutes
 from interlock.serving.identity import now
 from interlock.serving.keys import Keys, tenant_of
@@ -48,6 +49,7 @@ from interlock.serving.runs.open_runs import GRACE, OpenRuns
 from interlock.serving.runs.turns import ResponseRun, Unwritten
 from interlock.serving.sealing import Envelope, SealingKeys
 from interlock.serving.sockets.connection import Begun, Connection, Limits
+from interlock.serving.sockets.memory import Memory
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse, StoreError
 from interlock.serving.tools.protocol import ToolRunner
 
@@ -76,7 +78,8 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     """Create the server as an ASGI application.
 
     Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
-    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background.
+    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background, and
+    `socket_memory`, what the connections hold.
 
     Args:
         engine: Where the output of models comes from.
@@ -95,10 +98,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     Raises:
         ValueError: A key is empty, or cannot be sent in a header.
     """
-    limits = socket_limits or Limits(held_bytes=max_body_bytes)
     envelope = Envelope(sealing_keys or SealingKeys.random())
     maker = Maker(Truncating(engine), Archive(store or MemoryStore()), tools, envelope, OpenRuns(max_streams))
-    api = Api(maker, max_body_bytes, dialect, limits, frozenset(cors_origins))
+    api = Api(maker, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
     middleware = [Middleware(Shield)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
@@ -114,6 +116,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     app.router.redirect_slashes = False
     app.state.open_runs = maker.open_runs
     app.state.open_sockets = api.open_sockets
+    app.state.socket_memory = api.socket_memory
     app.state.backgrounds = api.backgrounds
     return app
 
@@ -125,6 +128,7 @@ class Api:
     Args:
         maker: Makes the responses.
         open_sockets: The WebSocket connections.
+        socket_memory: What they hold.
         started_at: When the server was started.
     """
 
@@ -134,6 +138,7 @@ class Api:
     socket_limits: Limits
     origins: frozenset[str]
     open_sockets: OpenRuns = field(factory=OpenRuns)
+    socket_memory: Memory = field(factory=Memory)
     started_at: int = field(factory=now)
 
     @cached_property
@@ -156,6 +161,7 @@ class Api:
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
+            WebSocketRoute("/{path:path}", refuse_socket),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
@@ -220,7 +226,8 @@ class Api:
         await socket.accept()
         dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
         host = SocketHost(self.maker, dialect, tenant_of(socket))
-        connection = Connection[StoredResponse](socket, host, self.maker.open_runs, self.socket_limits)
+        share = self.socket_memory.share(host.tenant, self.socket_limits.held_bytes)
+        connection = Connection(socket, host, self.maker.open_runs, share, self.socket_limits)
         with self.open_sockets.holding(connection):
             await connection.serve()
 
@@ -260,11 +267,17 @@ class SocketHost:
     dialect: Dialect
     tenant: str
 
-    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
+    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
         asked = await self.maker.asked(body, Pace())
         run = await self.maker.run(asked, self.tenant, SseWriter(self.dialect), latest=latest, generate=generate)
         return Begun(run, lambda: run.stored)
+
+
+async def refuse_socket(socket: WebSocket) -> None:
+    """Refuse a WebSocket at a path that has none."""
+    error = ApiError(HTTPStatus.NOT_FOUND, f"Invalid URL (WEBSOCKET {socket.url.path})")
+    await socket.send_denial_response(error_response(error))
 
 
 def _json(value: object) -> Response:

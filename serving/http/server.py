@@ -20,6 +20,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from interlock.serving.http.intake import MAX_BODY_BYTES
+from interlock.serving.http.protocol import BoundedProtocol
 from interlock.serving.runs.open_runs import GRACE, OpenRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
@@ -51,7 +52,7 @@ class Server(uvicorn.Server):
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
-            ws="websockets-sansio",
+            ws=BoundedProtocol,
             ws_max_size=MAX_BODY_BYTES,
         )
         super().__init__(config)

@@ -13,12 +13,30 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
+from interlock.serving.pace import Pace
 from interlock.serving.requests.body import Census, read_object
 
-__all__ = ["Ask", "CancelAsked", "ClientFrame", "FrameError", "error_frame", "event_frame", "read_frame"]
+__all__ = ["Ask", "CancelAsked", "ClientFrame", "FrameError", "Steer", "error_frame", "event_frame", "read_frame", "steer_frame"]
 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 """What the name of a lane may be."""
+
+SLICE: Final = 2**17
+"""Characters of a frame that are read at once."""
+
+PER_VALUE: Final = 100
+"""Bytes that a JSON value takes beside its text."""
+
+STEERING_NOT_SUPPORTED: Final = {
+    "type": "invalid_request_error",
+    "code": "steering_not_supported",
+    "message": "This server steers no responses: send the input with the next request.",
+}
+INVALID_STEER: Final = {
+    "type": "invalid_request_error",
+    "code": "invalid_input",
+    "message": "A steering needs a 'previous_response_id' and an 'input'.",
+}
 
 
 @frozen
@@ -29,7 +47,7 @@ class Ask:
         stream_id: The lane that it belongs to; None for the one without a name.
         body: The body of the request, as a POST would carry it.
         generate: Whether output is wanted; without it the request is only validated and rendered.
-        size: The size of the frame in bytes.
+        size: The bytes of memory that it takes.
     """
 
     stream_id: str | None
@@ -49,7 +67,20 @@ class CancelAsked:
     stream_id: str | None
 
 
-ClientFrame: TypeAlias = Ask | CancelAsked
+@frozen
+class Steer:
+    """A frame that would steer a response, which no engine can.
+
+    Args:
+        previous_response_id: The response.
+        input: What it should be told.
+    """
+
+    previous_response_id: object
+    input: object = field(repr=False)
+
+
+ClientFrame: TypeAlias = Ask | CancelAsked | Steer
 
 
 @frozen
@@ -65,27 +96,44 @@ class FrameError(Exception):
     stream_id: str | None = None
 
 
-def read_frame(text: str) -> ClientFrame:
-    """Parse a frame.
+async def read_frame(text: str, pace: Pace) -> ClientFrame | None:
+    """Parse a frame as the body of a POST is read: with its limits, and others in between.
 
     Args:
         text: The text of the frame.
+        pace: Of the work that this is a part of.
+
+    Returns:
+        None for a frame that wants nothing.
 
     Raises:
         FrameError: The frame is not JSON, too large, not an object, of an unknown type, or has a field that is not allowed.
     """
-    data = text.encode("utf-8", "surrogatepass")
-    census = Census()
-    census.count(data)
+    data, census = bytearray(), Census()
+    for start in range(0, len(text), SLICE):
+        part = text[start : start + SLICE].encode("utf-8", "surrogatepass")
+        census.count(part)
+        if census.too_many:
+            break
+        data += part
+        await pace.rest()
     try:
         census.require_few()
-        body = read_object(data)
+        body = read_object(bytes(data))
     except ApiError as error:
         raise FrameError(error) from None
+    kind = body.pop("type", None)
+    match kind:
+        case "response.processed":
+            return None
+        case "response.steer":
+            return Steer(body.get("previous_response_id"), body.get("input"))
+        case _:
+            pass
     stream_id = _stream_id(body)
-    match body.pop("type", None):
+    match kind:
         case "response.create":
-            return Ask(stream_id, body, _generate(body, stream_id), len(data))
+            return Ask(stream_id, body, _generate(body, stream_id), len(data) + PER_VALUE * census.values)
         case "response.cancel":
             return CancelAsked(stream_id)
         case other:
@@ -139,3 +187,15 @@ def error_frame(error: ApiError, stream_id: str | None = None) -> str:
     """
     lane = {} if stream_id is None else {"stream_id": stream_id}
     return dumps({"type": "error", "status": error.status, **error.body(), **lane}).decode()
+
+
+def steer_frame(steer: Steer) -> str:
+    """Return the answer to a frame that would steer, as the text of a frame: its input was not used.
+
+    Args:
+        steer: The frame.
+    """
+    named, listed = isinstance(steer.previous_response_id, str), isinstance(steer.input, str | list)
+    error = STEERING_NOT_SUPPORTED if named and listed else INVALID_STEER
+    unused = {"input": steer.input if listed else "", "previous_response_id": steer.previous_response_id if named else ""}
+    return dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": unused}).decode()

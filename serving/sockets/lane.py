@@ -1,4 +1,4 @@
-"""A lane: the requests of one `stream_id` in their order, and the response that the next one may continue.
+"""A lane: the requests of one `stream_id` in their order.
 
 It knows the order of requests and when a run is to be interrupted. How a request becomes a run, and where its events go, is for
 the connection.
@@ -7,8 +7,7 @@ the connection.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 from attrs import define, field
 
@@ -17,20 +16,7 @@ from interlock.fsm.table import Machine
 from interlock.serving.sockets.frames import Ask
 from interlock.serving.sockets.tables import LANE, LaneEffect, LaneTrigger
 
-__all__ = ["Continued", "Interruptible", "Lane"]
-
-
-class Continued(Protocol):
-    """A response that a later request can continue."""
-
-    @property
-    def id(self) -> str:
-        """The id of the response."""
-        ...
-
-
-K = TypeVar("K", bound=Continued)
-"""What a server keeps of a response, so that it can be continued."""
+__all__ = ["Interruptible", "Lane"]
 
 
 class Interruptible(Protocol):
@@ -49,39 +35,32 @@ def _start_of_lane() -> Machine[LaneTrigger, LaneEffect]:
 
 
 @define(eq=False)
-class Lane(Generic[K]):
+class Lane:
     """One lane.
 
     Args:
         stream_id: Its name; None for the one without a name.
-        start: Starts a request of this lane in a task; the task fires `begun` (by `begin`) and, last, `end` (by `end`).
     """
 
     stream_id: str | None
-    _start: Callable[[Lane[K], Ask], None]
-    latest: K | None = field(default=None, init=False)
-    """The response that ended last, whether it is stored or not."""
+    size: int = field(default=0, init=False)
+    """The bytes that its connection counts for the request that was started."""
     _queue: deque[Ask] = field(factory=deque[Ask], init=False)
     _run: Interruptible | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=_start_of_lane, init=False)
-
-    @property
-    def waiting(self) -> list[Ask]:
-        """The requests in the queue."""
-        return list(self._queue)
 
     @property
     def in_flight(self) -> int:
         """The number of requests that were started or wait."""
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
-    def ask(self, ask: Ask) -> None:
-        """Start a request if the lane is idle, else queue it.
+    def ask(self, ask: Ask) -> Ask | None:
+        """Queue a request, or return it if the lane is idle: it is to be begun (`begin`) and, last, ended (`end`).
 
         Args:
             ask: The request.
         """
-        self._fire(LaneTrigger.ASK, ask)
+        return self._fire(LaneTrigger.ASK, ask)
 
     def begin(self, run: Interruptible) -> None:
         """Note the run of the request that was started.
@@ -92,10 +71,10 @@ class Lane(Generic[K]):
         self._run = run
         self._fire(LaneTrigger.BEGUN)
 
-    def end(self) -> None:
-        """End the request that was started, and start the next one of the queue."""
+    def end(self) -> Ask | None:
+        """End the request that was started, and return the next one of the queue, which is to be begun."""
         self._run = None
-        self._fire(LaneTrigger.END)
+        return self._fire(LaneTrigger.END)
 
     def cancel(self) -> None:
         """Cancel the request that was started, if there is one."""
@@ -105,18 +84,20 @@ class Lane(Generic[K]):
         """Cancel the request that was started, and forget those in the queue: the client has gone."""
         self._fire(LaneTrigger.LEAVE)
 
-    def _fire(self, trigger: LaneTrigger, ask: Ask | None = None) -> None:
+    def _fire(self, trigger: LaneTrigger, ask: Ask | None = None) -> Ask | None:
+        following: Ask | None = None
         for effect in self._machine.fire(trigger):
             match effect:
-                case LaneEffect.BEGIN if ask is not None:
-                    self._start(self, ask)
+                case LaneEffect.BEGIN:
+                    following = ask
                 case LaneEffect.QUEUE if ask is not None:
                     self._queue.append(ask)
                 case LaneEffect.ADVANCE if self._queue:
-                    self._fire(LaneTrigger.ASK, self._queue.popleft())
+                    following = self._fire(LaneTrigger.ASK, self._queue.popleft())
                 case LaneEffect.INTERRUPT if self._run is not None:
                     self._run.interrupt(CANCEL)
                 case LaneEffect.CLEAR:
                     self._queue.clear()
                 case _:
                     pass
+        return following

@@ -142,7 +142,7 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
         Edge("finishing",     _C.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
         Edge("finishing",     _C.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
 
-        Edge("shutting_down", _C.REQUEST,   "shutting_down"),
+        Edge("shutting_down", _C.REQUEST,   "shutting_down", [_E.DISPATCH]),
         Edge("shutting_down", _C.DRAIN,     "closed",        [_E.CLOSE_RESTARTING]),
         Edge("shutting_down", _C.SHUT_DOWN, "shutting_down"),
         Edge("shutting_down", _C.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),

@@ -30,6 +30,7 @@ from interlock.serving.runs.background import Backgrounds, Owner
 from interlock.serving.runs.membership import Membership, commit_end, no_such_conversation
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.sockets.memory import Memory
 from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
@@ -77,6 +78,7 @@ class Hooks:
     origins: frozenset[str] = frozenset()
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     open_sockets: OpenRuns = field(factory=OpenRuns, init=False)
+    socket_memory: Memory = field(factory=Memory, init=False)
     _owners: dict[str, Owner[VllmRun[bytes]]] = field(factory=dict[str, Owner[VllmRun[bytes]]], init=False)
     """Those of responses that vLLM has just begun in the background, by their ids, until vLLM returns them."""
 

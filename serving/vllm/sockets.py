@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import Dialect
 from interlock.serving.errors import ApiError, invalid
-from interlock.serving.http.intake import MAX_BODY_BYTES, is_foreign_page
+from interlock.serving.http.intake import is_foreign_page
 from interlock.serving.requests.conversation import join
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.values import members
@@ -48,8 +48,9 @@ async def serve_socket(vllm: Router, hooks: Hooks, dialect: Dialect, socket: Web
         await socket.close(POLICY_VIOLATION)
         return
     await socket.accept()
-    host = SocketHost(vllm, hooks, dialect, socket)
-    connection = Connection[StoredResponse](socket, host, hooks.open_runs, Limits(held_bytes=MAX_BODY_BYTES))
+    host, limits = SocketHost(vllm, hooks, dialect, socket), Limits()
+    share = hooks.socket_memory.share(host.tenant, limits.held_bytes)
+    connection = Connection(socket, host, hooks.open_runs, share, limits)
     with hooks.open_sockets.holding(connection):
         await connection.serve()
 
@@ -70,12 +71,16 @@ class SocketHost:
     dialect: Dialect
     socket: WebSocket
 
-    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun[StoredResponse]:
+    @property
+    def tenant(self) -> str:
+        """Whose the connection is."""
+        return self.hooks.tenant(self.socket.headers.get("authorization", ""))
+
+    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
         """Validate a request as vLLM does and return its run; without `generate`, its prompt is rendered and nothing else."""
-        tenant = self.hooks.tenant(self.socket.headers.get("authorization", ""))
         async with AsyncExitStack() as until_begun:
-            membership = await self.hooks.membership(body, tenant, until_begun)
-            theirs, read = await self.hooks.read(body, self.dialect, tenant, latest, membership)
+            membership = await self.hooks.membership(body, self.tenant, until_begun)
+            theirs, read = await self.hooks.read(body, self.dialect, self.tenant, latest, membership)
             run = await self._valid_run(theirs, evolve(read, generate=generate))
             until_begun.pop_all()
         return Begun(run, lambda: read.stored(run.driver.response))

@@ -1,6 +1,7 @@
 """WebSocket mode, over real sockets: lanes, limits, continuation, and every way in which a connection ends."""
 
 import asyncio
+import gc
 import json
 import threading
 from contextlib import contextmanager
@@ -10,15 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, steps
 from openai import AsyncOpenAI, OpenAI
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.server import ServerProtocol
 from websockets.sync.client import connect
 
 from interlock.fsm.oracle import check
+from interlock.fsm.table import Machine
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import SocketHost, create_app
+from interlock.serving.http.protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.sockets.connection import Limits
-from interlock.serving.store import MemoryStore
+from interlock.serving.sockets.connection import Connection, Limits
+from interlock.serving.sockets.frames import Ask
+from interlock.serving.sockets.lane import Lane
+from interlock.serving.store import MemoryStore, StoredResponse
 
 PATIENCE = 60
 ENDS = {"response.completed", "response.incomplete", "response.failed"}
@@ -132,7 +139,7 @@ def test_without_generate_there_is_an_id_and_no_output(url) -> None:
         ("{", (400, None, "invalid_json")),
         ("[]", (400, None, "invalid_json")),
         ('"\\ud800"', (400, None, "invalid_json")),
-        ({"type": "response.steer"}, (400, "type", "invalid_value")),
+        ({"type": "response.append"}, (400, "type", "invalid_value")),
         ({}, (400, "type", "invalid_value")),
         ({**ASK, "background": True}, (400, "background", "unsupported_parameter")),
         ({**ASK, "generate": "no"}, (400, "generate", "invalid_type")),
@@ -190,16 +197,90 @@ def test_limits_refuse_one_request_and_leave_the_others(served) -> None:
         assert [end["stream_id"] for end in socket.ends(2)] == ["a", "a"]
 
 
-def test_what_waits_is_bounded_in_bytes(served) -> None:
+def test_a_client_is_asked_for_nothing_by_what_it_has_read(url) -> None:
+    with client(url) as socket:
+        socket.send({"type": "response.processed", "response_id": "resp_1"})
+        assert socket.ask()[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize(
+    ("steer", "code", "unused"),
+    [
+        (
+            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
+            "steering_not_supported",
+            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
+        ),
+        ({"previous_response_id": "resp_1"}, "invalid_input", {"previous_response_id": "resp_1", "input": ""}),
+        ({"previous_response_id": 1, "input": "b"}, "invalid_input", {"previous_response_id": "", "input": "b"}),
+    ],
+)
+def test_a_steering_is_given_back_as_the_openai_package_types_it(url, steer, code, unused) -> None:
+    with client(url) as socket:
+        socket.send({"type": "response.steer"}, **steer)
+        frame = socket.receive()
+        assert socket.ask()[-1]["type"] == "response.completed"
+    assert (frame["type"], frame["error"]["code"], frame["steer"]) == ("response.steer.failed", code, unused)
+    types = pytest.importorskip("openai.types.responses.response_steer_failed_event")
+    types.ResponseSteerFailedEvent.model_validate(frame)
+
+
+def test_requests_are_bounded_in_bytes(served) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with served(engine, socket_limits=Limits(held_bytes=1000)) as url, client(url) as socket:
+    with served(engine, socket_limits=Limits(held_bytes=2000)) as url, client(url) as socket:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
-        socket.send(STAGED, input="x" * 1000)
-        assert socket.turn()[-1]["error"]["code"] == "websocket_stream_limit_reached"
+        socket.send(STAGED, input="x" * 1500)
+        refused = socket.turn()[-1]["error"]
+        assert refused["code"] == "websocket_stream_limit_reached"
+        assert refused["message"] == "What the WebSockets of this connection hold would be larger than 2000 bytes."
         gate.open()
         assert socket.turn()[-1]["type"] == "response.completed"
+
+
+def test_the_lane_that_was_not_used_longest_lets_go_of_its_response_and_says_so(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=60_000)) as url, client(url) as socket:
+        first, second, third = (
+            socket.ask(store=False, generate=False, input="x" * 20_000, stream_id=name)[-1]["response"]["id"] for name in "abc"
+        )
+        let_go = socket.ask(store=False, generate=False, previous_response_id=first, stream_id="a")[-1]
+        assert let_go["error"] == {
+            "message": f"Previous response with id '{first}' not found. It was not kept, to hold no more bytes than WebSockets may "
+            "hold. Send the whole input again.",
+            "type": "invalid_request_error",
+            "param": "previous_response_id",
+            "code": "previous_response_not_found",
+        }
+        for name, kept in (("b", second), ("c", third)):
+            going_on = socket.ask(store=False, generate=False, previous_response_id=kept, stream_id=name)[-1]
+            assert going_on["response"]["previous_response_id"] == kept
+
+
+def test_a_stored_response_is_gone_on_from_although_its_lane_let_go_of_it(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=10_000)) as url, client(url) as socket:
+        first = socket.ask(generate=False, input="x" * 8_000)[-1]["response"]["id"]
+        assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
+
+
+def test_nothing_of_a_connection_is_left_when_it_is_closed(served) -> None:
+    frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
+
+    def left():
+        kinds = (Connection, Lane, Ask, StoredResponse, SocketHost, BoundedProtocol, ServerProtocol, WebSocket, Machine)
+        return [each for each in gc.get_objects() if isinstance(each, kinds)]
+
+    gc.collect()
+    before = len(left())
+    gc.disable()
+    try:
+        app = create_app(EmbeddedEngine())
+        with ServerThread(app) as url, client(url) as socket:
+            for frame in frames:
+                assert socket.ask(frame)[-1]["type"] == "response.completed"
+        assert (len(left()), app.state.socket_memory.used) == (before, {})
+    finally:
+        gc.enable()
 
 
 def test_a_request_can_be_cancelled_and_the_lane_goes_on(served) -> None:
@@ -289,6 +370,35 @@ def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> N
         stopping.join()
 
 
+def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
+    gate = Gate()
+
+    class Waiting(EmbeddedEngine):
+        """An engine that counts tokens for ever."""
+
+        async def count(self, turn):
+            await gate.wait()
+            return await super().count(turn)
+
+    server = ServerThread(create_app(Waiting()))
+    with server as url, client(url) as socket:
+        compacting = [{"type": "compaction", "compact_threshold": 1000}]
+        socket.send(ASK, context_management=compacting)
+        running = socket.receive()["response"]["id"]
+        assert gate.reached.wait(PATIENCE)
+        socket.send(ASK, previous_response_id=running)
+        socket.send(ASK, input=7)
+        socket.send(ASK, stream_id="side", model="nobody")
+        assert error_of(socket.turn()[-1:])[2] == "model_not_found"
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        turns = [socket.turn() for _ in range(3)]
+        assert [turn[-1]["type"] for turn in turns] == ["response.failed"] * 3
+        assert [check(turn) for turn in turns[1:]] == [[], []]
+        assert closing_code(socket) == 1012
+        stopping.join()
+
+
 def test_a_socket_needs_the_key_before_it_is_opened(served) -> None:
     with served(EmbeddedEngine(), api_key="right") as url:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
@@ -308,6 +418,13 @@ def test_a_page_of_another_origin_opens_no_socket(served) -> None:
         for origin in ("https://ours.example", url):
             with client(url, origin=origin) as socket:
                 assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_path_without_websockets_is_not_found(url) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(url.replace("http", "ws", 1) + "/v1/nothing"):
+        pass
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body)["error"]["message"] == "Invalid URL (WEBSOCKET /v1/nothing)"
 
 
 def test_the_openai_package_connects(url) -> None:
