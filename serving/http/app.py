@@ -78,8 +78,8 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     """Create the server as an ASGI application.
 
     Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
-    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background, and
-    `socket_memory`, what the connections hold.
+    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background,
+    and `socket_memory`, what the connections hold.
 
     Args:
         engine: Where the output of models comes from.

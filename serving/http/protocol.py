@@ -36,7 +36,9 @@ SMALL: Final = 1024
 """Bytes of a frame that is worth no look at the clock if it does not even end a message."""
 
 MOST_SMALL: Final = 1000
-"""How many of those a client may send in a second."""
+"""How many of those a client may send in `SECOND`."""
+
+SECOND: Final = 1.0
 
 END: Final = b"\x00\x00\xff\xff"
 """What a sender leaves out at the end of a compressed message."""
@@ -98,7 +100,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._first = Frame(Opcode.TEXT, b"")
         """The first frame of the message that comes in."""
         self._message = bytearray()
-        self._messages: deque[tuple[Frame, bytes | bytearray]] = deque()
+        self._messages: deque[tuple[Frame, bytes]] = deque()
         """The messages that have come in, each with its first frame."""
         self._steps = self._work()
         self._turn: asyncio.Handle | None = None
@@ -183,7 +185,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
                 if frame.opcode is not Opcode.CONT:
                     self._first = frame
                 if frame.fin:
-                    self._messages.append((self._first, self._message))
+                    self._messages.append((self._first, bytes(self._message)))
                     self._message = bytearray()
 
     def _is_too_much(self, frame: Frame) -> bool:
@@ -191,7 +193,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         if len(frame.data) >= SMALL or (frame.fin and frame.opcode not in CTRL_OPCODES):
             return False
         now = self.loop.time()
-        if now >= self._second + 1:
+        if now >= self._second + SECOND:
             self._second, self._small = now, 0
         self._small += 1
         return self._small > MOST_SMALL
@@ -225,7 +227,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             else:
                 yield False
 
-    def _read(self, first: Frame, message: bytes | bytearray) -> Generator[bool]:
+    def _read(self, first: Frame, message: bytes) -> Generator[bool]:
         """Give a message to the application, inflated and decoded in slices."""
         decoder, text, binary = getincrementaldecoder("utf-8")(), list[str](), bytearray()
         is_text, size, most = first.opcode is Opcode.TEXT, 0, self.config.ws_max_size
@@ -270,5 +272,5 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._messages.clear()
 
 
-def _slices(message: bytes | bytearray) -> Iterator[bytes]:
-    return (bytes(message[start : start + PART]) for start in range(0, len(message), PART))
+def _slices(message: bytes) -> Iterator[bytes]:
+    return (message[start : start + PART] for start in range(0, len(message), PART))

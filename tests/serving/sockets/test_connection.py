@@ -22,7 +22,7 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import SocketHost, create_app
 from interlock.serving.http.protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.sockets.connection import Connection, Limits
+from interlock.serving.sockets.connection import LET_GO, Connection, Limits
 from interlock.serving.sockets.frames import Ask
 from interlock.serving.sockets.lane import Lane
 from interlock.serving.store import MemoryStore, StoredResponse
@@ -246,8 +246,7 @@ def test_the_lane_that_was_not_used_longest_lets_go_of_its_response_and_says_so(
         )
         let_go = socket.ask(store=False, generate=False, previous_response_id=first, stream_id="a")[-1]
         assert let_go["error"] == {
-            "message": f"Previous response with id '{first}' not found. It was not kept, to hold no more bytes than WebSockets may "
-            "hold. Send the whole input again.",
+            "message": f"Previous response with id '{first}' not found. {LET_GO}",
             "type": "invalid_request_error",
             "param": "previous_response_id",
             "code": "previous_response_not_found",
@@ -263,7 +262,7 @@ def test_a_stored_response_is_gone_on_from_although_its_lane_let_go_of_it(served
         assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
 
 
-def test_nothing_of_a_connection_is_left_when_it_is_closed(served) -> None:
+def test_nothing_of_a_connection_is_left_when_it_is_closed() -> None:
     frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
 
     def left():

@@ -1,0 +1,128 @@
+"""What a client may send over a WebSocket, frame by frame: how often, how large, compressed, and without reading."""
+
+import json
+import logging
+import zlib
+from itertools import islice
+
+import httpx
+import pytest
+from live.raw_socket import DEFLATE, TAIL, deflated, framed, raw_socket
+from websockets.frames import CloseCode, Opcode
+
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.http import protocol, server
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+
+ASK = {"type": "response.create", "model": MODEL, "input": "Hi", "store": False, "generate": False}
+MIB = 2**20
+OPEN = framed(Opcode.TEXT, fin=False)
+
+
+def asked(**fields):
+    return json.dumps({**ASK, **fields}, ensure_ascii=False).encode()
+
+
+def test_a_message_comes_in_any_pieces_with_pings_in_between(url) -> None:
+    content = asked(input="\u4e16\U0001f600" * 50_000)
+    with raw_socket(url) as client:
+        client.send(Opcode.TEXT, content[:1], fin=False)
+        for start in range(1, len(content), 1001):
+            client.send(Opcode.CONT, content[start : start + 1001], fin=False)
+        client.send(Opcode.PING, b"a")
+        client.send(Opcode.CONT)
+        assert next(client.frames()) == (Opcode.PONG, b"a")
+        assert client.end_of_turn()["type"] == "response.completed"
+
+
+def test_messages_are_inflated_one_after_another(url) -> None:
+    compressor, ends = zlib.compressobj(wbits=-12), []
+    with raw_socket(url, DEFLATE) as client:
+        for size in (1, 30_000, 2):
+            packed = compressor.compress(asked(input="word " * size)) + compressor.flush(zlib.Z_SYNC_FLUSH)
+            packed = packed.removesuffix(TAIL)
+            client.send(Opcode.TEXT, packed[:20], fin=False, rsv1=True)
+            client.send(Opcode.CONT, packed[20:])
+            ends.append(client.end_of_turn()["type"])
+        client.send(Opcode.BINARY, deflated(b"a" * MIB), rsv1=True)
+        ends.append(client.end_of_turn()["error"]["message"])
+    assert ends == [*["response.completed"] * 3, "Frames must be text, not binary."]
+
+
+def test_messages_are_inflated_each_by_itself_where_a_client_wants_that(url) -> None:
+    with raw_socket(url, DEFLATE.replace("\r", "; client_no_context_takeover\r")) as client:
+        for _ in range(2):
+            client.send(Opcode.TEXT, deflated(asked()), rsv1=True)
+            assert client.end_of_turn()["type"] == "response.completed"
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The URL of a server that takes small messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "MAX_BODY_BYTES", MIB)
+        with ServerThread(create_app(EmbeddedEngine())) as url:
+            yield url
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (framed(Opcode.PING) * 2000, CloseCode.POLICY_VIOLATION),
+        (framed(Opcode.PONG, b"a" * 125) * 2000, CloseCode.POLICY_VIOLATION),
+        (OPEN + framed(Opcode.CONT, fin=False) * 2000, CloseCode.POLICY_VIOLATION),
+        (OPEN + framed(Opcode.CONT, b"ab", fin=False) * 2000, CloseCode.POLICY_VIOLATION),
+        (framed(Opcode.TEXT, b"\xff"), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, b"\xe2\x82"), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, deflated(b"\xff"), rsv1=True), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, b"\xff" * 20, rsv1=True), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, b"x" * (MIB + 1)), CloseCode.MESSAGE_TOO_BIG),
+        (OPEN + framed(Opcode.CONT, b"x" * (MIB + 1)), CloseCode.MESSAGE_TOO_BIG),
+        (framed(Opcode.TEXT, deflated(b"x" * (MIB + 1)), rsv1=True), CloseCode.MESSAGE_TOO_BIG),
+        (framed(Opcode.CONT), CloseCode.PROTOCOL_ERROR),
+        (OPEN + framed(Opcode.CONT, rsv1=True), CloseCode.PROTOCOL_ERROR),
+        (OPEN + framed(Opcode.CLOSE), CloseCode.PROTOCOL_ERROR),
+    ],
+)
+def test_what_is_too_much_or_broken_closes_the_connection_without_a_word_in_the_log(small, caplog, sent, code) -> None:
+    with raw_socket(small, DEFLATE) as client:
+        client.connection.sendall(sent)
+        assert client.closed() == code
+    assert httpx.get(f"{small}/health").status_code == 200
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_small_frames_are_counted_for_a_second(small, monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "SECOND", 0.0)
+    with raw_socket(small) as client:
+        client.connection.sendall(framed(Opcode.PING) * 2000)
+        assert [opcode for opcode, _ in islice(client.frames(), 2000)] == [Opcode.PONG] * 2000
+
+
+def test_a_client_that_pings_and_never_reads_is_read_no_more_and_then_dropped(monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_SMALL", 10**9)
+    monkeypatch.setattr(protocol, "ABORT", 0)
+    running, pings, sent = ServerThread(create_app(EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
+    with running as url, raw_socket(url) as client, httpx.Client() as others:
+        client.connection.settimeout(0)
+        patience = 20
+        while patience:
+            try:
+                sent += client.connection.send(pings)
+                patience = 20
+            except BlockingIOError:
+                patience -= 1
+                assert others.get(f"{url}/health").status_code == 200
+        (held,) = [each for each in running._server.server_state.connections if isinstance(each, protocol.BoundedProtocol)]
+        assert held.transport.get_write_buffer_size() < MIB
+        held.loop.call_soon_threadsafe(held.keepalive_timeout)
+        while held in running._server.server_state.connections:
+            others.get(f"{url}/health")
+    assert sent < 100 * MIB
+
+
+def test_messages_that_come_at_once_are_answered_one_by_one(url) -> None:
+    with raw_socket(url) as client:
+        client.connection.sendall(framed(Opcode.TEXT, b"[]") * 3000 + framed(Opcode.TEXT, asked()))
+        assert [client.end_of_turn()["type"] for _ in range(3001)] == [*["error"] * 3000, "response.completed"]
