@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from uvicorn._types import ASGIReceiveEvent
+from uvicorn.config import WS_PROTOCOLS
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.extensions import Extension
 from websockets.extensions.permessage_deflate import PerMessageDeflate
@@ -27,7 +28,7 @@ from interlock.serving.http.decoding import SLICE as PART
 from interlock.serving.http.decoding import Coding, Decoder, Inflater
 from interlock.serving.pace import STRETCH
 
-__all__ = ["BoundedProtocol"]
+__all__ = ["BoundedProtocol", "install"]
 
 SLICE: Final = 1024
 """Bytes that are parsed at once: they may be hundreds of frames."""
@@ -45,6 +46,12 @@ END: Final = b"\x00\x00\xff\xff"
 
 ABORT: Final = 10.0
 """Seconds that a client has to take what is left, once the connection is closed."""
+
+
+def install() -> None:
+    """Make this what uvicorn takes by itself, in a process whose server is not ours, if there is a uvicorn that it fits to."""
+    if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
+        WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
 
 
 class Packed(Frame):
@@ -150,7 +157,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """Close the connection, with which the application has nothing to do any more."""
         super().on_task_complete(task)
-        if not self.disconnected:
+        if self in self.connections:
             self._abort_later()
 
     def handle_connect(self, event: Request) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -101,6 +102,8 @@ class InterlockPlugin:
                     self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
                     app.add_middleware(Watching, watch=self._watch)
                 app.add_middleware(Decompressing)  # around the viewer, which shows bodies as they read
+                with suppress(ImportError):  # a uvicorn that takes no WebSockets
+                    import_module("interlock.serving.http.protocol").install()
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
             obstacle = f"{error!r}"
         if obstacle is not None:

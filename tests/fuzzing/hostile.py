@@ -10,7 +10,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,9 @@ from typing import Final
 import httpx
 from attrs import frozen
 from live.mcp_servers import plain, running
+from live.raw_socket import DEFLATE, MIB, deflated, framed, raw_socket
 from live.watched import PATIENCE, Watch, serving
+from websockets.frames import Opcode
 
 ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
 """Options of the server that the requests are for."""
@@ -131,6 +133,42 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
 }
 
 
+def created(**settings: object) -> bytes:
+    """Return a request over a WebSocket, which makes no output."""
+    return body(type="response.create", store=False, generate=False, **settings)
+
+
+def file_of(size: int) -> list[object]:
+    """Return an input with a file."""
+    return [{"role": "user", "content": [{"type": "input_file", "filename": "a", "file_data": "x" * size}]}]
+
+
+def text(data: bytes, *, rsv1: bool = False) -> bytes:
+    """Return a frame of text."""
+    return framed(Opcode.TEXT, data, rsv1=rsv1)
+
+
+FRAMES: Final[Mapping[str, Callable[[], Iterable[tuple[bytes, int]]]]] = {
+    "(for comparison) a frame with nothing special": lambda: [(text(created()), 1)],
+    "a frame of one string of 31 MiB": lambda: [(text(created(input=file_of(31 * MIB))), 1)],
+    "a frame of 31 KB that inflates to 31 MiB": lambda: [(text(deflated(created(input=file_of(31 * MIB))), rsv1=True), 1)],
+    "a frame of 3.9 MB of lone surrogates": lambda: [(text(created().replace(b"Hello: Paris", rb"\ud800" * 650_000)), 1)],
+    "a frame of 60,000 values": lambda: [(text(created(metadata={"a": [1] * 60_000})), 1)],
+    "a frame of 5,001 items": lambda: [(text(created(input=[{"role": "user", "content": "a"}] * 5_001)), 1)],
+    "a frame of invalid UTF-8": lambda: [(text(b"\xff"), 1)],
+    "20,000 frames that are no requests": lambda: [(text(b"[]") * 20_000, 20_000)],
+    "a million continuation frames of two bytes": lambda: [
+        (framed(Opcode.TEXT, fin=False) + framed(Opcode.CONT, b"aa", fin=False) * 1_000_000, 1)
+    ],
+    "a million empty continuation frames": lambda: [
+        (framed(Opcode.TEXT, fin=False) + framed(Opcode.CONT, fin=False) * 1_000_000, 1)
+    ],
+    "a million pings, and nothing is read": lambda: [(framed(Opcode.PING, b"a" * 100) * 1_000_000, 1)],
+    "32 lanes that keep 30 MB each": lambda: ((text(created(stream_id=str(n), input=file_of(30_000_000))), 1) for n in range(32)),
+}
+"""What is sent over one WebSocket, and how many answers are then waited for; several times, if need be."""
+
+
 @frozen
 class Outcome:
     """What became of a request.
@@ -154,12 +192,40 @@ class Outcome:
 
 def ask(url: str, pid: int, sent: bytes) -> Outcome:
     """Send a request, and watch the server meanwhile."""
+
+    def answer() -> tuple[str, str]:
+        answer = httpx.post(f"{url}/v1/responses", content=sent, headers=JSON, timeout=PATIENCE)
+        return str(answer.status_code), told(answer.json())
+
+    return watched(url, pid, answer)
+
+
+def ask_over_socket(url: str, pid: int, sent: Iterable[tuple[bytes, int]]) -> tuple[Outcome, int]:
+    """Send frames over one WebSocket, and watch the server meanwhile; return the bytes that were sent, too."""
+    size = 0
+
+    def answer() -> tuple[str, str]:
+        nonlocal size
+        answer: Mapping[str, object] = {}
+        with raw_socket(url, DEFLATE) as client:
+            for data, answers in sent:
+                size += len(data)
+                client.send_all(data)
+                for _ in range(answers):
+                    answer = client.end_of_turn()
+        response = answer.get("response")
+        return str(answer.get("status") or answer["type"]), told(response if isinstance(response, Mapping) else answer)
+
+    return watched(url, pid, answer), size
+
+
+def watched(url: str, pid: int, answer: Callable[[], tuple[str, str]]) -> Outcome:
+    """Have something answered, and watch the server meanwhile."""
     with Watch(url, pid) as watch:
         began = time.perf_counter()
         try:
-            answer = httpx.post(f"{url}/v1/responses", content=sent, headers=JSON, timeout=PATIENCE)
-            status, said = str(answer.status_code), told(answer.json())
-        except httpx.HTTPError as error:
+            status, said = answer()
+        except (httpx.HTTPError, OSError) as error:
             status, said = type(error).__name__, ""
         seconds = time.perf_counter() - began
     return Outcome(status, said, seconds, watch.longest, watch.held, watch.memory - watch.before)
@@ -171,7 +237,7 @@ def told(answer: Mapping[str, object]) -> str:
     if isinstance(error, Mapping):
         where = f" ({error['param']})" if error.get("param") else ""
         return f"{error.get('code') or str(error.get('message'))[:60]}{where}"
-    return str(answer.get("status"))
+    return str(answer.get("status", ""))
 
 
 def row(name: str, size: int, outcome: Outcome) -> str:
@@ -191,13 +257,16 @@ def tell(line: str) -> None:
 def main() -> int:
     """Send every request, or those whose names have a word of the command line; a whole table is written into the page."""
     rows, worst = [], 0.0
-    chosen = [name for name in REQUESTS if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
+    chosen = [name for name in (*REQUESTS, *FRAMES) if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
     with serving(*ALLOWED) as (url, pid), MCP_SERVERS:
         for name in chosen:
-            sent = REQUESTS[name]()
-            outcome = ask(url, pid, sent)
+            if name in FRAMES:
+                outcome, size = ask_over_socket(url, pid, FRAMES[name]())
+            else:
+                sent = REQUESTS[name]()
+                outcome, size = ask(url, pid, sent), len(sent)
             worst = max(worst, outcome.held)
-            rows.append(row(name, len(sent), outcome))
+            rows.append(row(name, size, outcome))
             tell(rows[-1])
     if not sys.argv[1:]:
         write(rows)

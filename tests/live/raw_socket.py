@@ -6,7 +6,7 @@ import json
 import socket
 import zlib
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -39,6 +39,11 @@ class RawSocket:
     def send(self, opcode: int, data: bytes = b"", *, fin: bool = True, rsv1: bool = False) -> None:
         """Send a frame."""
         self.connection.sendall(framed(opcode, data, fin=fin, rsv1=rsv1))
+
+    def send_all(self, data: bytes) -> None:
+        """Send frames, as far as the server takes them before it closes the connection."""
+        with suppress(ConnectionError):
+            self.connection.sendall(data)
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """Yield the frames that come until the server closes the connection, each as its opcode and its data."""

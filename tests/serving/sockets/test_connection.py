@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from anyio import ClosedResourceError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, steps
@@ -16,15 +17,18 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.server import ServerProtocol
 from websockets.sync.client import connect
 
+from interlock.events.dialects import OPENAI
 from interlock.fsm.oracle import check
 from interlock.fsm.table import Machine
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import SocketHost, create_app
 from interlock.serving.http.protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
+from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.sockets.connection import LET_GO, Connection, Limits
 from interlock.serving.sockets.frames import Ask
 from interlock.serving.sockets.lane import Lane
+from interlock.serving.sockets.memory import Memory
 from interlock.serving.store import MemoryStore, StoredResponse
 
 PATIENCE = 60
@@ -336,6 +340,36 @@ def test_a_fault_of_ours_is_one_error_and_the_socket_stays_open(served) -> None:
     with served(EmbeddedEngine(), store=Broken()) as url, client(url) as socket:
         assert error_of(socket.ask(previous_response_id="resp_1")) == (500, None, None)
         assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) -> None:
+    class Broken:
+        dialect = OPENAI
+
+        async def begin(self, body, **_):
+            raise RuntimeError(body)
+
+    frames = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps({**ASK, "model": []})}]
+    sent = []
+
+    async def receive():
+        return frames.pop(0) if frames else {"type": "websocket.disconnect", "code": 1006}
+
+    async def send(message):
+        sent.append(message["type"])
+        if message["type"] != "websocket.accept":
+            raise ClosedResourceError
+
+    async def serve():
+        socket = WebSocket({"type": "websocket"}, receive, send)
+        await socket.accept()
+        await Connection(socket, Broken(), OpenRuns(), Memory().share("", 10_000)).serve()
+        gc.collect()
+
+    with caplog.at_level("ERROR", "asyncio"):
+        asyncio.run(serve())
+    assert sent == ["websocket.accept", "websocket.send"]
+    assert [record.name for record in caplog.records] == ["interlock.serving.sockets.connection"]  # that the host is broken
 
 
 def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:

@@ -9,8 +9,10 @@ from fake_vllm import Serving, outputs
 from live.plugged import ANSWER
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
+from uvicorn.config import WS_PROTOCOLS, Config
 
 from interlock.fsm.oracle import check
+from interlock.serving.http.protocol import BoundedProtocol
 from interlock.serving.vllm.plugin import InterlockPlugin
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
@@ -52,6 +54,14 @@ class Connected:
 def refused(frames):
     (frame,) = frames
     return frame["status"], frame["error"]["param"], frame["error"]["code"], frame["error"]["message"]
+
+
+def test_what_clients_send_to_the_server_of_vllm_is_bounded(monkeypatch):
+    monkeypatch.setitem(WS_PROTOCOLS, "auto", WS_PROTOCOLS["auto"])
+    with Connected(Serving(fake.HarmonyContext, outputs(ANSWER))) as connected:
+        config = Config(connected.app)
+        config.load()
+    assert config.ws_protocol_class is BoundedProtocol
 
 
 def test_a_turn_is_the_stream_of_a_post():
@@ -161,6 +171,27 @@ def test_a_shutdown_ends_what_runs_and_closes_with_the_code_of_a_restart():
         with pytest.raises(WebSocketDisconnect) as closed:
             connected.socket.receive_text()
     assert (frame["type"], closed.value.code) == ("response.failed", 1012)
+
+
+def test_requests_that_have_not_begun_at_a_shutdown_fail_legally():
+    class Slow(Serving):
+        async def create_responses(self, request, _raw_request):
+            if request.input == "slow":
+                self.begun.set()
+                await asyncio.Event().wait()
+            raise RuntimeError("The engine is dead.")
+
+    serving = Slow(fake.HarmonyContext)
+    with Connected(serving) as connected:
+        for asked in ("slow", "never"):
+            connected.socket.send_text(json.dumps({**ASK, "input": asked}))
+        connected.client.portal.call(serving.begun.wait)
+        connected.client.portal.call(connected.hooks.end)
+        turns = [[], []]
+        for frames in turns:
+            while not frames or frames[-1]["type"] not in ENDS:
+                frames.append(json.loads(connected.socket.receive_text()))
+    assert [(frames[-1]["type"], check(frames)) for frames in turns] == [("response.failed", [])] * 2
 
 
 def test_a_page_of_an_origin_that_vllm_does_not_allow_is_refused():
