@@ -8,8 +8,14 @@ from typing import Self
 
 import httpx
 from attrs import define, field
+from live.raw_socket import framed, raw_socket
 from live.watched import PATIENCE, Watch, memory_of
+from websockets.frames import Opcode
 
+from interlock.events.json import dumps
+from interlock.fsm.oracle import check
+from interlock.serving.http.intake import MAX_BODY_BYTES
+from interlock.serving.requests.values import members
 from interlock.testing import assert_legal
 
 REFUSED = {400, 404, 413}
@@ -51,9 +57,35 @@ class Asker:
         """
         self.count += 1
         sent = json.dumps(body).encode()
+        if "type" in body:
+            self._note(self._judge_frames(sent))
+            return
         answer = self._client.post(f"{self.url}/v1/responses", content=sent, headers={"content-type": "application/json"})
-        said = self._judge(answer, streamed=body.get("stream") is True)
+        self._note(self._judge(answer, streamed=body.get("stream") is True))
+
+    def _note(self, said: str) -> None:
         self.statuses[said] = self.statuses.get(said, 0) + 1
+
+    def _judge_frames(self, sent: bytes) -> str:
+        """Send a frame over a WebSocket of its own, judge its answer, and that the next one is answered as well."""
+        with raw_socket(self.url) as client:
+            client.send_all(framed(Opcode.TEXT, sent))
+            events = client.turn()
+            if len(sent) > MAX_BODY_BYTES:
+                assert events[-1]["type"] == "closed", events
+                return "socket closed"
+            client.send(Opcode.TEXT, b"{}")
+            assert client.end_of_turn()["type"] == "error"
+        end = events[-1]
+        if end["type"] in {"error", "response.steer.failed"}:
+            assert len(events) == 1, events
+            assert end.get("status", 400) in REFUSED, end
+            assert len(dumps(end)) < 10_000 or end["type"] != "error", "an error repeats too much of its request"
+            return f"socket {end.get('status', 'steer')}"
+        lane = {event.pop("stream_id", None) for event in events}
+        assert len(lane) == 1, lane
+        assert check(events) == []
+        return f"socket {self._ended(members(end['response']))}"
 
     def _judge(self, answer: httpx.Response, *, streamed: bool) -> str:
         assert answer.status_code == 200 or answer.status_code in REFUSED, (answer.status_code, answer.text[:500])

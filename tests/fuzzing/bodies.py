@@ -1,4 +1,7 @@
-"""Strategies for requests: every parameter of `POST /v1/responses`, as it should be, as it should not be, as it hurts."""
+"""Strategies for requests: every parameter of `POST /v1/responses`, as it should be, as it should not be, as it hurts.
+
+A request with a `type` is a frame of a WebSocket.
+"""
 
 from __future__ import annotations
 
@@ -315,3 +318,16 @@ def requests(draw: st.DrawFn) -> dict[str, object]:
     body = {name: draw(mostly(PARAMETERS[name]) if name != "model" else PARAMETERS[name]) for name in names}
     body.setdefault("store", False)
     return body
+
+
+FRAME_TYPES = st.sampled_from([*["response.create"] * 8, "response.steer", "response.append", "", 7])
+STREAM_IDS = st.sampled_from(["a", "lane-1.x_Y", "", "a b", "x" * 257])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> dict[str, object]:
+    """Draw a frame that gets an answer, most often the same request over a WebSocket."""
+    body = draw(requests())
+    body["type"] = draw(FRAME_TYPES)
+    optional = {"stream_id": STREAM_IDS, "generate": st.booleans(), "previous_response_id": IDS}
+    return body | {name: draw(mostly(values)) for name, values in optional.items() if draw(st.booleans())}

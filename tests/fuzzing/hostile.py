@@ -206,17 +206,23 @@ def ask_over_socket(url: str, pid: int, sent: Iterable[tuple[bytes, int]]) -> tu
 
     def answer() -> tuple[str, str]:
         nonlocal size
-        answer: Mapping[str, object] = {}
-        with raw_socket(url, DEFLATE) as client:
-            for data, answers in sent:
-                size += len(data)
-                client.send_all(data)
-                for _ in range(answers):
-                    answer = client.end_of_turn()
-        response = answer.get("response")
-        return str(answer.get("status") or answer["type"]), told(response if isinstance(response, Mapping) else answer)
+        status, said, size = over_socket(url, sent)
+        return status, said
 
     return watched(url, pid, answer), size
+
+
+def over_socket(url: str, sent: Iterable[tuple[bytes, int]]) -> tuple[str, str, int]:
+    """Send frames over one WebSocket; return what the last answer is and says, and the bytes that were sent."""
+    size, answer = 0, dict[str, object]()
+    with raw_socket(url, DEFLATE) as client:
+        for data, answers in sent:
+            size += len(data)
+            client.send_all(data)
+            for _ in range(answers):
+                answer = client.end_of_turn()
+    response = answer.get("response")
+    return str(answer.get("status") or answer["type"]), told(response if isinstance(response, Mapping) else answer), size
 
 
 def watched(url: str, pid: int, answer: Callable[[], tuple[str, str]]) -> Outcome:
@@ -237,7 +243,7 @@ def told(answer: Mapping[str, object]) -> str:
     if isinstance(error, Mapping):
         where = f" ({error['param']})" if error.get("param") else ""
         return f"{error.get('code') or str(error.get('message'))[:60]}{where}"
-    return str(answer.get("status", ""))
+    return str(answer.get("status", "")) if "type" not in answer else ""
 
 
 def row(name: str, size: int, outcome: Outcome) -> str:

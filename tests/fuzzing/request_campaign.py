@@ -1,5 +1,7 @@
 """A long run of hostile requests against a real server: `python -m fuzzing.request_campaign MINUTES` in the folder tests/.
 
+Half of them are sent over HTTP, half over WebSockets.
+
 Every answer is judged, every stream too, and `/health` is asked for meanwhile. What breaks something is shrunk, kept under
 `counterexamples/requests/`, where the ordinary tests replay it, and printed; the exit status is then 1. Memory is looked at
 after a first round, in which caches fill, and at the end.
@@ -14,9 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fuzzing.asking import Asker
-from fuzzing.bodies import requests
+from fuzzing.bodies import frames, requests
 from fuzzing.campaign import tell
 from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 from live.watched import serving
 
 KEPT = Path(__file__).parents[1] / "counterexamples" / "requests"
@@ -33,7 +36,7 @@ def broken_by(asker: Asker, number: int) -> tuple[Mapping[str, object], BaseExce
 
     @seed(number)
     @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(requests())
+    @given(st.one_of(requests(), frames()))
     def attempt(body: Mapping[str, object]) -> None:
         tried[:] = [body]
         asker.ask_watched(body)

@@ -76,14 +76,20 @@ class RawSocket:
         return int.from_bytes(data[:2], "big") if opcode == Opcode.CLOSE else None
 
     def end_of_turn(self) -> dict[str, object]:
-        """Return the event that ends the next turn, or the code with which the connection is closed instead."""
+        """Return the event that ends the next turn; of a closed connection, the code in the place of its status."""
+        return self.turn()[-1]
+
+    def turn(self) -> list[dict[str, object]]:
+        """Return the events of the next turn."""
+        events: list[dict[str, object]] = []
         for opcode, data in self.frames():
             if opcode == Opcode.CLOSE:
-                return {"type": "closed", "status": int.from_bytes(data[:2], "big")}
-            event: dict[str, object] = json.loads(data) if opcode == Opcode.TEXT else {}
-            if event.get("type") in ENDS:
-                return event
-        return {"type": "closed"}
+                return [{"type": "closed", "status": int.from_bytes(data[:2], "big")}]
+            if opcode == Opcode.TEXT:
+                events.append(json.loads(data))
+                if events[-1]["type"] in ENDS:
+                    return events
+        return [{"type": "closed"}]
 
 
 def framed(opcode: int, data: bytes = b"", *, fin: bool = True, rsv1: bool = False) -> bytes:

@@ -8,9 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 from fuzzing.asking import Asker
-from fuzzing.bodies import PARAMETERS, requests
-from fuzzing.hostile import ALLOWED, JSON, MCP_SERVERS, REQUESTS, told
+from fuzzing.bodies import PARAMETERS, frames, requests
+from fuzzing.hostile import ALLOWED, FRAMES, JSON, MCP_SERVERS, REQUESTS, over_socket, told
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from live.watched import serving
 
 from interlock.serving.requests.parameters import Parameters
@@ -54,6 +55,25 @@ def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None
     assert (answer.status_code, told(answer.json())) == ANSWERS.get(name, (200, "completed"))
 
 
+SOCKET_ANSWERS = {
+    "a frame of 60,000 values": ("413", "request_too_large"),
+    "a frame of 5,001 items": ("400", "array_above_max_length (input)"),
+    "a frame of invalid UTF-8": ("1007", ""),
+    "20,000 frames that are no requests": ("400", "invalid_json"),
+    "a million continuation frames of two bytes": ("1008", ""),
+    "a million empty continuation frames": ("1008", ""),
+}
+"""The same over a WebSocket: a status, or the code with which it is closed."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted(FRAMES.keys() - {"a million pings, and nothing is read", "32 lanes that keep 30 MB each"})
+)
+def test_hostile_frames_get_the_answer_that_they_deserve(asker, name) -> None:
+    status, said, _ = over_socket(asker.url, FRAMES[name]())
+    assert (status, said) == SOCKET_ANSWERS.get(name, ("response.completed", "completed"))
+
+
 @pytest.mark.long
 @seed(7)
 @settings(
@@ -63,7 +83,7 @@ def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
-@given(requests())
+@given(st.one_of(requests(), frames()))
 def test_whatever_is_asked_the_answer_is_one_that_a_server_may_give(asker, body) -> None:
     asker.ask(body)
 
