@@ -3,7 +3,7 @@
 import json
 import logging
 import zlib
-from itertools import islice
+from itertools import count, islice
 
 import httpx
 import pytest
@@ -84,6 +84,7 @@ def small():
         (OPEN + framed(Opcode.CONT, rsv1=True), CloseCode.PROTOCOL_ERROR),
         (OPEN + framed(Opcode.CLOSE), CloseCode.PROTOCOL_ERROR),
     ],
+    ids=count(),  # a frame is masked by chance
 )
 def test_what_is_too_much_or_broken_closes_the_connection_without_a_word_in_the_log(small, caplog, sent, code) -> None:
     with raw_socket(small, DEFLATE) as client:
