@@ -14,7 +14,7 @@ from attrs import field, frozen
 from interlock.events.json import dumps
 from interlock.serving.errors import ApiError
 from interlock.serving.pace import Pace
-from interlock.serving.requests.body import Census, read_object
+from interlock.serving.requests.body import Census, read_object_in_turns
 
 __all__ = ["Ask", "CancelAsked", "ClientFrame", "FrameError", "Steer", "error_frame", "event_frame", "read_frame", "steer_frame"]
 
@@ -119,7 +119,7 @@ async def read_frame(text: str, pace: Pace) -> ClientFrame | None:
         await pace.rest()
     try:
         census.require_few()
-        body = read_object(bytes(data))
+        body = await read_object_in_turns(bytes(data), pace)
     except ApiError as error:
         raise FrameError(error) from None
     kind = body.pop("type", None)
