@@ -2,7 +2,8 @@
 
     tables      the life of a lane and of a connection, as tables
     frames      what a client's frame says, and how an answer to it is written
-    lane        one lane: its requests in their order, and the response that the next one may continue
+    lane        one lane: its requests in their order
+    memory      what connections hold, such as the response that the next request of a lane may continue
     connection  one connection: its lanes, its limits, and its end
 
 It knows nothing of engines or of routes: the server that accepts the connection hands in how a request becomes a run.
