@@ -66,7 +66,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
 
     encrypted_content: Nullable[str] = UNSET
     status: Maybe[Status] = UNSET
-    summary: Outbound[list[SummaryText]] = field(default_factory=list[SummaryText])
+    summary: Outbound[list[SummaryText]] = []
     content: Maybe[list[ReasoningText]] = UNSET
 
 
@@ -78,7 +78,7 @@ class Message(Item, tag="message", kw_only=True):
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
     status: Outbound[Status] = UNSET
-    content: list[OutputText | Refusal] = field(default_factory=list[OutputText | Refusal])
+    content: list[OutputText | Refusal] = []
 
 
 class InputMessage(Item, tag="message", kw_only=True):
@@ -233,7 +233,7 @@ class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
     prefix = "mcpl"
 
     server_label: str
-    tools: list[McpTool] = field(default_factory=list[McpTool])
+    tools: list[McpTool] = []
     error: Nullable[str] = UNSET
 
 
@@ -372,7 +372,7 @@ class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = None
     execution: Outbound[Literal["server", "client"]] = UNSET
-    arguments: Json = field(default_factory=dict[str, Json])
+    arguments: Json = {}
     created_by: Nullable[str] = UNSET
 
 
@@ -500,7 +500,7 @@ class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
 class ShellAction(Struct, kw_only=True):
     """The commands of a shell."""
 
-    commands: list[str] = field(default_factory=list[str])
+    commands: list[str] = []
     max_output_length: Nullable[int] = None
     timeout_ms: Nullable[int] = None
 
@@ -550,7 +550,7 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
     status: Outbound[Status] = UNSET
     call_id: str
     max_output_length: Nullable[int] = None
-    output: list[ShellOutput] = field(default_factory=list[ShellOutput])
+    output: list[ShellOutput] = []
     caller: Nullable[AnyCaller] = UNSET
     created_by: Nullable[str] = UNSET
 
@@ -558,8 +558,8 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
 class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
     """A command of the client's shell."""
 
-    command: list[str] = field(default_factory=list[str])
-    env: dict[str, str] = field(default_factory=dict[str, str])
+    command: list[str] = []
+    env: dict[str, str] = {}
     timeout_ms: Nullable[int] = UNSET
     user: Nullable[str] = UNSET
     working_directory: Nullable[str] = UNSET
@@ -679,7 +679,7 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
     call_id: str
     action: Maybe[AnyAction] = UNSET
     actions: Maybe[list[AnyAction]] = UNSET
-    pending_safety_checks: list[SafetyCheck] = field(default_factory=list[SafetyCheck])
+    pending_safety_checks: list[SafetyCheck] = []
 
 
 class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 T = TypeVar("T")
 
@@ -94,8 +94,8 @@ class OutputText(Part, tag="output_text", kw_only=True):
     """Text of an answer."""
 
     text: str
-    annotations: Outbound[list[AnyAnnotation]] = field(default_factory=list[AnyAnnotation])
-    logprobs: Nullable[list[Logprob]] = field(default_factory=list[Logprob])
+    annotations: Outbound[list[AnyAnnotation]] = []
+    logprobs: Nullable[list[Logprob]] = []
 
 
 class Refusal(Part, tag="refusal", kw_only=True):

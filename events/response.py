@@ -279,7 +279,7 @@ class Response(Struct, kw_only=True):
     instructions: Nullable[str | list[InputItem]] = None
     max_output_tokens: Nullable[int] = None
     max_tool_calls: Nullable[int] = None
-    metadata: Nullable[dict[str, str]] = field(default_factory=dict[str, str])
+    metadata: Nullable[dict[str, str]] = {}
     model: str
     moderation: Nullable[Moderation] = UNSET
     parallel_tool_calls: bool = True
@@ -297,12 +297,12 @@ class Response(Struct, kw_only=True):
     temperature: Nullable[Number] = 1.0
     text: Maybe[TextSettings] = field(default_factory=TextSettings)
     tool_choice: ToolChoice = "auto"
-    tools: list[AnyTool] = field(default_factory=list[AnyTool])
+    tools: list[AnyTool] = []
     top_logprobs: Nullable[int] = 0
     top_p: Nullable[Number] = 1.0
     truncation: Nullable[Literal["auto", "disabled"]] = "disabled"
     user: Nullable[str] = None
-    output: list[OutputItem] = field(default_factory=list[OutputItem])
+    output: list[OutputItem] = []
     tool_usage: Nullable[ToolUsage] = UNSET
     usage: Nullable[Usage] = None
     # What vLLM's own route adds to a response that has ended.

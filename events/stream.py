@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct
 
 from interlock.events.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
 from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
@@ -172,7 +172,7 @@ class TextDelta(PartEvent, tag="response.output_text.delta"):
     before = after = Place.PART
 
     delta: str
-    logprobs: list[Logprob] = field(default_factory=list[Logprob])
+    logprobs: list[Logprob] = []
     obfuscation: Maybe[str] = UNSET
 
 
@@ -182,7 +182,7 @@ class TextDone(PartEvent, tag="response.output_text.done"):
     before, after = Place.PART, Place.PART_DONE
 
     text: str
-    logprobs: list[Logprob] = field(default_factory=list[Logprob])
+    logprobs: list[Logprob] = []
 
 
 class RefusalDelta(PartEvent, tag="response.refusal.delta"):

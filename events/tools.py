@@ -79,7 +79,7 @@ class Namespace(Tool, tag="namespace", kw_only=True):
 
     name: str
     description: str = ""
-    tools: list[FunctionTool | CustomTool] = field(default_factory=list[FunctionTool | CustomTool])
+    tools: list[FunctionTool | CustomTool] = []
 
 
 # Search in files.

@@ -29,7 +29,7 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import RESULTS, Item, Late
-from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
 from interlock.fsm.response import SETTINGS, Response, usage_of
@@ -112,13 +112,13 @@ class ResponseDriver(Generic[T]):
         self._usage = _NO_USAGE
         self._response = Response(
             lifecycles.response.states[lifecycles.response.initial],
-            response.Response(
+            body=response.Response(
                 id=response_id or ids("resp"),
                 created_at=clock() if created_at is None else created_at,
                 **cast("dict[str, Any]", {name: settings[name] for name in SETTINGS if name in settings}),
             ),
-            clock,
-            additions,
+            clock=clock,
+            additions=additions,
         )
 
     @property
@@ -249,10 +249,12 @@ class ResponseDriver(Generic[T]):
         lifecycle = self._lifecycles.items[opening.kind]
         start = lifecycle.states[lifecycle.initial]
         item_id = self._ids(opening.body.prefix)
-        body = replace(opening.body, id=item_id, **self._ids_of(opening))
+        body = replace(opening.body, id=item_id)
+        if body.made:
+            body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # only an item that comes whole brings its status
-        item = Item(start, item_id, body, self._response.output, self._late)
+        item: Item[Any] = Item(start, id=item_id, body=body, output=self._response.output, late=self._late)
         self._fire(item, "open")
         rows = item.state.rows
         if rows:
@@ -326,12 +328,11 @@ class ResponseDriver(Generic[T]):
         item = self._active
         if item is None or "annotate" not in item.state.rows:
             return
-        if mark:
-            place = item.mark(mark)
-            if place is None:
-                return
-            annotation = placed(annotation, *place)
-        self._fire(item, "annotate", annotation)
+        if not mark:
+            self._fire(item, "annotate", annotation)
+        elif place := item.find(mark):
+            self._fire(item, "annotate", placed(annotation, *place))
+            item.marked = place[1]
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._open.get(item_id)
@@ -416,26 +417,34 @@ class ResponseDriver(Generic[T]):
             IllegalTransition: The state has no such edge.
         """
         self._stream = event = None
-        events, number = self._events, self._number
+        dest, emissions = subject.state.row(trigger)
+        if emissions:
+            event = self._emit(subject, dest, emissions, args)
+        else:
+            subject.state = dest
+        if not dest.rows:
+            self._open.pop(subject.id, None)
+        if subject is self._active and "close" not in dest.rows:
+            self._active = None
+        return event
+
+    def _emit(
+        self, subject: Any, dest: LifecycleState[Any], emissions: Sequence[Emission[Any]], args: Fields  # noqa: ANN401 - likewise
+    ) -> StreamEvent:
+        events, number, write = self._events, self._number, self._write
         count, saved = len(events), subject.save()
         try:
-            subject.args = args
-            for emission in subject.fire(trigger):
+            subject.state, subject.args = dest, args
+            for emission in emissions:
                 event = emission.make(subject)
                 event.sequence_number = number
-                events.append(self._write(event))
+                events.append(write(event))
                 number += 1
         except BaseException:
             subject.restore(saved)
             del events[count:]
             raise
-        subject.args = NO_FIELDS
-        self._number = number
-        rows = subject.state.rows
-        if not rows:
-            self._open.pop(subject.id, None)
-        if subject is self._active and "close" not in rows:
-            self._active = None
+        subject.args, self._number = NO_FIELDS, number
         return event
 
     def _stream_of(self, event: Any, item: Item[Any]) -> Callable[[str, int], T]:  # noqa: ANN401 - any delta event

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, cast
 
-from attrs import define, field
-from msgspec import UNSET
+from msgspec import UNSET, field
 from msgspec.structs import replace
 
 from interlock.events import items
@@ -18,7 +17,7 @@ from interlock.events.items import statuses_of
 from interlock.events.json import as_json, clean
 from interlock.events.parts import AnyAnnotation, Logprob, Part
 from interlock.events.stream import wire_name
-from interlock.fsm.lifecycle import Fields, Saved, Subject
+from interlock.fsm.lifecycle import Fields, Subject
 
 B = TypeVar("B", bound=items.Item)
 """The kind of an item: its type in the vocabulary."""
@@ -36,8 +35,7 @@ RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
 _RUNNING: Final = (UNSET, "in_progress")
 
 
-@define(eq=False)
-class Item(Subject["Item[Any]"], Generic[B]):
+class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     """One item.
 
     Args:
@@ -50,19 +48,19 @@ class Item(Subject["Item[Any]"], Generic[B]):
 
     id: str
     body: B
-    output: list[Item[Any]] = field(repr=False)
-    late: Late | None = field(default=None, repr=False)
+    output: list[Item[Any]]
+    late: Late | None = None
     output_index: int = -1
     shown: B | None = None
     """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
     part: Part | None = None
     """The part whose text is whole, until the part is."""
     part_index: int = -1
-    sent: StringIO = field(factory=StringIO)
+    sent: StringIO = field(default_factory=StringIO)
     """The open text as far as it was sent. A list of its deltas would hold an object for each of them."""
     whole: str = ""
     """The text that ended last."""
-    logprobs: list[Logprob] = field(factory=list[Logprob])
+    logprobs: list[Logprob] = []  # noqa: RUF012 - msgspec makes a new one for each item
     """The log probabilities of the open text as far as they were sent."""
     annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
@@ -73,6 +71,8 @@ class Item(Subject["Item[Any]"], Generic[B]):
     unsent_logprobs: Sequence[Logprob] = ()
     printed: Mapping[str, str] | None = None
     """The output of the command that runs."""
+    sent_size: int = 0
+    logprob_count: int = 0
     progressed: int = 0
     """How many times a running tool has shown something."""
 
@@ -96,16 +96,18 @@ class Item(Subject["Item[Any]"], Generic[B]):
         """Whether what was sent of the open text has log probabilities and what is unsent has none, or the other way round."""
         return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
-    def save(self) -> Saved:
-        """Return everything that firing an edge may change, and how much the containers hold that only grow."""
-        return super().save(), self.sent.tell(), len(self.logprobs), len(self.output)
+    def save(self) -> Self:
+        """Return a copy that says how much the containers hold which only grow."""
+        self.sent_size, self.logprob_count = self.sent.tell(), len(self.logprobs)
+        return replace(self)
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, saved: Subject[Item[Any]]) -> None:
         """Undo what firing an edge has recorded."""
-        values, sent, logprobs, output = cast("tuple[Saved, int, int, int]", saved)
-        super().restore(values)
-        self.sent.truncate(self.sent.seek(sent))
-        del self.logprobs[logprobs:], self.output[output:]
+        super().restore(saved)
+        self.sent.truncate(self.sent.seek(self.sent_size))
+        del self.logprobs[self.logprob_count :]
+        if self.output_index < 0 and self.output and self.output[-1] is self:
+            self.output.pop()
 
     def update(self, **fields: object) -> None:
         """Record fields of the item, by the API's names."""
@@ -162,10 +164,8 @@ class Item(Subject["Item[Any]"], Generic[B]):
         self.logprobs, self.annotations, self.marked = [], (), 0
         return self.part_index
 
-    def mark(self, text: str) -> tuple[int, int] | None:
-        """Return where a text stands in what was sent of the open part: its start and its end, in characters.
-
-        Marks are looked for one behind the other.
+    def find(self, text: str) -> tuple[int, int] | None:
+        """Return where a text stands behind the mark of the last annotation: its start and its end in the part, in characters.
 
         Args:
             text: At least one character.
@@ -174,10 +174,7 @@ class Item(Subject["Item[Any]"], Generic[B]):
             None if the text is not there, or not whole.
         """
         start = self.sent.getvalue().find(clean(text), self.marked)
-        if start < 0:
-            return None
-        self.marked = start + len(text)
-        return start, self.marked
+        return None if start < 0 else (start, start + len(text))
 
     def shown_as_json(self) -> Mapping[str, object]:
         """Return the item as it was shown last, as plain JSON values."""

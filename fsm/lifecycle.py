@@ -8,26 +8,22 @@ Beyond what every table must be, a lifecycle must bracket its events and be read
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, get_type_hints
+from typing import Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
-import attrs
-from attrs import define, field, frozen
+from attrs import field, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.events.stream import StreamEvent, wire_name
 from interlock.fsm.declaration import check
-from interlock.fsm.table import Machine, State, Table
+from interlock.fsm.table import State, Table
 
 S = TypeVar("S")
 """What a lifecycle is about: an item, or the response."""
 
 Fields: TypeAlias = Mapping[str, object]
 """The arguments of a trigger, by the API's names: the result of a tool, an annotation, how a response ended."""
-
-Saved: TypeAlias = tuple[object, ...]
-"""What a subject had recorded before an edge fired."""
 
 NO_FIELDS: Final[Fields] = MappingProxyType({})
 """The arguments of a trigger that has none."""
@@ -84,41 +80,41 @@ class Lifecycle(Table[str, Emission[S]]):
         check(self)
 
 
-@define(eq=False)
-class Subject(Machine[str, Emission[S]]):
-    """What goes through a lifecycle: an item, or the response.
+class Subject(Struct, Generic[S], eq=False):
+    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change.
 
     Args:
         state: Where it stands.
-        args: The arguments of the trigger that fires.
     """
 
-    args: Fields = field(default=NO_FIELDS, kw_only=True, repr=False)
+    state: LifecycleState[S]
+    args: Fields = NO_FIELDS
+    """The arguments of the trigger that fires."""
 
-    def save(self) -> Saved:
-        """Return everything that firing an edge may change."""
-        subject: Any = self.__class__
-        return _values_of(subject)(self)
+    def fire(self, trigger: str) -> tuple[Emission[S], ...]:
+        """Enter the state that an edge leads to, and return what it emits.
 
-    def restore(self, saved: Saved) -> None:
+        Args:
+            trigger: What makes it fire.
+
+        Raises:
+            IllegalTransition: The state has no edge for the trigger. Nothing has changed.
+        """
+        self.state, emissions = self.state.row(trigger)
+        return emissions
+
+    def save(self) -> Self:
+        """Return a copy, to which `restore` goes back."""
+        return replace(self)
+
+    def restore(self, saved: Subject[S]) -> None:
         """Undo what firing an edge has recorded.
 
         Args:
             saved: What `save` returned before.
         """
-        subject: Any = self.__class__
-        for name, value in zip(_names_of(subject), saved, strict=True):
-            setattr(self, name, value)
-
-
-@cache
-def _names_of(subject: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class of subjects
-    return tuple(attribute.name for attribute in attrs.fields(subject))
-
-
-@cache
-def _values_of(subject: Any) -> Callable[[object], Saved]:  # noqa: ANN401 - likewise
-    return attrgetter(*_names_of(subject))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(saved, name))
 
 
 def stream_of(state: LifecycleState[S]) -> Emission[S] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from attrs import define, field
 from msgspec.structs import replace
 
 from interlock.events import response
@@ -22,8 +21,7 @@ SETTINGS: Final = tuple(name for name in response.Response.__struct_fields__ if 
 """The fields of a response that are settled when it is created."""
 
 
-@define(eq=False)
-class Response(Subject["Response"]):
+class Response(Subject["Response"], kw_only=True):
     """One response.
 
     Args:
@@ -35,9 +33,9 @@ class Response(Subject["Response"]):
     """
 
     body: response.Response
-    clock: Clock = field(repr=False)
-    additions: Callable[[], Mapping[str, object]] = field(default=dict[str, object], repr=False)
-    output: list[Item[Any]] = field(factory=list[Item[Any]])
+    clock: Clock
+    additions: Callable[[], Mapping[str, object]] = dict[str, object]
+    output: list[Item[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
     @property
     def id(self) -> str:

@@ -98,6 +98,17 @@ class State(Generic[T, E]):
         """For each trigger that can still become legal, the shortest list of triggers to fire, of which it is the last."""
         return _ways(self)
 
+    def row(self, trigger: T) -> tuple[State[T, E], tuple[E, ...]]:
+        """Return the state that follows on a trigger, and the effects.
+
+        Raises:
+            IllegalTransition: There is no edge for the trigger.
+        """
+        row = self.rows.get(trigger)
+        if row is None:
+            raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows)))
+        return row
+
     def __repr__(self) -> str:
         """Return the name and the triggers."""
         return f"<State {self.name}: {_listed(self.rows) or 'final'}>"
@@ -225,11 +236,7 @@ class Machine(Generic[T, E]):
         Raises:
             IllegalTransition: The state has no edge for the trigger. Nothing has changed.
         """
-        row = self.state.rows.get(trigger)
-        if row is None:
-            legal = tuple(map(str, self.state.rows))
-            raise IllegalTransition(self.state.table, self.state.name, str(trigger), legal)
-        self.state, effects = row
+        self.state, effects = self.state.row(trigger)
         return effects
 
 

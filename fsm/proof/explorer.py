@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast
 
@@ -144,7 +143,7 @@ def _abstract(item: Item[Any]) -> OpenItem:
     shown = item.kind == "message"  # for other kinds, log probabilities make no difference
     measured = shown and stream_of(item.state) is not None and bool(item.logprobs)
     awaits = shown and bool(item.unsent_logprobs)
-    marked = "annotate" in item.state.rows and copy(item).mark(MARK) is not None  # a copy, because to find is to go on
+    marked = "annotate" in item.state.rows and item.find(MARK) is not None
     return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, awaits, marked)
 
 
