@@ -29,7 +29,7 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item import RESULTS, Item, Late
-from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
 from interlock.fsm.response import SETTINGS, Response, usage_of
@@ -230,7 +230,7 @@ class ResponseDriver(Generic[T]):
             case deltas.Start():
                 self._begin()
             case deltas.Enqueue():
-                self._try(self._response, "enqueue")
+                self._try("enqueue")
             case deltas.Finish():
                 self._finish()
             case deltas.Fault(code, message, usage):
@@ -241,7 +241,7 @@ class ResponseDriver(Generic[T]):
                 _refuse(delta)
 
     def _begin(self) -> None:
-        self._try(self._response, "start")
+        self._try("start")
 
     def _begin_item(self, opening: deltas.Open) -> Item[Any]:
         self._begin()
@@ -254,8 +254,8 @@ class ResponseDriver(Generic[T]):
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # only an item that comes whole brings its status
-        item: Item[Any] = Item(start, id=item_id, body=body, output=self._response.output, late=self._late)
-        self._fire(item, "open")
+        item: Item[Any] = Item(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
+        self._fire_item(item, "open")
         rows = item.state.rows
         if rows:
             self._open[item.id] = item
@@ -275,7 +275,7 @@ class ResponseDriver(Generic[T]):
     def _reveal(self, item: Item[Any]) -> None:
         """Add an item that says something although nobody can read it."""
         if "reveal" in item.state.rows and item.is_opaque:
-            self._fire(item, "reveal")
+            self._fire_item(item, "reveal")
 
     def _id(self, name: str, wanted: object, prefix: str) -> str:
         """Return an id that a field of an item holds: the one that is wanted, if it can be one (rule R7)."""
@@ -302,7 +302,7 @@ class ResponseDriver(Generic[T]):
         elif trigger == "append" and "split" in rows and item.mixes:
             trigger = "split"
         source = item.state
-        event = self._fire(item, trigger)
+        event = self._fire_item(item, trigger)
         if item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
             self._stream = self._stream_of(event, item)
 
@@ -312,11 +312,12 @@ class ResponseDriver(Generic[T]):
             if fields:
                 item.update(**{name: value for name, value in fields.items() if name in item.body.late})
             self._reveal(item)
-            self._fire(item, "close")
+            self._fire_item(item, "close")
 
     def _end_part(self) -> None:
-        if self._active is not None:
-            self._try(self._active, "end_part")
+        item = self._active
+        if item is not None and "end_part" in item.state.rows:
+            self._fire_item(item, "end_part")
 
     def _reject(self, message: str) -> None:
         item = self._active
@@ -329,9 +330,9 @@ class ResponseDriver(Generic[T]):
         if item is None or "annotate" not in item.state.rows:
             return
         if not mark:
-            self._fire(item, "annotate", annotation)
+            self._fire_item(item, "annotate", annotation)
         elif place := item.find(mark):
-            self._fire(item, "annotate", placed(annotation, *place))
+            self._fire_item(item, "annotate", placed(annotation, *place))
             item.marked = place[1]
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
@@ -350,8 +351,8 @@ class ResponseDriver(Generic[T]):
         if item is not None and trigger in item.state.ways:
             *before, last = item.state.ways[trigger]
             for step in before:
-                self._fire(item, step)
-            self._fire(item, last, args)
+                self._fire_item(item, step)
+            self._fire_item(item, last, args)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage) -> None:
         match reason:
@@ -392,12 +393,24 @@ class ResponseDriver(Generic[T]):
         for item in list(self._open.values()):
             rows = item.state.rows
             message = NOT_RUN if "run" in rows else _CUT
-            self._fire(item, trigger, failure_fields(item.kind, message) if "fail" in rows else NO_FIELDS)
+            self._fire_item(item, trigger, failure_fields(item.kind, message) if "fail" in rows else NO_FIELDS)
 
-    def _try(self, subject: Item[Any] | Response, trigger: str) -> None:
-        """Fire a trigger where it is legal."""
-        if trigger in subject.state.rows:
-            self._fire(subject, trigger)
+    def _try(self, trigger: str) -> None:
+        """Fire a trigger of the response where it is legal."""
+        if trigger in self._response.state.rows:
+            self._fire(self._response, trigger)
+
+    def _fire_item(self, item: Item[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+        """Fire an edge of an item, and return the last event that it emitted."""
+        event = self._fire(item, trigger, args)
+        output, rows = self._response.output, item.state.rows
+        if item.shown is not None and item.output_index == len(output):
+            output.append(item)  # it was added
+        if not rows:
+            self._open.pop(item.id, None)
+        if item is self._active and "close" not in rows:
+            self._active = None
+        return event
 
     def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - an item or the response
         """Fire an edge: make, number and write what it emits.
@@ -418,19 +431,9 @@ class ResponseDriver(Generic[T]):
         """
         self._stream = event = None
         dest, emissions = subject.state.row(trigger)
-        if emissions:
-            event = self._emit(subject, dest, emissions, args)
-        else:
+        if not emissions:
             subject.state = dest
-        if not dest.rows:
-            self._open.pop(subject.id, None)
-        if subject is self._active and "close" not in dest.rows:
-            self._active = None
-        return event
-
-    def _emit(
-        self, subject: Any, dest: LifecycleState[Any], emissions: Sequence[Emission[Any]], args: Fields  # noqa: ANN401 - likewise
-    ) -> StreamEvent:
+            return None
         events, number, write = self._events, self._number, self._write
         count, saved = len(events), subject.save()
         try:

@@ -71,7 +71,6 @@ ItemEmission: TypeAlias = Emission[Item[Any]]
 
 @emission
 def added(item: Item[Any]) -> ItemAdded:
-    item.join()
     return ItemAdded(item.output_index, item.show())
 
 
@@ -157,7 +156,7 @@ def reasoning_done(reasoning: Item[Reasoning]) -> ReasoningDone:
 @emission
 def part_done(item: Item[Any]) -> PartDone:
     part: Any = item.part
-    item.update(content=[*item.body.content, part])
+    item.body = replace(item.body, content=[*item.body.content, part])
     return PartDone(item.id, item.output_index, item.part_index, part)
 
 
@@ -197,7 +196,7 @@ def arguments_delta(call: Item[FunctionCall]) -> ArgumentsDelta:
 @emission
 def arguments_done(call: Item[FunctionCall]) -> ArgumentsDone:
     arguments = call.end_text()
-    call.update(arguments=arguments)
+    call.body = replace(call.body, arguments=arguments)
     return ArgumentsDone(call.id, call.output_index, arguments, call.body.name)
 
 
@@ -221,7 +220,7 @@ def mcp_arguments_delta(call: Item[McpCall]) -> McpArgumentsDelta:
 @emission
 def mcp_arguments_done(call: Item[McpCall]) -> McpArgumentsDone:
     arguments = call.end_text()
-    call.update(arguments=arguments)
+    call.body = replace(call.body, arguments=arguments)
     return McpArgumentsDone(call.id, call.output_index, arguments)
 
 

@@ -32,8 +32,6 @@ RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
 """The result of a tool that returned nothing, by the kind of the call, for a kind that must show one."""
 
 
-_RUNNING: Final = (UNSET, "in_progress")
-
 
 class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     """One item.
@@ -42,15 +40,14 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
         state: Where its lifecycle stands.
         id: Its id.
         body: It as the API shows it. It is replaced and never changed, so what an event carries stays as it was.
-        output: The items of the response in the order of their `added`, which the item joins when it is added.
+        output_index: The place that it takes when it is added (rule R6).
         late: Returns what is known only when it is done; None if that is nothing.
     """
 
     id: str
     body: B
-    output: list[Item[Any]]
+    output_index: int
     late: Late | None = None
-    output_index: int = -1
     shown: B | None = None
     """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
     part: Part | None = None
@@ -106,25 +103,19 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
         super().restore(saved)
         self.sent.truncate(self.sent.seek(self.sent_size))
         del self.logprobs[self.logprob_count :]
-        if self.output_index < 0 and self.output and self.output[-1] is self:
-            self.output.pop()
 
     def update(self, **fields: object) -> None:
         """Record fields of the item, by the API's names."""
         self.body = replace(self.body, **fields)
 
-    def join(self) -> None:
-        """Record that the item is added: it takes the next index (rule R6)."""
-        self.output_index = len(self.output)
-        self.output.append(self)
-
     def show(self) -> B:
         """Record that an event shows the item as it is now, and return it."""
-        statuses = statuses_of(self.body.__class__)
-        if statuses and getattr(self.body, "status", UNSET) in _RUNNING:
+        body: Any = self.body
+        statuses = statuses_of(body.__class__)
+        if statuses and (body.status is UNSET or body.status == "in_progress"):
             name = self.state.name
-            self.body = replace(self.body, status=name if name in statuses else "in_progress")
-        self.shown = self.body
+            body = replace(body, status=name if name in statuses else "in_progress")
+        self.body = self.shown = body
         return self.body
 
     def hold(self, text: str, logprobs: Logprobs) -> None:

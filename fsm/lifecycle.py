@@ -8,6 +8,7 @@ Beyond what every table must be, a lifecycle must bracket its events and be read
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
@@ -117,6 +118,7 @@ class Subject(Struct, Generic[S], eq=False):
             setattr(self, name, getattr(saved, name))
 
 
+@cache
 def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
     """Return the delta event of a state in which text only streams, or None for any other state.
 

@@ -103,13 +103,13 @@ def _item(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> 
         raise ValueError(f"the log has {first['type']} of an item that was not added")
     body = _body(first["item"])
     lifecycle = lifecycles.items[wire_name(type(body))]
-    item: Item[Any] = Item(lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output=subject.output)
+    item: Item[Any] = Item(lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output))
     if last["type"] == wire_name(ItemDone):  # how it came there changes nothing any more
-        item.join()
         item.body = item.shown = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
     else:
         _walk(item, bodies)
+    subject.output.append(item)
     return item
 
 

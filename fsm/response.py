@@ -49,8 +49,6 @@ class Response(Subject["Response"], kw_only=True):
             fields: What is known beside the arguments of the trigger.
         """
         self.body = replace(self.body, **self.additions(), **self.args, **fields)
-        items, self.output = self.output, [*self.output]
-        items.clear()  # each item has this list: with itself in it, it would wait for Python's collector
         return self.snapshot(self.state.name)
 
     def snapshot(self, status: str) -> response.Response:
