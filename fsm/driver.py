@@ -68,8 +68,8 @@ class ResponseDriver(Generic[T]):
     """Turns deltas into the events of one response.
 
     Args:
-        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`); `model` at
-            least. Fields that are no settings are passed over.
+        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`). Fields that
+            are no settings are passed over.
         writer: The form in which events are given.
         ids: Makes ids.
         clock: Returns the time, in whole seconds since the epoch.
@@ -115,7 +115,7 @@ class ResponseDriver(Generic[T]):
             body=response.Response(
                 id=response_id or ids("resp"),
                 created_at=clock() if created_at is None else created_at,
-                **cast("dict[str, Any]", {name: settings[name] for name in SETTINGS if name in settings}),
+                **cast("dict[str, Any]", {"model": "", **{name: settings[name] for name in SETTINGS if name in settings}}),
             ),
             clock=clock,
             additions=additions,

@@ -32,7 +32,6 @@ RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
 """The result of a tool that returned nothing, by the kind of the call, for a kind that must show one."""
 
 
-
 class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     """One item.
 

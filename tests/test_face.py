@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock import EndTurn, Event, EventWriter, Finish, Open, Start, Usage, driver_for, random_id
+from interlock import EndTurn, EventWriter, Finish, Open, Start, StreamEvent, Usage, driver_for, random_id
 from interlock.events.json import as_json
 from interlock.testing import assert_legal
 
@@ -73,5 +73,5 @@ def test_a_driver_takes_another_writer_and_a_known_id() -> None:
     known = random_id("resp")
     driver = driver_for({}, writer=EventWriter(), response_id=known)
     (created, _) = driver.feed([Start()])
-    assert isinstance(created, Event)
+    assert isinstance(created, StreamEvent)
     assert as_json(created)["response"]["id"] == known

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.events.conversion import response_to_openai, to_openai
+from interlock.events.json import as_json
 from interlock.fsm.oracle import check
 from interlock.serving.recordings.rechunk import rechunk
 from interlock.serving.recordings.recording import read, write
@@ -52,7 +53,7 @@ def test_the_sdk_has_a_type_for_every_event_and_for_the_response(recording) -> N
 
 @each_recording
 def test_events_and_frames_say_the_same(recording) -> None:
-    assert [json.loads(json.dumps(event.body)) for event in replay_events(recording)] == bodies(recording)
+    assert [as_json(event) for event in replay_events(recording)] == bodies(recording)
 
 
 @each_recording

@@ -12,7 +12,7 @@ def recording(*lines: object, form: str = "text", **request: object) -> Recordin
 
 
 def names(replayed: Recording) -> list[str]:
-    return [event.name for event in replay_events(replayed)]
+    return [event.type for event in replay_events(replayed)]
 
 
 def test_a_replay_is_the_same_to_the_byte_every_time() -> None:

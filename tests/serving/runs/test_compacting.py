@@ -98,7 +98,7 @@ def test_what_cannot_be_compacted_is_refused(served, body, status, param, code) 
 BROKEN = [
     ([step("", "stop")], "compaction_failed", 500, "the model wrote no summary."),
     (steps("<|channel|>final<|message|> \n "), "compaction_failed", 500, "the model wrote no summary."),
-    (steps(CALL), "compaction_failed", 500, "the model wrote no summary."),
+    (steps(f"{CALL}<|call|>"), "compaction_failed", 500, "the model wrote no summary."),
     (
         steps("<|channel|>final<|message|>They", "length"),
         "compaction_failed",
