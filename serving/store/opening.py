@@ -17,6 +17,9 @@ __all__ = ["TTL", "open_store"]
 TTL: Final = 30 * 86_400.0
 """Seconds for which a response is stored, if nothing else is said: as long as OpenAI does."""
 
+MIN_CONNECTIONS: Final = 2
+"""To Redis: one of them only listens."""
+
 _UNITS: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SIZES: Final[Mapping[str, int]] = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -29,7 +32,8 @@ def open_store(url: str) -> ResponseStore:
 
     `memory:`, `sqlite:PATH`, and `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters come after a
     `?`: `ttl` and `logs` (how long responses and the events of ended ones are stored: `30d`, `12h`, `900` seconds, or `never`
-    removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for memory `max_bytes` and `max_responses`.
+    removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for memory `max_bytes` and `max_responses`,
+    for Redis `max_connections` (2 or more).
 
     Args:
         url: It.
@@ -66,7 +70,7 @@ def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
 def _redis(scheme: str, place: str, query: str) -> ResponseStore:
     if not re.match(r"//[^/]", place):
         raise StoreUnfit(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
-    given = _read(scheme, query, {"ttl": _duration, "logs": _duration})
+    given = _read(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
     made = _made("interlock.serving.store.redis", "RedisStore", "redis", "redis")
     return made(f"{scheme.replace('valkey', 'redis')}:{place}", **{"ttl": TTL, **given})
 
@@ -111,6 +115,12 @@ def _duration(value: str) -> float | None:
 
 def _size(value: str) -> int:
     return int(_amount(value.lower(), _SIZES))
+
+
+def _connections(value: str) -> int:
+    if re.fullmatch(r"[0-9]{1,6}", value) is None or int(value) < MIN_CONNECTIONS:
+        raise StoreUnfit(f"max_connections is a whole number from {MIN_CONNECTIONS} to 999999, and cannot be {value!r}.")
+    return int(value)
 
 
 def _amount(value: str, units: Mapping[str, int]) -> float:

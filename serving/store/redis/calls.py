@@ -24,7 +24,7 @@ from interlock.serving.store.errors import StoreDown
 from interlock.serving.store.leases import LEASE
 from interlock.serving.store.redis.scripts import SCRIPTS, VERSION
 
-__all__ = ["Calls", "Severed"]
+__all__ = ["CONNECTIONS", "Calls", "Severed"]
 
 R = TypeVar("R")
 
@@ -33,6 +33,12 @@ PREFIX: Final = "interlock"
 
 TIMEOUT: Final = 5.0
 """Seconds after which a server that does not answer is down."""
+
+WAIT: Final = 20.0
+"""Seconds for which a call waits for a connection: many more calls at once than connections are no fault."""
+
+CONNECTIONS: Final = 50
+"""How many connections a process has at most, if its URL does not say."""
 
 
 class Severed(StoreDown):
@@ -48,12 +54,14 @@ class Calls:
         ttl: Seconds for which a response is stored; None for ever.
         logs: Seconds for which the events of a response are, after its end; None for as long as it.
         clock: Tells the time in seconds; None for the clock of the server, which all processes have in common.
+        max_connections: How many connections there are at most; calls wait for one. One of them only listens.
     """
 
     url: str
     ttl: float | None
     logs: float | None
     clock: Callable[[], float] | None
+    max_connections: int
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _scripts: dict[str, Any] = field(factory=dict[str, Any], init=False)
@@ -74,7 +82,8 @@ class Calls:
         loop, client = asyncio.get_running_loop(), self._client
         if client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-            made: redis.Redis = cast("Any", redis.Redis).from_url(self.url, retry=Retry(NoBackoff(), 0), **settings)
+            settings |= {"max_connections": self.max_connections, "timeout": WAIT, "retry": Retry(NoBackoff(), 0)}
+            made = redis.Redis.from_pool(cast("Any", redis.BlockingConnectionPool).from_url(self.url, **settings))
             self._client = client = made
             self._scripts = {name: made.register_script(text) for name, text in SCRIPTS.items()}
             self._loop, self._fits = loop, False

@@ -20,7 +20,7 @@ from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown
 from interlock.serving.store.leases import Lease
 from interlock.serving.store.packing import unpack
 from interlock.serving.store.pieces import Piece, body_of, links_of, pieces_of, put_together
-from interlock.serving.store.redis.calls import Calls, Severed
+from interlock.serving.store.redis.calls import CONNECTIONS, Calls, Severed
 from interlock.serving.store.redis.conversing import RedisConversations
 from interlock.serving.store.redis.listening import Listener
 from interlock.serving.store.redis.scripts import VERSION
@@ -49,18 +49,20 @@ class RedisStore(RedisConversations, Writing):
         ttl: Seconds for which a response is stored after it was written last; None for ever. Conversations stay.
         logs: Seconds for which the events of a response are, after its end; None for as long as it.
         clock: Tells the time in seconds; None for the clock of Redis, which all processes have in common. Another is for tests.
+        max_connections: How many connections this process has at most, two or more: one of them only listens for changes.
     """
 
     url: str
     ttl: float | None = None
     logs: float | None = field(default=None, kw_only=True)
     clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    max_connections: int = field(default=CONNECTIONS, kw_only=True)
     _wakes: Wakes = field(factory=Wakes, init=False)
     _listener: Listener = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make what connects when it is needed."""
-        self._calls = Calls(self.url, self.ttl, self.logs, self.clock)
+        self._calls = Calls(self.url, self.ttl, self.logs, self.clock, self.max_connections)
         self._listener = Listener(self._calls, self._wakes)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:

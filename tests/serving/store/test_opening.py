@@ -44,6 +44,13 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("sqlite:store.db?ttl=3y", "sqlite: cannot take ttl=3y."),
         ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off."),
         ("memory:?max_responses=many", "memory: cannot take max_responses=many."),
+        *(
+            (
+                f"redis://db?max_connections={value}",
+                f"max_connections is a whole number from 2 to 999999, and cannot be '{value}'.",
+            )
+            for value in ("1", "0", "-5", "2.5", "many", "", "²", "9" * 5000)
+        ),
         ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )

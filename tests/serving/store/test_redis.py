@@ -6,10 +6,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
+from live.engines import ANSWER, Gate, StagedEngine, steps
 from live.redis_server import RedisServer, needs_redis
 
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 from interlock.serving.store import Addition, Conflict, Conversation, Gap, LeaseLost, StoreDown, StoredResponse, open_store
 from interlock.serving.store.redis import RedisStore
 from interlock.serving.store.redis.calls import Calls, Severed, base_of
@@ -123,6 +127,33 @@ def test_many_who_watch_cost_one_connection(redis_url) -> None:
         return len(clients), int(clients[0]["sub"])
 
     assert run(RedisStore(redis_url), story) == (1, 51)
+
+
+class Crowd(Gate):
+    """A place where many runs wait until all of them have come."""
+
+    def __init__(self, count):
+        self.wait = asyncio.Barrier(count).wait
+
+
+@pytest.mark.parametrize("connections", ["", "?max_connections=2"])
+def test_of_many_responses_that_end_at_once_each_can_be_fetched_afterwards(redis_url, connections) -> None:
+    count = 400
+    engine = StagedEngine([Crowd(count), *steps(ANSWER)])
+
+    async def ask(url):
+        async with httpx.AsyncClient(base_url=f"{url}/v1", timeout=60, limits=httpx.Limits()) as client:
+            posted = await asyncio.gather(
+                *(client.post("/responses", json={"model": "staged", "input": "Hi"}) for _ in range(count))
+            )
+            made = [answer.json() for answer in posted]
+            stored = await asyncio.gather(*(client.get(f"/responses/{response['id']}") for response in made))
+            return made, [answer.json() for answer in stored]
+
+    with ServerThread(create_app(engine, store=open_store(f"{redis_url}{connections}"))) as url:
+        made, stored = asyncio.run(ask(url))
+    assert [response["status"] for response in made] == ["completed"] * count
+    assert stored == made
 
 
 def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url) -> None:
@@ -263,8 +294,8 @@ def test_a_layout_of_a_newer_release_is_refused(redis_url) -> None:
 
 
 def test_a_url_says_where_redis_is(redis_url) -> None:
-    store = open_store(f"{redis_url.replace('redis:', 'valkey:')}?ttl=1h&logs=never")
-    assert (store.url, store.ttl, store.logs) == (redis_url, 3600, None)
+    store = open_store(f"{redis_url.replace('redis:', 'valkey:')}?ttl=1h&logs=never&max_connections=7")
+    assert (store.url, store.ttl, store.logs, store.max_connections) == (redis_url, 3600, None, 7)
     assert open_store("rediss://db").url == "rediss://db"
 
     async def story(store):
