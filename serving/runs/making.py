@@ -104,9 +104,9 @@ class Maker:
             await pace.rest()
             self.open_runs.require_room()
             engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
-            store = self.archive.store if asked.store else None
+            archive = self.archive if asked.store else None
             more: dict[str, Any] = {"shown": shown, "seals": seals, "membership": membership, "tenant": tenant}
-            run = begin_response(asked, items, engine, writer, tools=tools, store=store, **more)
+            run = begin_response(asked, items, engine, writer, tools=tools, archive=archive, **more)
         except BaseException:
             if membership is not None:
                 await membership.release()

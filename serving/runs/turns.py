@@ -31,11 +31,12 @@ from interlock.serving.requests.compaction import compacted, summary_message, su
 from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.offer import declare
+from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.compacting import Compaction
 from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, ResponseStore, StoredResponse
+from interlock.serving.store import SHARED, StoredResponse
 from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
@@ -69,7 +70,7 @@ class ResponseRun(Run[T]):
         engine: Generates the turns.
         parser: Reads what the engine's model writes.
         tools: Returns the response its hosted tools.
-        store: Holds the response when it has ended; None if that is not wanted.
+        archive: Stores the response when it has ended; None if that is not wanted.
         shown: The conversation as the model is shown it: what clients carry sealed is opened.
         membership: Its part in a conversation that the client has created; None if it belongs to none.
         tenant: Whose it is.
@@ -80,7 +81,7 @@ class ResponseRun(Run[T]):
     engine: Engine
     parser: Parser
     tools: ToolRunner
-    store: ResponseStore | None
+    archive: Archive | None
     shown: Sequence[Item]
     membership: Membership | None
     tenant: str
@@ -216,9 +217,9 @@ class ResponseRun(Run[T]):
 
     async def _settle(self) -> None:
         """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
-        if self.store is not None and not self.request.background and self.driver.status != "cancelled":
+        if self.archive is not None and not self.request.background and self.driver.status != "cancelled":
             stored = self.stored
-            await commit_end(self.membership, stored, partial(self.store.put, self.tenant, stored))
+            await commit_end(self.membership, stored, partial(self.archive.put, self.tenant, stored))
 
     def _break_off(self) -> Sequence[Delta]:
         return self.parser.end("abort", self._usage)
@@ -234,7 +235,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     writer: Writer[T],
     *,
     tools: ToolRunner | None = None,
-    store: ResponseStore | None = None,
+    archive: Archive | None = None,
     shown: Sequence[Item] | None = None,
     seals: Seals | None = None,
     membership: Membership | None = None,
@@ -250,7 +251,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         engine: Generates the turns.
         writer: The form in which events are given.
         tools: Returns the response its hosted tools, if there are any.
-        store: Holds the response when it has ended, if that is wanted.
+        archive: Stores the response when it has ended, if that is wanted.
         shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
         seals: Seals what the client is to carry; without them it carries nothing sealed.
         membership: Its part in a conversation that the client has created.
@@ -268,7 +269,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     )
     parser = parser_for(engine.format, {**request.raw, "tools": list(declare(request.tools, items))})
     rendered = items if shown is None else shown
-    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), store, rendered, membership, tenant)
+    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), archive, rendered, membership, tenant)
 
 
 def begin_summary(request: CreateResponse, shown: Sequence[Item], engine: Engine) -> ResponseRun[None]:

@@ -280,7 +280,7 @@ class Hooks:
         async def settle(ended: ResponseDriver[bytes]) -> None:
             if request.store and not request.background and ended.status != "cancelled":
                 stored = asked.stored(ended.response)
-                await commit_end(asked.membership, stored, partial(self.archive.store.put, asked.seals.tenant, stored))
+                await commit_end(asked.membership, stored, partial(self.archive.put, asked.seals.tenant, stored))
             self._log(ended.response, streamed=asked.streamed)
 
         return settle

@@ -16,6 +16,7 @@ from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.runs import archive, making
 from interlock.serving.store import MemoryStore, StoreDown
+from interlock.serving.store.sqlite import SqliteStore
 
 ASKED = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
@@ -407,3 +408,43 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
         refused = [post(url, {**STAGED, **more}) for more in ({}, {"stream": True}, {"background": True})]
         assert [error_of(each) for each in refused] == [(503, None, "store_unavailable")] * 3
         assert post(url, {**STAGED, "store": False}).json()["status"] == "completed"
+
+
+def test_a_full_disk_costs_one_response_and_the_next_are_refused_until_it_can_be_written(monkeypatch, tmp_path) -> None:
+    looked, written = threading.Event(), threading.Event()
+
+    class Full(SqliteStore):
+        async def put(self, *arguments):
+            try:
+                await super().put(*arguments)
+            except StoreDown:
+                looked.set()
+                raise
+
+        async def delete(self, tenant, response_id):
+            there = await super().delete(tenant, response_id)
+            if there and response_id.startswith("resp_owner_"):
+                written.set()
+            return there
+
+    def ask(url):
+        answer = post(url, {**STAGED, "input": "word " * 80_000}).json()
+        return answer["error"]["code"] if answer["error"] else answer["id"]
+
+    def is_stored(url, response_id):
+        return httpx.get(f"{url}/v1/responses/{response_id}").status_code == 200
+
+    monkeypatch.setattr(archive, "EVERY", 0.01)
+    store = Full(str(tmp_path / "store.db"), max_bytes=600_000)
+    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=store)) as url:
+        first, second = ask(url), ask(url)
+        refused = []
+        for _ in range(3):
+            refused.append(ask(url))
+            looked.clear()
+            assert looked.wait(60)  # another try to write has failed
+        stored = is_stored(url, first), is_stored(url, second)
+        assert httpx.delete(f"{url}/v1/responses/{first}").json()["deleted"]
+        assert written.wait(60)
+        third = ask(url)
+        assert (refused, stored, is_stored(url, third)) == (["store_unavailable"] * 3, (True, False), True)

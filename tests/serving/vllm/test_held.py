@@ -116,3 +116,16 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
     monkeypatch.setattr(plugin, "MemoryStore", Down)
     refused = 503, "store_unavailable"
     assert asking(steps, ANSWER) == [refused, refused, (200, None)]
+
+
+def test_a_store_that_takes_no_response_costs_one_and_the_next_are_refused(monkeypatch):
+    class Full(MemoryStore):
+        async def put(self, *_):
+            raise StoreDown("It is full.")
+
+    async def steps(client, _):
+        answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {}, {"store": False})]
+        return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
+
+    monkeypatch.setattr(plugin, "MemoryStore", Full)
+    assert asking(steps, ANSWER) == [(200, None), (503, "store_unavailable"), (200, None)]
