@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -26,7 +26,7 @@ from interlock.serving.runs.membership import Membership
 from interlock.serving.sealing import Seals
 from interlock.serving.store import StoredResponse
 
-__all__ = ["ASKED", "Asked", "Before", "rendered", "salted"]
+__all__ = ["ASKED", "Asked", "Before", "CacheSalt", "rendered", "salted"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ HOSTED: Final = Hosted(
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss does not know, each with the nearest that it knows."""
+
+CacheSalt: TypeAlias = Literal["tenant", "key", "none"]
+"""Which requests share vLLM's prefix cache: those of one tenant, those of one tenant with one `prompt_cache_key`, or all."""
 
 LOGPROBS: Final = "message.output_text.logprobs"
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
@@ -163,17 +166,19 @@ def rendered(
     return theirs, {**body, "tools": list(offered.declared), "tool_choice": choice}
 
 
-def salted(body: Mapping[str, object], tenant: str) -> dict[str, str]:
-    """Return the salt of vLLM's prefix cache that a request's `prompt_cache_key` means: only requests with the same key share it.
+def salted(body: Mapping[str, object], tenant: str, apart: CacheSalt) -> dict[str, str]:
+    """Return the salt of vLLM's prefix cache for a request: requests share cached prefixes if they have the same salt.
 
     Args:
         body: As it was sent; a `cache_salt` of its own counts more.
-        tenant: Whose request it is: two of them share nothing, whatever keys they give.
+        tenant: Whose request it is; where there is one tenant alone, its name is empty and it needs no salt.
+        apart: What keeps requests apart: their tenants, these and their `prompt_cache_key`, or nothing.
     """
-    key = body.get("prompt_cache_key")
-    if not isinstance(key, str) or not key or body.get("cache_salt") is not None:
+    key = body.get("prompt_cache_key") if apart == "key" else None
+    name = f"{tenant}\0{key or ''}"
+    if apart == "none" or name == "\0" or body.get("cache_salt") is not None:
         return {}
-    return {"cache_salt": sha256(f"{tenant}\0{key}".encode()).hexdigest()}
+    return {"cache_salt": sha256(name.encode()).hexdigest()}
 
 
 def _choice(offered: Offer) -> object:

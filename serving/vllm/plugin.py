@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define, field
 
@@ -25,6 +25,7 @@ from interlock.serving.store.opening import open_store
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.admission import announce_admissions
+from interlock.serving.vllm.asking import CacheSalt
 from interlock.serving.vllm.families import configured
 from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.routes import STATE, App, add_routes
@@ -32,6 +33,8 @@ from interlock.serving.vllm.serving import Hooks
 from interlock.serving.vllm.shapes import Serving
 
 __all__ = ["InterlockPlugin"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
@@ -42,6 +45,11 @@ DIALECT: Final = "INTERLOCK_DIALECT"
 """The environment variable that names the dialect of requests that ask for none: `openai` or `open_responses`."""
 
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
+
+CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
+"""The environment variable that says which requests share vLLM's prefix cache."""
+
+CACHE_SALTS: Final[Mapping[str, CacheSalt]] = {"tenant": "tenant", "key": "key", "none": "none"}
 
 VIEW: Final = "INTERLOCK_VIEW"
 """The environment variable that, as 1, shows the last streams at `/interlock/`."""
@@ -129,7 +137,8 @@ class InterlockPlugin:
                 "family": family,
                 "keys": keys,
                 "envelope": Envelope(sealing_keys or SealingKeys.random()),
-                "dialect": _dialect(),
+                "dialect": _chosen(DIALECT, DIALECTS, OPENAI.name),
+                "cache_salt": _chosen(CACHE_SALT, CACHE_SALTS, "tenant"),
                 "origins": frozenset(getattr(args, "allowed_origins", None) or ()),
             }
             hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), **more)
@@ -196,12 +205,12 @@ def _keys(args: object) -> Keys:
     return Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
 
 
-def _dialect() -> Dialect:
-    """Return the dialect of requests that ask for none."""
-    given = os.environ.get(DIALECT, OPENAI.name)
-    if given not in DIALECTS:
-        logger.warning("%s names no dialect: %r; %s is spoken.", DIALECT, given, OPENAI.name)
-    return DIALECTS.get(given, OPENAI)
+def _chosen(variable: str, choices: Mapping[str, T], default: str) -> T:
+    """Return what an environment variable names."""
+    name = os.environ.get(variable, default)
+    if name not in choices:
+        logger.warning("%s is one of %s, and not %r: %s is used.", variable, ", ".join(choices), name, default)
+    return choices.get(name, choices[default])
 
 
 def _tool_timeout() -> float:

@@ -35,7 +35,7 @@ from interlock.serving.store import StoredResponse
 from interlock.serving.vllm import seams
 from interlock.serving.vllm.additions import Additions
 from interlock.serving.vllm.admission import Admission
-from interlock.serving.vllm.asking import ASKED, Asked, Before, rendered, salted
+from interlock.serving.vllm.asking import ASKED, Asked, Before, CacheSalt, rendered, salted
 from interlock.serving.vllm.begun import Begun, driver_of, leave_text_out, pairing, stops
 from interlock.serving.vllm.compacting import compaction_of
 from interlock.serving.vllm.dialogues import HarmonyDialogue, ParsedDialogue, Recovering, SilentDialogue
@@ -65,6 +65,7 @@ class Hooks:
         envelope: Seals what clients are to carry.
         dialect: The dialect of requests that ask for none.
         origins: The origins whose pages may open WebSockets; `*` for all.
+        cache_salt: Which requests share vLLM's prefix cache.
     """
 
     serving: Serving
@@ -76,6 +77,7 @@ class Hooks:
     envelope: Envelope = field(factory=lambda: Envelope(SealingKeys.random()))
     dialect: Dialect = OPENAI
     origins: frozenset[str] = frozenset()
+    cache_salt: CacheSalt = "tenant"
     open_runs: OpenRuns = field(factory=OpenRuns, init=False)
     open_sockets: OpenRuns = field(factory=OpenRuns, init=False)
     socket_memory: Memory = field(factory=Memory, init=False)
@@ -166,7 +168,10 @@ class Hooks:
         before = await self._before(body, tenant, previous, membership)
         open_sealed = await seals.opener([*before.items, *before.stored.values(), *said], given)
         theirs, read_by = rendered(
-            {**body, **salted(body, tenant), "conversation": None}, before, open_sealed, harmony=self.serving.use_harmony
+            {**body, **salted(body, tenant, self.cache_salt), "conversation": None},
+            before,
+            open_sealed,
+            harmony=self.serving.use_harmony,
         )
         if self.family is not None and isinstance(theirs.get("input"), list):
             theirs["input"] = with_written_ids(cast("list[Mapping[str, object]]", theirs["input"]), self.family)

@@ -12,12 +12,12 @@ BODY = {"model": "m", "input": "Hi"}
 
 
 @contextlib.asynccontextmanager
-async def client_of(serving, engine=None):
+async def client_of(serving, engine=None, args=None):
     """A client of it."""
     plugin, app = InterlockPlugin(), fake.application()
     plugin.attach_router(app)
     app.state.openai_serving_responses = serving
-    await plugin.init_state(engine, app.state, None)
+    await plugin.init_state(engine, app.state, args)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
         client.app = app
         yield client

@@ -50,13 +50,14 @@ DEVICES: Final = {
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
 KEY: Final = "sesame"
+OTHER_KEY: Final = "poppy"
 HEADERS: Final = {"Authorization": f"Bearer {KEY}"}
 """What the server that wants a key wants to see."""
 
 OPERATED: Final = (
     *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
     *("--tool-parser-plugin", str(HERE / "failing_parser.py"), "--tool-call-parser", "failing"),
-    *("--api-key", KEY, "--enable-log-requests", "--enable-log-outputs"),
+    *("--api-key", KEY, OTHER_KEY, "--enable-log-requests", "--enable-log-outputs"),
     *(("--enable-per-request-metrics",) if RELEASE >= (0, 32) else ()),
 )
 

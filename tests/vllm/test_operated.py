@@ -4,7 +4,7 @@ import httpx
 import openai
 import pytest
 from playing import body, judged, metric, stream
-from servers import HEADERS, KEY, RELEASE
+from servers import HEADERS, KEY, OTHER_KEY, RELEASE
 from turns import Turn
 
 pytestmark = pytest.mark.parametrize("server", ["operated"], indirect=True)
@@ -36,6 +36,16 @@ def test_with_the_key_it_answers(server):
     script = {"vllm_xargs": request.pop("vllm_xargs")}
     response = client.responses.create(**request, extra_body=script)
     assert (response.status, response.output_text) == ("completed", "Hello.")
+
+
+def test_only_requests_of_one_tenant_share_the_prefix_cache_whatever_their_prompt_cache_keys(server):
+    def cached(key, cache_key):
+        request = asked(input="word " * 300, prompt_cache_key=cache_key)
+        usage = post(server, request, {"Authorization": f"Bearer {key}"}).json()["usage"]
+        return usage["input_tokens_details"]["cached_tokens"] > 0
+
+    ways = [(KEY, "a"), (KEY, "b"), (OTHER_KEY, "a"), (OTHER_KEY, "b")]
+    assert [cached(*way) for way in ways] == [False, True, False, True]
 
 
 def test_metrics_count_what_is_generated(server):

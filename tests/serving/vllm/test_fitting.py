@@ -1,6 +1,7 @@
 """`truncation: auto` and `prompt_cache_key` in the plugin: what vLLM is asked for."""
 
 import asyncio
+from types import SimpleNamespace
 
 import fake_vllm as fake
 import pytest
@@ -93,14 +94,56 @@ def test_a_fault_while_the_prompt_is_measured_is_no_refusal():
         asyncio.run(fitted(fake.Request(input=[]).model_copy(update={"input": [Item()]}), breaks))
 
 
-def test_the_prompt_cache_key_salts_vllms_prefix_cache():
-    def salt(**body):
-        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-        ((_, response),) = ask(serving, body)
-        assert response["prompt_cache_key"] == body.get("prompt_cache_key")
-        return getattr(serving.context.request, "cache_salt", None)
+def salts(keys, *requests):
+    """Ask a server with these API keys; gives the salt of each request, which is its key and its body."""
 
-    one, again, another = (salt(prompt_cache_key=key) for key in "aab")
-    assert one == again != another
-    assert len(one) == 64
-    assert [salt(), salt(prompt_cache_key=""), salt(prompt_cache_key="a", cache_salt="own")] == [None, None, "own"]
+    async def asking():
+        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+        async with client_of(serving, args=SimpleNamespace(api_key=keys)) as client:
+            for number, (key, body) in enumerate(requests):
+                asked = {**BODY, "request_id": f"resp_{number}", **body}
+                response = (await client.post(PATH, json=asked, headers={"Authorization": f"Bearer {key}"})).json()
+                assert response["prompt_cache_key"] == body.get("prompt_cache_key")
+                yield getattr(serving.context.request, "cache_salt", None)
+
+    async def all_of():
+        return [salt async for salt in asking()]
+
+    return asyncio.run(all_of())
+
+
+REQUESTS = [(key, body) for key in ("one", "two") for body in ({}, {"prompt_cache_key": "a"}, {"prompt_cache_key": "b"})]
+
+
+@pytest.mark.parametrize(
+    ("setting", "keys", "groups"),
+    [
+        (None, ["one"], [None] * 6),
+        (None, ["one", "two"], [0, 0, 0, 1, 1, 1]),
+        ("tenant", ["one", "two"], [0, 0, 0, 1, 1, 1]),
+        ("key", ["one"], [None, 0, 1, None, 0, 1]),
+        ("key", ["one", "two"], [0, 1, 2, 3, 4, 5]),
+        ("none", ["one", "two"], [None] * 6),
+        ("pepper", ["one", "two"], [0, 0, 0, 1, 1, 1]),
+    ],
+)
+def test_the_requests_that_share_vllms_prefix_cache_are_a_setting(monkeypatch, setting, keys, groups):
+    if setting is not None:
+        monkeypatch.setenv("INTERLOCK_CACHE_SALT", setting)
+    values = salts(keys, *REQUESTS)
+    names = [*dict.fromkeys(value for value in values if value is not None)]
+    assert [None if value is None else names.index(value) for value in values] == groups
+    assert {len(name) for name in names} <= {64}
+
+
+@pytest.mark.parametrize("setting", ["tenant", "key", "none"])
+def test_a_salt_that_a_request_has_counts_more(monkeypatch, setting):
+    monkeypatch.setenv("INTERLOCK_CACHE_SALT", setting)
+    assert salts(["one", "two"], ("one", {"prompt_cache_key": "a", "cache_salt": "own"})) == ["own"]
+
+
+def test_an_unknown_setting_is_named_in_the_log(monkeypatch, caplog):
+    monkeypatch.setenv("INTERLOCK_CACHE_SALT", "pepper")
+    assert salts(["one"]) == []
+    message = "INTERLOCK_CACHE_SALT is one of tenant, key, none, and not 'pepper': tenant is used."
+    assert message in [record.getMessage() for record in caplog.records]
