@@ -1,0 +1,88 @@
+"""vLLM's validation of the plain items of a request is passed over, and nobody can tell: no server is needed for that."""
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from interlock.serving.vllm.seams import router, valid_request
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, when vLLM is imported
+
+PARTS = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
+CALL = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+PLAIN = [
+    *({"role": role, "content": "a"} for role in ("user", "assistant", "system", "developer")),
+    {"type": "message", "role": "user", "content": ""},
+    {"role": "assistant", "content": "a", "status": "completed"},
+    {"role": "user", "content": PARTS, "id": "msg_2"},
+    {"type": "message", "role": "developer", "content": PARTS},
+    OUTPUT,
+    {**OUTPUT, "id": "fc_1", "status": "incomplete"},
+]
+OTHERS = [
+    CALL,
+    {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}]},
+    {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}]},
+    {"role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]},
+    {"role": "user", "content": [], "phase": None},
+    {**OUTPUT, "role": "user", "content": "a"},
+    {**OUTPUT, "output": [{"type": "input_text", "text": "x"}]},
+]
+WRONG = [
+    {"role": "tool", "content": "a"},
+    {"role": "user", "content": 7},
+    {"role": "user", "content": [{"type": "input_text", "text": 7}]},
+    {"role": ["user"], "content": "a"},
+    {"role": "user", "content": [{"type": ["input_text"], "text": "a"}]},
+    {**OUTPUT, "status": ["completed"]},
+    {**OUTPUT, "status": "lost"},
+    {**OUTPUT, "id": 7},
+    "a",
+    None,
+]
+
+
+def asked(*items):
+    return {"model": "tiny", "input": [*items], "request_id": "resp_1", "stream": True}
+
+
+@pytest.mark.parametrize("item", [*PLAIN, *OTHERS], ids=str)
+def test_an_item_is_what_vllm_makes_of_it_wherever_it_stands(item):
+    for items in ([item], [CALL, item, OUTPUT], [PLAIN[0], item, CALL]):
+        assert valid_request(router(), asked(*items)) == router().ResponsesRequest(**asked(*items))
+
+
+def test_an_answer_whose_content_is_a_text_keeps_it():
+    """vLLM makes an iterator over parts of it, which are none."""
+    answer = {"type": "message", "role": "assistant", "content": "a", "id": "msg_1", "status": "completed"}
+    assert valid_request(router(), asked(answer)).input == [answer]
+
+
+def test_plain_items_are_not_validated(monkeypatch):
+    validated = []
+
+    class Validated(router().ResponsesRequest):
+        def __init__(self, **body):
+            validated.append(body["input"])
+            super().__init__(**body)
+
+    monkeypatch.setattr(router(), "ResponsesRequest", Validated)
+    valid_request(router(), asked(*PLAIN, CALL))
+    assert validated == [[CALL]]
+
+
+@pytest.mark.parametrize("item", WRONG, ids=str)
+def test_an_item_that_vllm_refuses_is_refused_by_its_place(item):
+    body = asked(PLAIN[0], item, *PLAIN)
+    with pytest.raises(ValidationError) as theirs:
+        router().ResponsesRequest(**body)
+    with pytest.raises(RequestValidationError) as ours:
+        valid_request(router(), body)
+    places = [("body", *each["loc"]) for each in theirs.value.errors()]
+    assert [each["loc"] for each in ours.value.errors()] == places
+    assert any(1 in place for place in places)
+
+
+def test_what_is_no_list_of_items_is_left_to_vllm():
+    assert valid_request(router(), {"model": "tiny", "input": "Hi."}).input == "Hi."
