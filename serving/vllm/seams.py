@@ -177,7 +177,7 @@ def _is_plain(item: object) -> bool:
 
 def _is_text(part: object) -> bool:
     fields = members(part)
-    return {*fields} == TEXT and fields["type"] == "input_text" and isinstance(fields["text"], str)
+    return fields.keys() <= TEXT and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
 
 
 def timings() -> Callable[[object, int], Dumpable]:
