@@ -4,8 +4,8 @@ The driver is fed every delta of the vocabulary in every abstract state that can
 stream is ended and judged twice: by the independent oracle, which knows the rules of a stream, and by an account of what
 was told, which knows what must be seen of it. docs/proof.md says what this proves, and what it does not.
 
-`explorer` runs the exploration, `inputs` holds the deltas, `account` is the second judge, `mutations` changes
-lifecycles, one edge at a time, to show that the proof would have found it.
+`explorer` runs the exploration, `inputs` holds the deltas, `account` is the second judge, `faults` has what the driver is handed
+raise in each edge, `mutations` changes lifecycles, one edge at a time, to show that the proof would have found it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from interlock.events.items import ITEMS, ItemKind
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired
+from interlock.fsm.proof.faults import faults_of
 
 __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 
@@ -54,6 +55,7 @@ class Proof:
         events: The events of those streams.
         coverage: What was seen of each lifecycle, by its name.
         counterexample: The shortest path on which something is wrong; the exploration ends there.
+        faults: What is wrong where the writer, the clock or a maker of ids or late fields raises, each with its path.
     """
 
     states: int
@@ -63,11 +65,12 @@ class Proof:
     events: int
     coverage: Mapping[str, Coverage]
     counterexample: Counterexample | None
+    faults: tuple[str, ...]
 
     @property
     def holds(self) -> bool:
         """Whether nothing is wrong and every edge fired."""
-        return self.counterexample is None and not any(seen.unfired for seen in self.coverage.values())
+        return self.counterexample is None and not self.faults and not any(seen.unfired for seen in self.coverage.values())
 
 
 def prove(
@@ -82,6 +85,7 @@ def prove(
     """
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run()
+    faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))
     coverage = {"response": _coverage(lifecycles.response, explorer.fired)}
     coverage.update((kind, _coverage(lifecycles.items[kind], explorer.fired)) for kind in kinds)
     return Proof(
@@ -92,6 +96,7 @@ def prove(
         explorer.events,
         coverage,
         explorer.counterexample,
+        faults,
     )
 
 

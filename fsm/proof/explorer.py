@@ -200,6 +200,8 @@ class Explorer:
     inputs: int = field(default=0, init=False)
     transitions: int = field(default=0, init=False)
     fired: set[Fired] = field(factory=set[Fired], init=False)
+    paths: list[tuple[deltas.Delta, ...]] = field(factory=list[tuple[deltas.Delta, ...]], init=False)
+    """For each edge that fired a path on which it did, the last delta of which fired it."""
     streams: set[bytes] = field(factory=set[bytes], init=False)
     events: int = field(default=0, init=False)
     counterexample: Counterexample | None = field(default=None, init=False)
@@ -247,7 +249,7 @@ class Explorer:
         self.inputs = max(self.inputs, len(inputs))
         for delta in inputs:
             self.transitions += 1
-            after, faults = _tell(driver, here, delta)
+            after, faults = self._tell(driver, here, delta)
             if not faults and after.did_nothing_since(here) and delta is not inputs[-1]:
                 here = after
                 continue
@@ -282,14 +284,14 @@ class Explorer:
         """Go along a path to the end of the stream; say what is wrong."""
         driver, node = self._driver(), self._start()
         for delta in path:
-            node, faults = _tell(driver, node, delta)
+            node, faults = self._tell(driver, node, delta)
             if faults:
                 return faults
         return self._finish(driver, node)
 
     def _finish(self, driver: WatchedDriver, node: Node) -> list[str]:
         """End a stream and say what is wrong with it; one that was judged before is only compared with what was told."""
-        end, faults = _tell(driver, node, deltas.Finish())
+        end, faults = self._tell(driver, node, deltas.Finish())
         if faults:
             return faults
         digest = sha256(end.wire).digest()
@@ -303,15 +305,17 @@ class Explorer:
             self.events += len(end.events)
         return faults
 
-
-def _tell(driver: WatchedDriver, node: Node, delta: deltas.Delta) -> tuple[Node, list[str]]:
-    """Return a driver that stands at a node one more delta; give where it stands then, and what is wrong."""
-    try:
-        frames = driver.feed([delta])
-    except Exception as error:  # noqa: BLE001 - a driver is total, so whatever it raises is a fault
-        return node, [f"{type(error).__name__}: {error}"]
-    events = [cast("Body", orjson.loads(frame.partition(b"\ndata: ")[2])) for frame in frames]  # as a client reads them
-    account = node.account.fork()
-    fault = account.compare(delta, events)
-    after = Node(driver.state(account), (*node.path, delta), (*node.events, *events), b"".join((node.wire, *frames)), account)
-    return after, [] if fault is None else [fault]
+    def _tell(self, driver: WatchedDriver, node: Node, delta: deltas.Delta) -> tuple[Node, list[str]]:
+        """Return a driver that stands at a node one more delta; give where it stands then, and what is wrong."""
+        fired = len(self.fired)
+        try:
+            frames = driver.feed([delta])
+        except Exception as error:  # noqa: BLE001 - a driver is total, so whatever it raises is a fault
+            return node, [f"{type(error).__name__}: {error}"]
+        events = [cast("Body", orjson.loads(frame.partition(b"\ndata: ")[2])) for frame in frames]  # as a client reads them
+        if len(self.fired) > fired:
+            self.paths.append((*node.path, delta))
+        account = node.account.fork()
+        fault = account.compare(delta, events)
+        after = Node(driver.state(account), (*node.path, delta), (*node.events, *events), b"".join((node.wire, *frames)), account)
+        return after, [] if fault is None else [fault]

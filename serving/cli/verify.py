@@ -90,8 +90,8 @@ def _verdict(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> Iterato
         yield "a counterexample:"
         yield from (f"    {delta!r}" for delta in proof.counterexample.path)
         yield from proof.counterexample.faults
-    elif faults:
-        yield from faults
+    elif faults or proof.faults:
+        yield from (*faults, *proof.faults)
     elif not (proof.holds and all(walk.holds for walk in walks.values())):
         yield "some edges never fired"
     else:

@@ -4,10 +4,15 @@ import pytest
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof import Coverage, prove
 from interlock.fsm.proof.account import Account
+from interlock.fsm.proof.faults import faults_of
 from interlock.fsm.proof.inputs import everywhere
+
+CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
 
 def changed(kind, source, trigger, **change):
@@ -135,3 +140,35 @@ def test_an_item_that_nobody_asked_for_is_found():
 def test_nothing_is_due_after_the_end(delta):
     account = Account(status="completed")
     assert account.compare(delta, []) is None
+
+
+ANSWER = (
+    deltas.Open("message", {"phase": "final_answer"}),
+    "a",
+    deltas.Annotate(CITATION),
+    deltas.EndPart(),
+    "b",
+    deltas.Close(),
+)
+PATHS = [ANSWER[: end + 1] for end in range(len(ANSWER))]
+
+
+def test_whatever_is_raised_in_an_edge_it_is_undone():
+    assert [*faults_of(DECLARED, PATHS)] == []
+
+
+def test_a_field_that_is_not_undone_is_found(monkeypatch):
+    restore = Item.restore
+
+    def forget(item, saved):
+        annotations = item.annotations
+        restore(item, saved)
+        item.annotations = annotations
+
+    monkeypatch.setattr(Item, "restore", forget)
+    assert f"{ANSWER[:3]!r}, call 0: annotations was not undone" in [*faults_of(DECLARED, PATHS)]
+
+
+def test_text_that_is_not_undone_is_found(monkeypatch):
+    monkeypatch.setattr(Item, "restore", Subject.restore)
+    assert f"{ANSWER[:2]!r}, call 2: sent was not undone" in [*faults_of(DECLARED, [ANSWER[:2]])]
