@@ -20,7 +20,7 @@ from speed.ours import begin, harmony
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
 from interlock.fsm.deltas import Delta, Finish, Start
-from interlock.fsm.turns import TurnTrigger
+from interlock.fsm.processes.turns import TurnTrigger
 from interlock.serving.identity import random_id
 from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.background import Backgrounds

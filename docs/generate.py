@@ -19,12 +19,13 @@ from streams import RECORDINGS, driven, of_item, of_response, recorded, shortene
 from subjects import SUBJECTS
 
 from interlock.events.olditems import ITEMS
-from interlock.fsm import Delta, background, conversation, stored, turns
+from interlock.fsm import Delta
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, key_of, to_mermaid, to_svg
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
+from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
 from interlock.fsm.table import Machine
 from interlock.parsers import framing, parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
@@ -33,7 +34,6 @@ from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.writing import Said, encode
 from interlock.serving.cli.diagrams import GRAPHS, HOSTS
 from interlock.serving.recordings.recording import read
-from interlock.serving.sockets import tables
 from interlock.serving.view import pictures
 
 ROOT = Path(__file__).parents[1]
@@ -48,8 +48,8 @@ MODULES = {
     "background": background,
     "stored": stored,
     "conversation": conversation,
-    "lane": tables,
-    "connection": tables,
+    "lane": lane,
+    "connection": connection,
 }
 """The modules that declare the tables which are no lifecycles, by the name of the table."""
 
@@ -58,8 +58,8 @@ WALKED = {
     "background": background.BACKGROUND,
     "stored": stored.STORED,
     "conversation": conversation.CONVERSATION,
-    "lane": tables.LANE,
-    "connection": tables.CONNECTION,
+    "lane": lane.LANE,
+    "connection": connection.CONNECTION,
 }
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.fsm.background import BACKGROUND, BackgroundEffect
-from interlock.fsm.conversation import CONVERSATION, ConversationEffect
 from interlock.fsm.diagram import Graph, draw, key_of
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.fsm.stored import STORED, StoredEffect
-from interlock.fsm.turns import TURNS, TurnEffect
+from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect
+from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect
+from interlock.fsm.processes.lane import LANE, LaneEffect
+from interlock.fsm.processes.stored import STORED, StoredEffect
+from interlock.fsm.processes.turns import TURNS, TurnEffect
 from interlock.parsers.framing import HARMONY, Effect
-from interlock.serving.sockets.tables import CONNECTION, LANE, ConnectionEffect, LaneEffect
 
 HOSTS: Final[Mapping[str, Graph]] = {
     graph.name: graph

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from interlock.fsm.proof import Coverage, Proof
-    from interlock.fsm.proof.walk import Walk
+    from interlock.fsm.proof.processes import Walk
 
 REFUTED: Final = 1
 """The exit status when the proof fails."""
@@ -36,17 +36,14 @@ def verify(
 ) -> None:
     """Prove that no illegal order of events is possible.
 
-    The driver is explored, with every input in every state, until nothing new appears; so is the loop over turns that feeds it.
+    The driver is explored, with every input in every state, until nothing new appears; so are the processes around it.
     """
     from interlock.fsm.proof import OPEN_ITEMS, prove
-    from interlock.fsm.proof.conversation import walk_conversation
-    from interlock.fsm.proof.owner import walk_background
-    from interlock.fsm.proof.stored import walk_stored
-    from interlock.fsm.proof.walk import walk_turns
+    from interlock.fsm.proof.processes import WALKS
 
     begun = process_time()  # the proof itself has no clock
     proof = prove(open_items=open_items or OPEN_ITEMS)
-    walks = {"turns": walk_turns(), "background": walk_background(), "stored": walk_stored(), "conversation": walk_conversation()}
+    walks = {name: walk() for name, walk in WALKS.items()}
     seconds = process_time() - begun
     if json:
         typer.echo(_json(proof, walks, seconds))

@@ -1,6 +1,6 @@
 """Responses that are made in the background: a run makes the events, and an owner writes them to a store under its lease.
 
-What the owner does when is the table `interlock.fsm.background.BACKGROUND`. Nobody reads an event before the store has taken it.
+What the owner does when is the table `BACKGROUND`. Nobody reads an event before the store has taken it.
 It knows neither HTTP nor what a run makes its events of.
 """
 
@@ -16,8 +16,8 @@ from typing import Final, Generic, TypeVar, assert_never
 
 from attrs import define, field
 
-from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.deltas import Cancel, Fault
+from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.faults import is_fault
 from interlock.serving.runs.archive import Archive

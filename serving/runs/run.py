@@ -1,6 +1,6 @@
 """One response while it is being made: the loop over turns, run step by step.
 
-What is done when, and how a response ends wherever it is broken off, is the table `interlock.fsm.turns.TURNS`; `Run` is the
+What is done when, and how a response ends wherever it is broken off, is the table `TURNS`; `Run` is the
 machine that runs it. It knows who waits for whom, and nothing of engines, parsers and tools: the work that an edge asks for is
 done by those who derive from `Run`. Whatever is raised becomes the end of the response and never of the stream (rule R4).
 """
@@ -17,8 +17,8 @@ from attrs import define, evolve, field, frozen
 
 from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.faults import ends_process, is_fault
 from interlock.serving.runs.compacting import Compaction, compacting

@@ -20,7 +20,7 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.turns import TurnTrigger
+from interlock.fsm.processes.turns import TurnTrigger
 from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
 from interlock.parsers.client_tools import CLIENT_TOOLS

@@ -18,6 +18,7 @@ from interlock.events import SseWriter, response_settings
 from interlock.events.dialects import Dialect
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.errors import ApiError
 from interlock.serving.faults import is_fault
@@ -38,7 +39,6 @@ from interlock.serving.sockets.frames import (
 )
 from interlock.serving.sockets.lane import Lane
 from interlock.serving.sockets.memory import NO_ROOM, Share
-from interlock.serving.sockets.tables import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.serving.store import StoredResponse
 
 __all__ = ["Begun", "Connection", "Host", "Limits"]

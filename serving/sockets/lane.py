@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from attrs import define, field
 
 from interlock.fsm.deltas import Cancel, Fault
+from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.sockets.frames import Ask
-from interlock.serving.sockets.tables import LANE, LaneEffect, LaneTrigger
 
 __all__ = ["Interruptible", "Lane"]
 

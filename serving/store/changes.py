@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import field, frozen
 
-from interlock.fsm.stored import StoredEffect, StoredTrigger
+from interlock.fsm.processes.stored import StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store.errors import Conflict, Gap, LeaseLost
 from interlock.serving.store.values import Addition, StoredResponse

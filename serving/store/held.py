@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.fsm.stored import STORED, StoredTrigger
+from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.serving.store.pieces import put_together
 from interlock.serving.store.shelf import Link, chain
 from interlock.serving.store.values import StoredResponse

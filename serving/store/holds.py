@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.fsm.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store.errors import Conflict
 from interlock.serving.store.leases import has_lapsed

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine, State
 
 __all__ = ["LEASE", "RENEW", "Lease", "has_lapsed", "machine_at"]

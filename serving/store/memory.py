@@ -14,7 +14,7 @@ from typing import Final, assert_never, cast
 
 from attrs import define, field
 
-from interlock.fsm.stored import StoredEffect, StoredTrigger
+from interlock.fsm.processes.stored import StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.changes import Change, fired, require_following

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from attrs import define, evolve, field
 
-from interlock.fsm.conversation import ConversationEffect, ConversationTrigger
+from interlock.fsm.processes.conversation import ConversationEffect, ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
 from interlock.serving.store.holds import effects_of, is_held

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from interlock.fsm.stored import StoredTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.changes import Change
 from interlock.serving.store.leases import Lease
 from interlock.serving.store.values import Addition, StoredResponse

@@ -12,7 +12,7 @@ from attrs import define
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.turns import TurnTrigger
+from interlock.fsm.processes.turns import TurnTrigger
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.vllm.shapes import Steps
 

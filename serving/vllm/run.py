@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, Fault, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.turns import TurnTrigger
+from interlock.fsm.processes.turns import TurnTrigger
 from interlock.serving.errors import EngineError
 from interlock.serving.faults import Outcome, outcome
 from interlock.serving.runs.membership import Membership

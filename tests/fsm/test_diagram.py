@@ -9,7 +9,6 @@ from itertools import combinations
 
 import pytest
 
-from interlock.fsm.background import BACKGROUND
 from interlock.fsm.diagram import (
     RENDERERS,
     DrawnEdge,
@@ -28,9 +27,10 @@ from interlock.fsm.diagram import (
 from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
 from interlock.fsm.diagram.layout import _spread, lay_out
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.fsm.stored import STORED
+from interlock.fsm.processes.background import BACKGROUND
+from interlock.fsm.processes.stored import STORED
+from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Table
-from interlock.fsm.turns import TURNS
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
 PAGE = 880  # pixels of a page's text column

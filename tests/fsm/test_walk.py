@@ -2,15 +2,14 @@
 
 from attrs import evolve
 
-from interlock.fsm.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
-from interlock.fsm.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.fsm.proof.conversation import walk_conversation
-from interlock.fsm.proof.owner import walk_background
-from interlock.fsm.proof.stored import walk_stored
-from interlock.fsm.proof.walk import walk_turns
-from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
+from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
+from interlock.fsm.proof.processes import walk_background, walk_connection, walk_conversation, walk_lane, walk_stored, walk_turns
 from interlock.fsm.table import Edge
-from interlock.fsm.turns import TURNS, TurnEffect, TurnTrigger
 
 
 def changed(table, source, trigger, **change):
@@ -102,4 +101,52 @@ def test_what_is_wrong_with_the_holds_of_a_conversation_is_found():
     assert faults("held", trigger.HOLD, "held", effect.TAKE) == ("held/hold: a second one takes it",)
     assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: it is freed although nobody holds it",)
     without = [edge for edge in CONVERSATION.edges if edge.trigger is not trigger.LAPSE]
-    assert walk_conversation(evolve(CONVERSATION, edges=without)).faults == ("held: a hold that does not end",)
+    assert walk_conversation(evolve(CONVERSATION, edges=without)).faults == (
+        "free/hold: a hold that does not end",
+        "held/describe: a hold that does not end",
+        "held/renew: a hold that does not end",
+    )
+
+
+def test_every_edge_of_a_lane_fires_and_it_runs_one_request_at_a_time_and_forgets_none():
+    walk = walk_lane()
+    assert (walk.holds, walk.edges, walk.faults) == (True, len(LANE.edges), ())
+
+
+def test_what_is_wrong_with_a_lane_is_found():
+    trigger, effect = LaneTrigger, LaneEffect
+    assert walk_lane(changed(LANE, "running", trigger.ASK, effects=[effect.BEGIN])).faults == (
+        "running/ask: two requests run at once",
+    )
+    assert "running/ask: a request is forgotten" in walk_lane(changed(LANE, "running", trigger.ASK, effects=[])).faults
+    assert "running/end: a request waits for nothing" in walk_lane(changed(LANE, "running", trigger.END, effects=[])).faults
+    assert walk_lane(changed(LANE, "running", trigger.CANCEL, effects=[])).faults == (
+        "running/cancel: what is interrupted is not what was cancelled",
+    )
+    assert walk_lane(changed(LANE, "cancelled", trigger.BEGUN, effects=[])).faults == (
+        "cancelled/begun: what was cancelled before it ran is not what is interrupted",
+    )
+    assert (
+        "running/leave: the lane is closed before its end"
+        in walk_lane(changed(LANE, "running", trigger.LEAVE, dest="closed")).faults
+    )
+
+
+def test_every_edge_of_a_connection_fires_and_it_is_closed_when_nothing_is_in_flight():
+    walk = walk_connection()
+    assert (walk.holds, walk.edges, walk.faults) == (True, len(CONNECTION.edges), ())
+
+
+def test_what_is_wrong_with_a_connection_is_found():
+    trigger, effect = ConnectionTrigger, ConnectionEffect
+    taken = changed(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
+    assert (
+        "finishing/request: a request is not refused because the connection is too old, and only then"
+        in walk_connection(taken).faults
+    )
+    left = changed(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
+    assert "open/leave: the lanes are left by another than a client that goes" in walk_connection(left).faults
+    waiting = changed(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])
+    assert "open/shut_down: nothing is in flight, and the connection is not closed" in walk_connection(waiting).faults
+    hasty = changed(CONNECTION, "open", trigger.LEAVE, dest="closed")
+    assert "open/leave: the connection is closed while a request is in flight" in walk_connection(hasty).faults

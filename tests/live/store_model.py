@@ -2,7 +2,7 @@
 
 from copy import copy
 
-from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store import LEASE
 

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
-from interlock.fsm.conversation import ConversationTrigger
+from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
 from interlock.serving.store.packing import pack, unpack

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from interlock.fsm.conversation import CONVERSATION
-from interlock.fsm.stored import STORED
+from interlock.fsm.processes.conversation import CONVERSATION
+from interlock.fsm.processes.stored import STORED
 from interlock.fsm.table import Table
 
 __all__ = ["SCRIPTS", "VERSION"]

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
-from interlock.fsm.stored import StoredTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.changes import Change
 from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown

@@ -7,7 +7,7 @@ from typing import assert_never, cast
 
 from attrs import frozen
 
-from interlock.fsm.conversation import ConversationEffect, ConversationTrigger
+from interlock.fsm.processes.conversation import ConversationEffect, ConversationTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict
 from interlock.serving.store.holds import effects_of

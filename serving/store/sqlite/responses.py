@@ -8,7 +8,7 @@ from typing import Final, assert_never, cast
 
 from attrs import evolve, fields, frozen
 
-from interlock.fsm.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store.changes import Change, fired, require_following
 from interlock.serving.store.leases import LEASE, Lease, has_lapsed, machine_at

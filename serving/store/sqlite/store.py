@@ -17,7 +17,7 @@ from typing import Final, Literal
 import apsw
 from attrs import define, field
 
-from interlock.fsm.stored import StoredTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.changes import Change
 from interlock.serving.store.errors import StoreUnfit

@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.fsm import deltas, proof
-from interlock.fsm.proof import Counterexample, Coverage, Proof, prove, walk
+from interlock.fsm.proof import Counterexample, Coverage, Proof, processes, prove
 from interlock.serving.cli.commands import app
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
-REFUTED = Proof(1, 2, 3, 4, 5, EDGES, Counterexample((deltas.Close(), "text"), ("R9: event 4: it is not the same",)))
-UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None)
+REFUTED = Proof(1, 2, 3, 4, 5, EDGES, Counterexample((deltas.Close(), "text"), ("R9: event 4: it is not the same",)), ())
+UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None, ())
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_program_gets_the_counterexample_too(run):
     assert result.exit_code == 1
     assert figures.pop("seconds") >= 0
     unfired = {name: walk["unfired"] for name, walk in figures.pop("walks").items()}
-    assert unfired == {"turns": [], "background": [], "stored": [], "conversation": []}
+    assert unfired == {name: [] for name in processes.WALKS}
     assert figures == {
         "holds": False,
         "states": 1,
@@ -72,6 +72,7 @@ def test_a_program_gets_the_counterexample_too(run):
             "response": {"edges": 10, "unfired": []},
             "message": {"edges": 21, "unfired": ["pending/pad"]},
         },
+        "faults": [],
         "counterexample": {"path": ["Close()", "'text'"], "faults": ["R9: event 4: it is not the same"]},
     }
 
@@ -84,7 +85,7 @@ def test_an_edge_that_never_fired_is_named(run):
 
 
 def test_a_walk_that_goes_wrong_is_told(run, monkeypatch):
-    monkeypatch.setattr(walk, "walk_turns", lambda: walk.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
+    monkeypatch.setitem(processes.WALKS, "turns", lambda: processes.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
     result = run()
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "turns: begin, leave: the response has not ended"

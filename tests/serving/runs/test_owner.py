@@ -11,7 +11,7 @@ from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI
 from interlock.events.sse import SseWriter
 from interlock.fsm.acceptor import judge
-from interlock.fsm.stored import StoredTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.errors import ApiError
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs import archive as archive_module

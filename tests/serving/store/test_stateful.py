@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from live.redis_server import needs_redis
 from live.store_model import TTL, Model, Talk
 
-from interlock.fsm.stored import StoredTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import LEASE, Addition, Conversation, Lease, MemoryStore, StoredResponse, StoreError
 from interlock.serving.store.redis import RedisStore
 from interlock.serving.store.sqlite import SqliteStore

@@ -2,7 +2,7 @@
 
 The run makes events and the owner writes them to a store, a batch at a time. At most one write is on its way; what is made
 meanwhile waits. The last write is one commit with the end of the response. `interlock.serving.runs.background` carries out the
-effects; the other side, what a store accepts, is the table of `interlock.fsm.stored`.
+effects; the other side, what a store accepts, is the table of `interlock.fsm.processes.stored`.
 """
 
 from __future__ import annotations
