@@ -5,12 +5,12 @@ A writer knows the form of events and nothing of their order. It makes no events
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import copy
-from functools import cache
-from typing import Final, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from attrs import frozen
+from msgspec.structs import replace
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import as_json, dumps, encode
@@ -43,7 +43,20 @@ class Writer(Protocol[T_co]):
         """Return an event in this form.
 
         Args:
-            event: What an edge has emitted. The driver uses it again for the next delta of a text: keep a copy.
+            event: What an edge has emitted.
+        """
+        ...
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
+        """Return a function that writes a delta event again, with another text and number.
+
+        A driver calls it where text only streams, so that a delta costs little more than the text in it.
+
+        Args:
+            event: A delta event that was written, without log probabilities.
+
+        Returns:
+            A function of the text, which has no lone surrogates, and of the sequence number.
         """
         ...
 
@@ -74,6 +87,18 @@ class SseWriter:
                 return b"%b%b\n\n" % (_HEADS[event.__class__], dumps(event))
         return _frame(event, self.dialect)
 
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
+        """Return a function that puts a text and a number into the frame of an event."""
+        frame = self.write(_with(event, "", 0))
+        head, _, rest = frame.partition(b'"delta":""')
+        start, middle = head + b'"delta":', rest.removesuffix(b"0}\n\n")
+        return lambda text, number: b"%b%b%b%d}\n\n" % (start, encode(text), middle, number)
+
+
+def _with(event: Any, text: str, number: int) -> StreamEvent:  # noqa: ANN401 - any delta event
+    """Return a copy of a delta event with another text and number."""
+    return cast("StreamEvent", replace(event, delta=text, sequence_number=number))
+
 
 def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
     """Return an event as a frame of a dialect."""
@@ -100,5 +125,9 @@ class EventWriter:
     """Returns the events themselves, for code that reads a stream in the same process."""
 
     def write(self, event: StreamEvent) -> StreamEvent:
-        """Return a copy of the event."""
-        return copy(event)
+        """Return the event."""
+        return event
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], StreamEvent]:
+        """Return a function that returns copies of the event."""
+        return partial(_with, event)

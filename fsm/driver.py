@@ -82,7 +82,8 @@ class ResponseDriver(Generic[T]):
     """
 
     __slots__ = (
-        *("_active", "_events", "_ids", "_late", "_lifecycles", "_number", "_open", "_response", "_stream", "_usage", "_write"),
+        *("_active", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
+        *("_repeat", "_response", "_stream", "_usage", "_write"),
     )
 
     def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
@@ -98,7 +99,7 @@ class ResponseDriver(Generic[T]):
         late: Late | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
-        self._write = writer.write
+        self._write, self._repeat = writer.write, writer.repeat
         self._events: list[T] = []
         self._number = 0
         """The sequence number of the next event."""
@@ -186,7 +187,7 @@ class ResponseDriver(Generic[T]):
         for delta in changes:
             stream = self._stream
             if stream is not None and isinstance(delta, str) and delta:
-                # The fast path: the event of the last delta is written again, with this text and number.
+                # The fast path: the last delta is written again, with this text and number.
                 events.append(stream(delta, self._number))
                 self._number += 1
             elif self._response.state.rows:
@@ -303,7 +304,7 @@ class ResponseDriver(Generic[T]):
             trigger = "split"
         source = item.state
         event = self._fire_item(item, trigger)
-        if item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
+        if event is not None and item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
             self._stream = self._stream_of(event, item)
 
     def _close_active(self, fields: Fields = NO_FIELDS) -> None:
@@ -450,14 +451,13 @@ class ResponseDriver(Generic[T]):
         subject.args, self._number = NO_FIELDS, number
         return event
 
-    def _stream_of(self, event: Any, item: Item[Any]) -> Callable[[str, int], T]:  # noqa: ANN401 - any delta event
-        """Return what writes further text of an item with the event that has just been emitted."""
-        write, keep = self._write, item.sent.write
+    def _stream_of(self, event: StreamEvent, item: Item[Any]) -> Callable[[str, int], T]:
+        """Return what writes further text of an item as the event that has just been emitted was written."""
+        write, keep = self._repeat(event), item.sent.write
 
         def stream(text: str, number: int) -> T:
-            event.delta = text = text if text.isascii() else clean(text)
-            event.sequence_number = number
-            frame = write(event)
+            text = text if text.isascii() else clean(text)
+            frame = write(text, number)
             keep(text)  # last, so that nothing is kept that was not written
             return frame
 

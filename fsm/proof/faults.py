@@ -6,7 +6,7 @@ The subject and the events must then be what they were before the edge, and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, TypeAlias, cast
 
@@ -53,6 +53,15 @@ class _Handed:
     def write(self, event: StreamEvent) -> bytes:
         self._call()
         return SseWriter().write(event)
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
+        again = SseWriter().repeat(event)
+
+        def write(text: str, number: int) -> bytes:
+            self._call()
+            return again(text, number)
+
+        return write
 
     def make_id(self, prefix: str) -> str:
         self._call()

@@ -7,7 +7,7 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final, TypeVar, cast
@@ -57,6 +57,11 @@ class Unwritten:
 
     def write(self, event: StreamEvent) -> None:
         """Write nothing."""
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], None]:
+        """Return a function that writes nothing."""
+        del event
+        return lambda _text, _number: None
 
 
 @define(eq=False)

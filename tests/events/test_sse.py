@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json
@@ -59,12 +60,23 @@ def test_the_other_dialect_nests_the_fields_of_an_error():
     }
 
 
-def test_a_writer_of_objects_returns_a_copy_of_the_event():
+@pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
+@pytest.mark.parametrize(
+    "event",
+    [TextDelta('msg_"delta":""', 0, 1, "first", []), ReasoningDelta("rs_1", 0, 1, '"delta":""')],
+    ids=["text", "reasoning"],
+)
+@pytest.mark.parametrize("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
+def test_a_repeated_event_is_what_a_written_one_is(writer, event, text):
+    again = writer.repeat(event)(text, 41)
+    assert again == writer.write(replace(event, delta=text, sequence_number=41))
+    assert event.sequence_number == 0
+
+
+def test_a_writer_of_objects_returns_the_event():
     event = PartAdded("rs_1", 0, 0, ReasoningText(text=""), sequence_number=3)
-    copy = EventWriter().write(event)
-    event.sequence_number = 4
-    assert (copy.type, copy.sequence_number, copy.part) == ("response.content_part.added", 3, ReasoningText(text=""))
-    assert as_json(copy) == {
+    assert EventWriter().write(event) is event
+    assert as_json(event) == {
         "type": "response.content_part.added",
         "item_id": "rs_1",
         "output_index": 0,

@@ -147,8 +147,8 @@ class FailingWriter:
             raise OSError("no room")
         return event
 
-    def repeat(self, event, keep):
-        return EventWriter().repeat(event, keep)
+    def repeat(self, event):
+        return EventWriter().repeat(event)
 
 
 def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_probabilities():
