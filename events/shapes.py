@@ -1,0 +1,324 @@
+"""What is wrong with a JSON value, by a type of the vocabulary. It knows no order of events and no words of the API's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+
+from attrs import frozen
+from msgspec import Meta, Struct, UnsetType, structs
+
+Direction: TypeAlias = Literal["request", "stream"]
+"""Who says it: a client, which may leave out what has a default, or a server, which may not."""
+Path: TypeAlias = tuple[str | int, ...]
+
+
+@frozen
+class Fault:
+    """What is wrong at one place of a value.
+
+    Args:
+        path: The place; empty for the value itself.
+        kind: `type`: another JSON type; `null`: a null where the field is left out; `missing` and `unknown`: a field; `tag`: an
+            object of a type that is none of those allowed; `value`: a text of no choice, or beyond a limit.
+        type: The type of the object that has the field, or the name of its class; empty outside of an object.
+        expected: What may stand there, in words.
+        value: What stands there; None for what is missing.
+        choices: The texts, or the types of objects, of which it is none.
+        limit: The limit that it is beyond: `ge`, `le`, `min_length` or `max_length`, and the number.
+    """
+
+    path: Path
+    kind: Literal["type", "null", "missing", "unknown", "tag", "value"]
+    type: str
+    expected: str
+    value: object = None
+    choices: Sequence[str] = ()
+    limit: tuple[str, float] | None = None
+
+
+@frozen(eq=False)
+class _At:
+    """A place in a value; its path is made only where it is asked for."""
+
+    holder: str = ""
+    above: _At | None = None
+    step: str | int = ""
+
+    @property
+    def path(self) -> Path:
+        steps: list[str | int] = []
+        at = self
+        while at.above is not None:
+            steps.append(at.step)
+            at = at.above
+        return (*reversed(steps),)
+
+
+_Task: TypeAlias = "Fault | tuple[_Shape, object, _At]"
+_Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
+"""Look into a value of the right JSON type: return faults, and what is to be looked at next, in the order of the value."""
+
+
+@frozen(eq=False)
+class _Shape:
+    """A type, compiled: what it is in words, and how a value of each JSON type is looked into; None where any will do."""
+
+    expected: str
+    looks: Mapping[type, _Look | None]
+
+
+def faults(value: object, type_: Any, *, direction: Direction) -> Iterator[Fault]:  # noqa: ANN401 - a type, or a union of them
+    """Yield what is wrong with a value, in its order; what an object lacks comes after what it has.
+
+    Args:
+        value: Any JSON value.
+        type_: A type of the vocabulary, or a union.
+        direction: Whether a client or a server says it.
+    """
+    waiting: list[_Task] = [(_shape_of(type_, direction), value, _At())]
+    while waiting:
+        task = waiting.pop()
+        if isinstance(task, Fault):
+            yield task
+            continue
+        shape, inner, at = task
+        look = shape.looks.get(type(inner), _MISFIT)
+        if look is _MISFIT:
+            yield Fault(at.path, "type", at.holder, shape.expected, inner)
+        elif look is not None:
+            waiting += reversed(look(inner, at))
+
+
+def param_of(path: Path) -> str:
+    """Return a path as the API writes it: `input[3].content[0].image_url`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+_MISFIT: Final = cast("_Look", object())
+"""Stands for a JSON type that a value cannot have."""
+_NULL: Final = type(None)
+
+
+@cache
+def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
+    return _compile(type_, direction)
+
+
+def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
+    """Compile a type: what each of its arms says of values of its JSON type."""
+    looks: dict[type, _Look | None] = {}
+    words: list[str] = []
+    choices: list[str] = []
+    kinds: dict[str, type[Struct]] = {}
+    for arm, meta in _arms(type_):
+        origin, limits = get_origin(arm), _limits(meta)
+        if arm is Any:
+            looks = dict.fromkeys((str, int, float, bool, list, dict, _NULL))
+            words.append("any value")
+        elif origin is Literal:
+            choices += get_args(arm)
+            looks[str] = _choice(tuple(choices))
+        elif origin is list:
+            entries = _compile(get_args(arm)[0], direction)
+            looks[list] = _array(entries, limits)
+            words.append(f"an array of {_plural(entries.expected)}")
+        elif origin is dict:
+            name, entry = get_args(arm)
+            looks[dict] = _names(_limits_of(name), _compile(entry, direction), limits)
+            words.append("an object")
+        elif issubclass(arm, Struct):
+            kinds[str(arm.__struct_config__.tag or "")] = arm
+        elif arm is not UnsetType:
+            looks[arm] = _bounded(limits) if limits else None
+            words.append(_WORDS[arm])
+    if kinds:
+        looks[dict] = _tagged(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
+        words.append("an object")
+    if choices:
+        words.append(_among(choices))
+    idle = {"null", "an integer"} if "a number" in words else {"null"}
+    return _Shape(" or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null", looks)
+
+
+def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - likewise
+    """Yield what a type is a union of, and what is annotated of each."""
+    origin = get_origin(type_)
+    if origin is Annotated:
+        yield from _arms(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
+    elif origin in {Union, UnionType}:
+        for arm in get_args(type_):
+            yield from _arms(arm, meta)
+    else:
+        yield type_, meta
+
+
+def _limits_of(type_: Any) -> Mapping[str, float]:  # noqa: ANN401 - likewise
+    return next(_limits(meta) for _, meta in _arms(type_))
+
+
+def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float]:
+    return {name: limit for meta in metas for name in _BEYOND if (limit := getattr(meta, name)) is not None}
+
+
+_BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, float], bool]]]] = MappingProxyType(
+    {
+        "ge": ("at least {:g}", lambda value, limit: value < limit),
+        "le": ("at most {:g}", lambda value, limit: value > limit),
+        "min_length": ("a length of at least {:g}", lambda value, limit: len(value) < limit),
+        "max_length": ("a length of at most {:g}", lambda value, limit: len(value) > limit),
+    }
+)
+"""The limits that the vocabulary knows, in words, and when a value is beyond one."""
+_WORDS: Final[Mapping[type, str]] = MappingProxyType(
+    {str: "a string", int: "an integer", float: "a number", bool: "a boolean", _NULL: "null"}
+)
+
+
+def _plural(words: str) -> str:
+    """Return `strings or objects` for `a string or an object`."""
+    if words.startswith(("one of", "'", "any")):
+        return f"values, each {words}"
+    parts = (part.partition(" ")[2].partition(" ") for part in words.split(" or "))
+    return " or ".join(f"{noun}s{space}{rest}" for noun, space, rest in parts)
+
+
+def _among(choices: Sequence[str]) -> str:
+    """Return choices in words."""
+    *others, last = (f"'{choice}'" for choice in choices)
+    return f"one of {', '.join(others)} and {last}" if others else last
+
+
+def _beyond(value: Any, at: _At, limits: Mapping[str, float]) -> list[_Task]:  # noqa: ANN401 - a value with a size
+    return [
+        Fault(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
+        for name, limit in limits.items()
+        for words, is_beyond in (_BEYOND[name],)
+        if is_beyond(value, limit)
+    ]
+
+
+def _bounded(limits: Mapping[str, float]) -> _Look:
+    return lambda value, at: _beyond(value, at, limits)
+
+
+def _choice(choices: tuple[str, ...]) -> _Look:
+    expected = _among(choices)
+
+    def look(value: str, at: _At) -> Sequence[_Task]:
+        return () if value in choices else (Fault(at.path, "value", at.holder, expected, value, choices),)
+
+    return look
+
+
+def _array(entries: _Shape, limits: Mapping[str, float]) -> _Look:
+    looks = entries.looks
+
+    def look(value: list[object], at: _At) -> Sequence[_Task]:
+        tasks = _beyond(value, at, limits)
+        for index, entry in enumerate(value):
+            if looks.get(type(entry), _MISFIT) is not None:
+                tasks.append((entries, entry, _At(at.holder, at, index)))
+        return tasks
+
+    return look
+
+
+def _names(name_limits: Mapping[str, float], entry: _Shape, limits: Mapping[str, float]) -> _Look:
+    """Look into an object with names of any kind; one that is too long is a fault of the object."""
+
+    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+        tasks = _beyond(value, at, limits)
+        for name, inner in value.items():
+            tasks += _beyond(name, at, name_limits)
+            if entry.looks.get(type(inner), _MISFIT) is not None:
+                tasks.append((entry, inner, _At(at.holder, at, name)))
+        return tasks
+
+    return look
+
+
+def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
+    """Look into an object whose `type` says what it is."""
+    choices = tuple(kinds)
+    expected = _among(choices)
+    looks = {tag: _members(kind, direction) for tag, kind in kinds.items()}
+
+    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+        tag = value.get("type")
+        if type(tag) is str and tag in looks:
+            return looks[tag](value, at)
+        inner = (*at.path, "type")
+        if "type" not in value:
+            return (Fault(inner, "missing", at.holder, expected, choices=choices),)
+        return (Fault(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
+
+    return look
+
+
+def _members(kind: type[Struct], direction: Direction) -> _Look:
+    """Look into an object of a known type, which is compiled when the first is seen: a type may hold itself."""
+    name = name_of(kind)
+
+    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+        shapes, required = _fields(kind, direction)
+        tasks: list[_Task] = []
+        for field, inner in value.items():
+            shape = shapes.get(field)
+            if shape is None:
+                tasks.append(Fault((*at.path, field), "unknown", name, "", inner))
+            elif shape.looks.get(type(inner), _MISFIT) is not None:
+                tasks.append((shape, inner, _At(name, at, field)))
+        if not required <= value.keys():
+            lacks = (field for field in shapes if field in required and field not in value)
+            tasks += (Fault((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
+        return tasks
+
+    return look
+
+
+def name_of(kind: type[Struct]) -> str:
+    """Return what an object is called: its type, or the name of its class if it has none."""
+    return str(kind.__struct_config__.tag or kind.__name__)
+
+
+@cache
+def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Shape], frozenset[str]]:
+    """Return the fields of a type, and which of them must be there."""
+    hints = get_type_hints(kind, include_extras=True)
+    tag = kind.__struct_config__.tag
+    shapes: dict[str, _Shape] = {"type": _Shape(f"'{tag}'", {str: _tag(str(tag))})} if tag else {}
+    required = {"type"} if tag and direction == "stream" else set[str]()
+    for field in structs.fields(kind):
+        hint = hints[field.name]
+        shape = _compile(hint, direction)
+        presence = _presence(hint)
+        always = presence == "outbound" or not presence if direction == "stream" else field.required
+        if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
+            shape = _Shape(shape.expected, _without_null(shape, tolerated=presence == "optional"))
+        shapes[field.encode_name] = shape
+        required |= {field.encode_name} if always else set()
+    return shapes, frozenset(required)
+
+
+def _presence(hint: Any) -> str:  # noqa: ANN401 - likewise
+    """Return in which of the three ways a field may be left out (`interlock.events.parts`); none if it may not."""
+    extras = (cast("dict[str, str] | None", one.extra) for one in getattr(hint, "__metadata__", ()))
+    return next((extra["presence"] for extra in extras if extra), "")
+
+
+def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | None]:
+    def look(_value: None, at: _At) -> Sequence[_Task]:
+        return (Fault(at.path, "null", at.holder, shape.expected),)
+
+    looks = {kind: inner for kind, inner in shape.looks.items() if kind is not _NULL}
+    return {**looks, _NULL: look} if tolerated else looks
+
+
+def _tag(tag: str) -> _Look:
+    def look(value: str, at: _At) -> Sequence[_Task]:
+        return () if value == tag else (Fault(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
+
+    return look
