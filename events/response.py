@@ -354,8 +354,11 @@ class BackgroundOptions(Struct, kw_only=True):
 class ContextManagement(Struct, kw_only=True):
     """When the conversation is compacted."""
 
-    type: str
+    type: Literal["compaction"]
     compact_threshold: Annotated[int, Meta(ge=1)] | None = None
+
+
+ContextManagements: TypeAlias = Annotated[list[ContextManagement], Meta(max_length=16)]
 
 
 class ModerationMode(Struct, kw_only=True):
@@ -399,21 +402,24 @@ Metadata: TypeAlias = Annotated[
 ]
 
 
-class CreateResponse(Struct, kw_only=True):
-    """The body of `POST /v1/responses`."""
+Identifier: TypeAlias = Annotated[str, Meta(max_length=4_096)]
+"""An id of somebody's, which may be empty."""
+
+
+class Parameters(Struct, kw_only=True, frozen=True):
+    """The parameters of a request that hold neither items nor tools."""
 
     model: Annotated[str, Meta(min_length=1)]
-    input: str | list[InputItem] | None = None
     access_programs: AccessPrograms | None = None
     background: bool | None = None
     background_options: BackgroundOptions | None = None
     client_metadata: dict[str, Json] | None = None  # Codex sends it
-    context_management: list[ContextManagement] | None = None
-    conversation: str | Conversation | None = None
+    context_management: ContextManagements | None = None
+    conversation: Annotated[str, Meta(min_length=1)] | Conversation | None = None
     frequency_penalty: Penalty | None = None
     image: ImageSettings | None = None
-    include: list[str] | None = None
-    instructions: str | None = None
+    include: Annotated[list[str], Meta(max_length=1_000)] | None = None
+    instructions: Annotated[str, Meta(max_length=4_194_304)] | None = None  # as many as a context window of a million tokens
     max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
     max_tool_calls: Annotated[int, Meta(ge=0)] | None = None
     metadata: Metadata | None = None
@@ -423,20 +429,26 @@ class CreateResponse(Struct, kw_only=True):
     presence_penalty: Penalty | None = None
     previous_response_id: Annotated[str, Meta(min_length=1)] | None = None
     prompt: Prompt | None = None
-    prompt_cache_key: str | None = None
+    prompt_cache_key: Identifier | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     reasoning: ReasoningSettings | None = None
-    safety_identifier: str | None = None
+    safety_identifier: Identifier | None = None
     service_tier: ServiceTier | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Temperature | None = None
     text: TextSettings | None = None
-    tool_choice: ToolChoice | None = None
-    tools: list[AnyTool] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     top_p: Probability | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    user: str | None = None
+    user: Identifier | None = None
+
+
+class CreateResponse(Parameters, kw_only=True, frozen=True):
+    """The body of `POST /v1/responses`."""
+
+    input: str | list[InputItem] | None = None
+    tool_choice: ToolChoice | None = None
+    tools: list[AnyTool] | None = None

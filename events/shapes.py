@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, UnionType
@@ -27,7 +28,7 @@ class Fault:
         expected: What may stand there, in words.
         value: What stands there; None for what is missing.
         choices: The texts, or the types of objects, of which it is none.
-        limit: The limit that it is beyond: `ge`, `le`, `min_length` or `max_length`, and the number.
+        limit: The limit that it is beyond: `ge`, `le`, `min_length`, `max_length` or `pattern`, with its number or text.
     """
 
     path: Path
@@ -36,7 +37,7 @@ class Fault:
     expected: str
     value: object = None
     choices: Sequence[str] = ()
-    limit: tuple[str, float] | None = None
+    limit: tuple[str, float | str] | None = None
 
 
 @frozen(eq=False)
@@ -155,23 +156,24 @@ def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[
         yield type_, meta
 
 
-def _limits_of(type_: Any) -> Mapping[str, float]:  # noqa: ANN401 - likewise
+def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - likewise
     return next(_limits(meta) for _, meta in _arms(type_))
 
 
-def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float]:
+def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float | str]:
     return {name: limit for meta in metas for name in _BEYOND if (limit := getattr(meta, name)) is not None}
 
 
-_BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, float], bool]]]] = MappingProxyType(
+_BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingProxyType(
     {
-        "ge": ("at least {:g}", lambda value, limit: value < limit),
-        "le": ("at most {:g}", lambda value, limit: value > limit),
+        "ge": ("at least {:g}", lambda value, limit: not value >= limit),
+        "le": ("at most {:g}", lambda value, limit: not value <= limit),
         "min_length": ("a length of at least {:g}", lambda value, limit: len(value) < limit),
         "max_length": ("a length of at most {:g}", lambda value, limit: len(value) > limit),
+        "pattern": ("a text that matches {}", lambda value, limit: re.search(limit, value) is None),
     }
 )
-"""The limits that the vocabulary knows, in words, and when a value is beyond one."""
+"""The limits that the vocabulary knows, in words, and when a value is beyond one: not a number is beyond each."""
 _WORDS: Final[Mapping[type, str]] = MappingProxyType(
     {str: "a string", int: "an integer", float: "a number", bool: "a boolean", _NULL: "null"}
 )
@@ -191,7 +193,7 @@ def _among(choices: Sequence[str]) -> str:
     return f"one of {', '.join(others)} and {last}" if others else last
 
 
-def _beyond(value: Any, at: _At, limits: Mapping[str, float]) -> list[_Task]:  # noqa: ANN401 - a value with a size
+def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:  # noqa: ANN401 - a value with a size
     return [
         Fault(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
         for name, limit in limits.items()
@@ -200,7 +202,7 @@ def _beyond(value: Any, at: _At, limits: Mapping[str, float]) -> list[_Task]:  #
     ]
 
 
-def _bounded(limits: Mapping[str, float]) -> _Look:
+def _bounded(limits: Mapping[str, float | str]) -> _Look:
     return lambda value, at: _beyond(value, at, limits)
 
 
@@ -213,7 +215,7 @@ def _choice(choices: tuple[str, ...]) -> _Look:
     return look
 
 
-def _array(entries: _Shape, limits: Mapping[str, float]) -> _Look:
+def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Look:
     looks = entries.looks
 
     def look(value: list[object], at: _At) -> Sequence[_Task]:
@@ -226,7 +228,7 @@ def _array(entries: _Shape, limits: Mapping[str, float]) -> _Look:
     return look
 
 
-def _names(name_limits: Mapping[str, float], entry: _Shape, limits: Mapping[str, float]) -> _Look:
+def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Look:
     """Look into an object with names of any kind; one that is too long is a fault of the object."""
 
     def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:

@@ -624,7 +624,7 @@ class InjectFailed(StreamEvent, tag="response.inject.failed"):
     error: InjectError
 
 
-class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw_only=True):
+class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw_only=True, frozen=True):
     """A client asks for a response."""
 
     generate: bool | None = None

@@ -1,7 +1,7 @@
 """The items of a conversation: what a request may give as its input, and how that goes on from what came before.
 
-It knows which tool's output answers which call, and what a reference means. The shapes of items are in
-`interlock.serving.requests.items`.
+It knows which tool's output answers which call, and what a reference means. What is read of each item is in
+`interlock.serving.requests.limits`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-from interlock.serving.errors import ApiError, invalid
+from interlock.serving.errors import ApiError, invalid, missing
 from interlock.serving.identity import random_id
-from interlock.serving.requests.items import type_of
-from interlock.serving.requests.refusals import too_long
-from interlock.serving.requests.values import elements, members
+from interlock.serving.requests.limits import ITEMS, MOST_GIVEN, TEXT, Shapes
+from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
+from interlock.serving.requests.values import elements, is_object, members
 
-__all__ = ["Item", "identified", "join", "read_input", "require_input", "resolved"]
+__all__ = ["Item", "identified", "join", "read_input", "read_items", "require_input", "resolved"]
 
 Item: TypeAlias = Mapping[str, object]
 
@@ -42,11 +42,76 @@ ID_PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"message": "msg", "rea
 """What the ids of items begin with; those of calls and their results follow the API as `fc`."""
 
 
-def read_input(value: object) -> tuple[Item, ...]:
-    """Return a valid `input` as items that all have their type; a string is a user's message."""
+def type_of(item: Mapping[str, object]) -> object:
+    """Return the type of an item; one without it is a message if it has a role, or the reference that its id makes.
+
+    Args:
+        item: An object of a request's input.
+
+    Returns:
+        The type as it was given or as it is understood; None for an item that has neither type nor role nor id.
+    """
+    given = item.get("type")
+    return given if given is not None else "message" if "role" in item else "item_reference" if "id" in item else None
+
+
+def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
+    """Judge an `input` and return its items, each with its type; a string is a user's message, and null is nothing.
+
+    Args:
+        value: Any JSON.
+        shapes: What is read of items, by their types.
+
+    Raises:
+        ApiError: 400; it names the parameter that is wrong.
+    """
     if isinstance(value, str):
-        return ({"type": "message", "role": "user", "content": value},)
-    return tuple({**item, "type": type_of(item)} for item in map(members, elements(value)))
+        return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
+    return () if value is None else read_items(value, MOST_GIVEN, "input", shapes)
+
+
+def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
+    """Judge an array of items and return them, each with its type.
+
+    Args:
+        value: Any JSON.
+        most: How many there may be.
+        param: The parameter that holds them.
+        shapes: What is read of items, by their types.
+
+    Raises:
+        ApiError: 400; it names the parameter that is wrong.
+    """
+    return tuple(_item(item, f"{param}[{index}]", shapes) for index, item in enumerate(require_list(value, most, param)))
+
+
+def _item(item: object, param: str, shapes: Shapes) -> Item:
+    if not is_object(item):
+        raise wrong_type(param, "an object", item)
+    kind = type_of(item)
+    shape = shapes.get(require_type(kind, f"{param}.type"))
+    if shape is None:
+        raise unsupported(f"{param}.type", str(kind), shapes)
+    typed = {**item, "type": kind}
+    require(typed, shape, param)
+    return typed
+
+
+def require_type(kind: object, param: str) -> str:
+    """Return the `type` of an object.
+
+    Args:
+        kind: Any JSON.
+        param: Its path.
+
+    Raises:
+        ApiError: 400; it is missing or no string.
+    """
+    if kind is None or kind == "":
+        raise missing(param)
+    if not isinstance(kind, str):
+        raise wrong_type(param, "a string", kind)
+    return kind
 
 
 def identified(items: Iterable[Item]) -> tuple[Item, ...]:

@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Final
 
 from attrs import field, frozen
-from pydantic import Field, ValidationError
 
-from interlock.serving.errors import invalid
-from interlock.serving.requests.conversation import Item, read_input
-from interlock.serving.requests.items import InputItem
-from interlock.serving.requests.parameters import ConversationOrId, Metadata, id_of
-from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.shapes import Shape, Some
+from interlock.events.response import Metadata
+from interlock.serving.errors import invalid, missing
+from interlock.serving.requests.conversation import Item, read_items
+from interlock.serving.requests.limits import CONVERSATION, SOME_TEXT
+from interlock.serving.requests.refusals import require
 
 __all__ = ["MOST_ADDED", "NewConversation", "named_conversation", "read_added", "read_metadata", "read_new", "require_alone"]
 
-S = TypeVar("S", bound=Shape)
-
 MOST_ADDED: Final = 20
 """Items that one request may add to a conversation, in OpenAI's API."""
-
-Added: TypeAlias = Annotated[list[InputItem], Field(fail_fast=True, max_length=MOST_ADDED)]
-
-
-class Creation(Shape):
-    """The body of a request that creates a conversation."""
-
-    items: Added | None = None
-    metadata: Metadata | None = None
-
-
-class Naming(Shape):
-    """The body of a request for a response, as far as it names what the response goes on from."""
-
-    conversation: ConversationOrId | None = None
-    previous_response_id: Some | None = None
-    store: bool | None = None
-
-
-class Update(Shape):
-    """The body of a request that changes what is said of a conversation."""
-
-    metadata: Metadata | None
-
-
-class Adding(Shape):
-    """The body of a request that adds items to a conversation."""
-
-    items: Added
 
 
 @frozen
@@ -74,8 +41,12 @@ def read_new(raw: Mapping[str, object]) -> NewConversation:
     Raises:
         ApiError: 400; it names the parameter that is wrong.
     """
-    metadata = _judged(Creation, raw).metadata
-    return NewConversation(read_input(raw.get("items")), metadata or {})
+    items = raw.get("items")
+    return NewConversation(() if items is None else read_items(items, MOST_ADDED, "items"), _metadata(raw.get("metadata")))
+
+
+def _metadata(value: object) -> Mapping[str, str]:
+    return {} if value is None else require(value, Metadata, "metadata")
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
@@ -87,7 +58,9 @@ def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
     Raises:
         ApiError: 400; it names the parameter that is wrong.
     """
-    return _judged(Update, raw).metadata or {}
+    if "metadata" not in raw:
+        raise missing("metadata")
+    return _metadata(raw["metadata"])
 
 
 def read_added(raw: Mapping[str, object]) -> tuple[Item, ...]:
@@ -99,8 +72,9 @@ def read_added(raw: Mapping[str, object]) -> tuple[Item, ...]:
     Raises:
         ApiError: 400; it names the parameter that is wrong.
     """
-    _judged(Adding, raw)
-    return read_input(raw["items"])
+    if "items" not in raw:
+        raise missing("items")
+    return read_items(raw["items"], MOST_ADDED, "items")
 
 
 def named_conversation(raw: Mapping[str, object]) -> str | None:
@@ -112,12 +86,15 @@ def named_conversation(raw: Mapping[str, object]) -> str | None:
     Raises:
         ApiError: 400; it names the parameter that is wrong.
     """
-    if raw.get("conversation") is None:
+    name, previous, store = (raw.get(parameter) for parameter in ("conversation", "previous_response_id", "store"))
+    if name is None:
         return None
-    given = _judged(Naming, raw)
-    name = id_of(given.conversation)
-    require_alone(name, given.previous_response_id, stored=given.store is not False)
-    return name
+    named = require(name, CONVERSATION, "conversation")
+    before = require(previous, SOME_TEXT | None, "previous_response_id")
+    stored = require(store, bool | None, "store")
+    conversation_id: str = named if isinstance(named, str) else named.id
+    require_alone(conversation_id, before, stored=stored is not False)
+    return conversation_id
 
 
 def require_alone(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
@@ -138,10 +115,3 @@ def require_alone(conversation_id: str | None, previous_response_id: str | None,
         raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
     if not stored:
         raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
-
-
-def _judged(shape: type[S], raw: Mapping[str, object]) -> S:
-    try:
-        return shape.model_validate(raw)
-    except ValidationError as error:
-        raise refusal(error) from None

@@ -1,81 +1,93 @@
-"""The body of `POST /v1/responses`, read and judged, as one frozen object that the rest of serving can rely on.
+"""The body of `POST /v1/responses`, read and judged, as one object that the rest of serving can rely on.
 
-The shape of each parameter is in `interlock.serving.requests.parameters`; what no single parameter can say follows here in a few
-rules. This module knows nothing of the models that are served, of stored responses, or of the size of bodies: the server
-judges those.
+What each parameter may be is in `interlock.events.response`, what is read of items and tools in
+`interlock.serving.requests.limits`; what no single parameter can say follows here in a few rules. This module knows nothing of the
+models that are served, of stored responses, or of the size of bodies: the server judges those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
-
-from attrs import field, frozen
-from pydantic import ValidationError
+from types import MappingProxyType
+from typing import Any, Final
 
 from interlock.events.resource import without_secrets
+from interlock.events.response import ContextManagements, Parameters
 from interlock.serving.errors import invalid, missing
+from interlock.serving.requests.body import require_shallow
 from interlock.serving.requests.compaction import require_last_trigger, threshold_of
-from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input, require_input
+from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input, require_input, require_type
 from interlock.serving.requests.conversations import require_alone
-from interlock.serving.requests.parameters import Parameters, id_of
-from interlock.serving.requests.refusals import QUOTED, refusal, too_long
+from interlock.serving.requests.limits import (
+    CHOICES,
+    CONVERSATION,
+    HOSTED_ITEMS,
+    HOSTED_TOOLS,
+    MOST_TOOLS,
+    SCHEMA_FORMAT,
+    TOOLS,
+    Named,
+    Shapes,
+)
+from interlock.serving.requests.refusals import QUOTED, require, require_list, too_long, unsupported, wrong_type
 from interlock.serving.requests.schema import flaw
-from interlock.serving.requests.tools import CALLED, MOST_TOOLS
-from interlock.serving.requests.values import elements, members
+from interlock.serving.requests.values import elements, is_object, members
 
-__all__ = ["CreateResponse", "read_request"]
+__all__ = ["CreateResponse", "declared_tools", "read_hosted", "read_request"]
+
+CALLED: Final = MappingProxyType({kind: TOOLS[kind] for kind in ("function", "custom")})
+"""What is read of tools that the model calls by name and the client runs, which alone a namespace has."""
 
 
-@frozen
-class CreateResponse:
-    """A valid request for a response; what was not given has the API's default.
+class CreateResponse(Parameters, kw_only=True, frozen=True):
+    """A valid request for a response: its parameters, and as JSON what is kept, echoed or rendered as it came.
 
     Args:
-        raw: The whole body, as it came; `interlock.events.resource.response_settings` echoes it. It alone holds what only an MCP
-            server is to get (`authorization`, `headers`), and so no engine renders tools from it.
-        model: The name of the model that is asked for.
+        raw: The whole body; `interlock.events.resource.response_settings` echoes it. It alone holds what only an MCP server is to
+            get (`authorization`, `headers`), and so no engine renders tools from it.
         input: The request's own input items, each with its type; a string input is a user's message.
-        instructions: Instructions that precede the conversation, for this response alone.
-        stream: Whether the answer is a stream of events.
-        store: Whether the response may be asked for again, and gone on from.
-        background: Whether the response runs on without a connection.
-        previous_response_id: The response that this one goes on from.
-        conversation_id: The conversation that this one goes on from and is added to; never given beside the former.
-        max_output_tokens: How many tokens the response may have, reasoning included; None for no limit.
-        max_tool_calls: How many calls of hosted tools it may have; None for no limit.
-        parallel_tool_calls: Whether one turn may call several tools.
         tools: The tools, MCP servers without `authorization` and `headers`.
         tool_choice: `none`, `auto`, `required`, or an object with a `type`.
-        include: What the response shall carry beside the usual.
-        top_logprobs: How many alternatives each token has in its log probabilities, 0 to 20.
-        text_format: The form of the answer: an object with the type `text`, `json_object` or `json_schema`.
-        compact_threshold: The tokens of a prompt beyond which the conversation is compacted before the model answers; None for
-            never.
-        reasoning_effort: One of `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, or None.
     """
 
-    raw: Mapping[str, object] = field(repr=False)
-    model: str
-    input: tuple[Item, ...]
-    instructions: str | None
-    stream: bool
-    store: bool
-    background: bool
-    previous_response_id: str | None
-    conversation_id: str | None
-    max_output_tokens: int | None
-    max_tool_calls: int | None
-    parallel_tool_calls: bool
-    tools: tuple[Mapping[str, object], ...]
-    tool_choice: str | Mapping[str, object]
-    include: tuple[str, ...]
-    top_logprobs: int
-    text_format: Mapping[str, object]
-    reasoning_effort: str | None
-    compact_threshold: int | None
+    raw: Mapping[str, object]
+    input: tuple[Item, ...] = ()
+    tools: tuple[Mapping[str, object], ...] = ()
+    tool_choice: str | Mapping[str, object] = "auto"
+    background: bool = False
+    include: list[str] = []  # noqa: RUF012 - every request gets a list of its own
+    parallel_tool_calls: bool = True
+    store: bool = True
+    stream: bool = False
+    top_logprobs: int = 0
 
-    def conversation(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
+    def __repr__(self) -> str:
+        """Return which model is asked for what; nothing that a client may want to keep to itself."""
+        return f"CreateResponse(model={self.model!r}, input={len(self.input)} items, tools={len(self.tools)})"
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation that this request goes on from and is added to; never given beside a previous response."""
+        given = self.raw.get("conversation")
+        return None if given is None else str(members(given).get("id", given))
+
+    @property
+    def text_format(self) -> Mapping[str, object]:
+        """The form of the answer: an object with the type `text`, `json_object` or `json_schema`."""
+        return members(members(self.raw.get("text")).get("format")) or {"type": "text"}
+
+    @property
+    def reasoning_effort(self) -> str | None:
+        """One of `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, or None."""
+        effort = members(self.raw.get("reasoning")).get("effort")
+        return effort if isinstance(effort, str) else None
+
+    @property
+    def compact_threshold(self) -> int | None:
+        """The tokens of a prompt beyond which the conversation is compacted before the model answers; None for never."""
+        return threshold_of(self.raw)
+
+    def continued(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
         """Return what the model is asked to go on from: what came before, and this request's input.
 
         Args:
@@ -107,54 +119,85 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     Raises:
         ApiError: 400; it names the parameter that is wrong.
     """
-    if raw.get("model") is None:
+    given = {name: value for name, value in raw.items() if value is not None}
+    if "model" not in given:
         raise missing("model")
-    _require_few_tools(raw.get("tools"))
-    try:
-        parameters = Parameters.model_validate(raw)
-    except ValidationError as error:
-        raise refusal(error) from None
-    request = _create_response(raw, parameters)
-    for require in RULES:
-        require(request)
+    if "prompt" in given:
+        raise invalid("prompt", "'prompt' is not supported by this server.", "unsupported_parameter")
+    parameters = require(given, Parameters)
+    require(raw.get("conversation"), CONVERSATION, "conversation")
+    form = members(members(given.get("text")).get("format"))
+    if form.get("type") == "json_schema":
+        require(form, SCHEMA_FORMAT, "text", "format")
+    request = CreateResponse(
+        raw=raw,
+        input=read_input(given.get("input")),
+        tools=_tools(given.get("tools", []), TOOLS),
+        tool_choice=_choice(given.get("tool_choice", "auto")),
+        **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in given},
+    )
+    for rule in RULES:
+        rule(request)
     return request
 
 
-def _create_response(raw: Mapping[str, object], given: Parameters) -> CreateResponse:
-    """Return what serving needs of a valid body."""
-    settings = members(raw.get("text"))
-    return CreateResponse(
-        raw=raw,
-        model=given.model,
-        input=read_input(raw.get("input")),
-        instructions=given.instructions,
-        stream=given.stream is True,
-        store=given.store is not False,
-        background=given.background is True,
-        previous_response_id=given.previous_response_id,
-        conversation_id=id_of(given.conversation),
-        max_output_tokens=given.max_output_tokens,
-        max_tool_calls=given.max_tool_calls,
-        parallel_tool_calls=given.parallel_tool_calls is not False,
-        tools=tuple(without_secrets(members(tool)) for tool in elements(raw.get("tools"))),
-        tool_choice=_choice(raw.get("tool_choice")),
-        include=tuple(given.include or ()),
-        top_logprobs=given.top_logprobs or 0,
-        text_format=members(settings.get("format")) or {"type": "text"},
-        reasoning_effort=given.reasoning.effort if given.reasoning else None,
-        compact_threshold=threshold_of(raw),
-    )
+def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
+    """Judge a body of which a host judges messages, reasoning, functions and parameters by itself.
+
+    Args:
+        raw: The body; it is kept, and must not change any more.
+
+    Returns:
+        The request; what the host judges of it has the API's defaults.
+
+    Raises:
+        ApiError: 400; an item is of a type that nobody knows, or one that is not the host's is not as it must be, or the body is
+            nested too deeply.
+    """
+    require_shallow(raw)
+    require(raw.get("context_management"), ContextManagements | None, "context_management")
+    items = read_input(raw.get("input"), HOSTED_ITEMS)
+    require_last_trigger(items)
+    tools, choice = raw.get("tools"), raw.get("tool_choice")
+    hosted: dict[str, Any] = {"tools": () if tools is None else _tools(tools, HOSTED_TOOLS)}
+    if choice is not None:
+        hosted["tool_choice"] = choice if isinstance(choice, str) else require(choice, dict[str, Any], "tool_choice")
+        require(members(choice), Named, "tool_choice")
+    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, **hosted)
 
 
-def _choice(given: object) -> str | Mapping[str, object]:
-    return given if isinstance(given, str) else members(given) or "auto"
-
-
-def _require_few_tools(tools: object) -> None:
-    """Refuse too many tools before they are checked, those of namespaces counted."""
-    count = sum(1 + len(elements(members(tool).get("tools"))) for tool in elements(tools))
+def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
+    """Return the tools of a request without secrets, if each is as it must be; those of unknown types are carried as they came."""
+    tools = require_list(value, MOST_TOOLS, "tools")
+    count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
     if count > MOST_TOOLS:
         raise too_long("tools", MOST_TOOLS, count)
+    for index, tool in enumerate(tools):
+        _require_tool(tool, f"tools[{index}]", shapes)
+    return tuple(without_secrets(members(tool)) for tool in tools)
+
+
+def _require_tool(tool: object, param: str, shapes: Shapes) -> None:
+    if not is_object(tool):
+        raise wrong_type(param, "an object", tool)
+    kind = require_type(tool.get("type"), f"{param}.type")
+    if kind in shapes:
+        require(tool, shapes[kind], param)
+    if kind == "namespace" and kind in shapes:
+        for index, inner in enumerate(elements(tool.get("tools"))):
+            _require_tool(inner, f"{param}.tools[{index}]", CALLED)
+
+
+def _choice(value: object) -> str | Mapping[str, object]:
+    """Return the choice of a request among its tools, if it is as it must be."""
+    if isinstance(value, str):
+        if value not in MODES:
+            raise unsupported("tool_choice", value, MODES)
+        return value
+    if not is_object(value):
+        raise wrong_type("tool_choice", "an object", value)
+    require(value, CHOICES.get(require_type(value.get("type"), "tool_choice.type"), Named), "tool_choice")
+    return value
 
 
 def _require_input(request: CreateResponse) -> None:
@@ -234,6 +277,8 @@ def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, 
             inner = map(members, elements(tool.get("tools")))
             yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
 
+
+MODES: Final = ("none", "auto", "required")
 
 RULES: Final = (
     _require_input,

@@ -148,6 +148,19 @@ def _files(item: Item) -> Iterable[Item]:
         yield from _pair(item, "file_search", {"queries": item.get("queries")}, dumps(item["results"]).decode())
 
 
+def _agent_message(item: Item) -> Iterable[Item]:
+    text = f"[{item.get('author')} to {item.get('recipient')}]\n{text_of(item.get('content'))}"
+    yield {"type": "message", "role": "user", "content": text}
+
+
+def _agent_call(item: Item) -> Iterable[Item]:
+    yield _call(item.get("call_id"), str(item.get("action")), item.get("arguments"))
+
+
+def _agent_output(item: Item) -> Iterable[Item]:
+    yield _answer(item.get("call_id"), text_of(item.get("output")))
+
+
 def _nothing(_item: Item) -> Iterable[Item]:
     return ()
 
@@ -201,6 +214,9 @@ RENDERED: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = MappingProxyTy
         "code_interpreter_call": _code,
         "mcp_call": _mcp,
         "file_search_call": _files,
+        "agent_message": _agent_message,
+        "multi_agent_call": _agent_call,
+        "multi_agent_call_output": _agent_output,
         **dict.fromkeys(
             (
                 *("web_search_call", "image_generation_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),

@@ -1,129 +1,170 @@
-"""What pydantic finds wrong with a request, in the words and codes of OpenAI's API.
-
-The first finding is reported, with the path of its parameter from the body's root: `input[1].call_id`.
-"""
+"""What is wrong with a request, in the words and codes of OpenAI's API, with the path of the parameter: `input[1].call_id`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from msgspec import ValidationError, convert
 
+from interlock.events.shapes import Fault, Path, faults, param_of
 from interlock.serving.errors import ApiError, invalid, missing
-from interlock.serving.requests.parameters import NOT_SERVED
-from interlock.serving.requests.shapes import UNKNOWN_TYPE
-from interlock.serving.requests.values import members
 
-__all__ = ["QUOTED", "path_of", "refusal", "too_long"]
+__all__ = ["QUOTED", "refusal", "require", "require_list", "too_long", "unsupported", "wrong_type"]
+
+T = TypeVar("T")
 
 QUOTED: Final = 200
 """Characters of a client's value that an error repeats at most."""
 
 
-def refusal(error: ValidationError) -> ApiError:
-    """Return the error that a request is refused with.
+class HostError(Protocol):
+    """What pydantic raises, which this module need not import."""
+
+    def errors(self) -> list[Any]:
+        """Return what is wrong, each with `loc`, `type`, `input` and `msg`."""
+        ...
+
+
+DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+"""The parameters whose limits are decimals, whatever number is given."""
+
+
+def require(value: object, type_: type[T], *path: str | int) -> T:
+    """Return a value as a type has it.
 
     Args:
-        error: What pydantic found.
+        value: Any JSON.
+        type_: The type; members of an object that it does not name are free.
+        path: Where the value stands in the body.
+
+    Raises:
+        ApiError: 400; it names the first place that is wrong.
     """
-    found = error.errors(include_url=False)[0]
-    param = path_of(found["loc"])
-    refuse = REFUSALS.get(found["type"], _wrong)
-    return refuse(param, found, found.get("ctx", {}))
+    try:
+        return convert(value, type_)
+    except ValidationError:
+        wrong = (fault for fault in faults(value, type_, direction="request") if fault.kind != "unknown")
+        raise _refusal(next(wrong), path) from None
 
 
-def path_of(where: Sequence[int | str]) -> str:
-    """Return the path of a parameter.
+def require_list(value: object, most: int, *path: str | int) -> list[object]:
+    """Return an array of no more than some elements.
 
     Args:
-        where: The place as pydantic has it: names, indices, the tags of unions in angle brackets, and `[key]` for a name itself.
+        value: Any JSON.
+        most: How many it may have.
+        path: Where it stands in the body.
+
+    Raises:
+        ApiError: 400.
     """
-    path = ""
-    named = where[:-2] if where[-1:] == ("[key]",) else where
-    for index, step in enumerate(named):
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif not (step.startswith("<") and step.endswith(">")) or named[index - 1] == "metadata":
-            path += f".{step}" if path else step
-    return path
+    if not isinstance(value, list):
+        raise wrong_type(param_of(path), "an array", value)
+    if len(value) > most:
+        raise too_long(param_of(path), most, len(value))
+    return value
 
 
-Refuse = Callable[[str, ErrorDetails, Mapping[str, Any]], ApiError]
-
-
-def _missing(param: str, _found: ErrorDetails, _context: Mapping[str, Any]) -> ApiError:
-    return missing(param)
-
-
-def _unknown_type(param: str, found: ErrorDetails, _context: Mapping[str, Any]) -> ApiError:
-    param, given = f"{param}.type", members(found["input"]).get("type")
-    if given is None or given == "":
+def _refusal(fault: Fault, path: Path) -> ApiError:
+    """Return the error for a fault of the value at a path."""
+    param = param_of((*path, *fault.path))
+    if fault.kind == "missing" or (fault.path[-1:] == ("type",) and fault.value in (None, "")):
         return missing(param)
-    return _unsupported(param, given, found["msg"]) if isinstance(given, str) else _wrong_type(param, "a string", given)
+    if fault.limit is not None:
+        name, limit = fault.limit
+        return _beyond(param, name, limit, fault.value)
+    if isinstance(fault.value, str) and fault.choices:
+        return unsupported(param, fault.value, fault.choices)
+    return wrong_type(param, "a string" if fault.expected.startswith(("one of", "'")) else fault.expected, fault.value)
 
 
-def _not_among(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    given = found["input"]
-    if not isinstance(given, str):
-        return _wrong_type(param, "a string", given)
-    return _unsupported(param, given, context["expected"].replace(" or ", ", and "))
+def refusal(error: HostError) -> ApiError:
+    """Return the error for what a host's own model finds wrong.
+
+    Args:
+        error: A `ValidationError` of pydantic.
+    """
+    found = error.errors()[0]
+    param, kind = param_of(found["loc"]), found["type"]
+    if kind == "missing":
+        return missing(param)
+    if kind in PYDANTIC:
+        return wrong_type(param, PYDANTIC[kind], found["input"])
+    return invalid(param or None, f"Invalid '{param}': {found['msg']}.")
 
 
-def _unsupported(param: str, given: str, expected: str) -> ApiError:
-    return invalid(param, f"Invalid value: '{given[:QUOTED]}'. Supported values are: {expected}.")
+PYDANTIC: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{"string_type": "a string", "bool_type": "a boolean", "int_type": "an integer", "float_type": "a number"},
+        **{"bool_parsing": "a boolean", "int_parsing": "an integer", "float_parsing": "a number"},
+        **{"list_type": "an array", "dict_type": "an object", "model_type": "an object"},
+    }
+)
+"""What a value must be, by the kind of pydantic's error."""
 
 
-def _not_served(param: str, _found: ErrorDetails, _context: Mapping[str, Any]) -> ApiError:
-    return invalid(param, f"'{param}' is not supported by this server.", NOT_SERVED)
+def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
+    """Return the error for a text that is none of those that there are.
+
+    Args:
+        param: Its path.
+        value: The text.
+        choices: Those that there are.
+    """
+    *others, last = (f"'{choice}'" for choice in choices)
+    supported = f"{', '.join(others)}, and {last}" if others else last
+    return invalid(param, f"Invalid value: '{value[:QUOTED]}'. Supported values are: {supported}.")
 
 
-def _too_small(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    return _out_of_bounds(param, found["input"], "below minimum", ">=", context["ge"])
+def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiError:
+    """Return the error for a value that is beyond a limit."""
+    match value:
+        case float() if not math.isfinite(value):
+            return wrong_type(param, "a number", value)
+        case int() | float():
+            return _out_of_bounds(param, name, limit, value)
+        case list():
+            return too_long(param, limit, len(value))
+        case dict():
+            message = f"too many properties. Expected an object with at most {limit} properties, but got {len(value)}."
+            return invalid(param, f"Invalid '{param}': {message}", "object_above_max_properties")
+        case _:
+            return _wrong_text(param, name, limit, len(str(value)))
 
 
-def _too_large(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    return _out_of_bounds(param, found["input"], "above maximum", "<=", context["le"])
+def _out_of_bounds(param: str, name: str, limit: object, value: float) -> ApiError:
+    kind = "decimal" if param in DECIMALS else "integer"
+    which, sign, code = ("below minimum", ">=", "below_min") if name == "ge" else ("above maximum", "<=", "above_max")
+    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {limit}, but got {_shown(value)} instead."
+    return invalid(param, message, f"{kind}_{code}_value")
 
 
-def _out_of_bounds(param: str, given: float, which: str, sign: str, bound: float) -> ApiError:
-    kind = "integer" if isinstance(bound, int) else "decimal"
-    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {bound:g}, but got {_shown(given)} instead."
-    return invalid(param, message, f"{kind}_{which.split(maxsplit=1)[0]}_{which.split()[1][:3]}_value")
-
-
-def _shown(given: float) -> str:
-    text = str(given) if abs(given) < 10**QUOTED else f"{given:.3e}" if isinstance(given, float) else "a longer number"
+def _shown(value: float) -> str:
+    text = str(value) if abs(value) < 10**QUOTED else f"{value:.3e}" if isinstance(value, float) else "a longer number"
     return text[:QUOTED]
 
 
-def _too_short(param: str, _found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    least = context["min_length"]
-    message = f"Invalid '{param}': empty string. Expected a string with minimum length {least}, but got an empty string instead."
-    return invalid(param, message, "empty_string")
+def _wrong_text(param: str, name: str, limit: object, length: int) -> ApiError:
+    match name:
+        case "min_length":
+            message, code = (
+                f"empty string. Expected a string with minimum length {limit}, but got an empty string",
+                "empty_string",
+            )
+        case "max_length":
+            message = f"string too long. Expected a string with maximum length {limit}, but got a string with length {length}"
+            code = "string_above_max_length"
+        case _:
+            pattern = str(limit).replace(r"\Z", "$")
+            message = f"string does not match pattern. Expected a string that matches the pattern '{pattern}'."
+            return invalid(param, f"Invalid '{param}': {message}")
+    return invalid(param, f"Invalid '{param}': {message} instead.", code)
 
 
-def _too_long_text(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    most, length = context["max_length"], len(found["input"])
-    message = (
-        f"Invalid '{param}': string too long. Expected a string with maximum length {most}, "
-        f"but got a string with length {length} instead."
-    )
-    return invalid(param, message, "string_above_max_length")
-
-
-def _too_long(param: str, found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    most, length = context["max_length"], len(found["input"])
-    if isinstance(found["input"], Mapping):
-        message = f"Invalid '{param}': too many properties. Expected an object with at most {most} properties, but got {length}."
-        return invalid(param, message, "object_above_max_properties")
-    return too_long(param, most, length)
-
-
-def too_long(param: str, most: int, length: int) -> ApiError:
+def too_long(param: str, most: object, length: int) -> ApiError:
     """Return the error for an array that is too long.
 
     Args:
@@ -138,51 +179,17 @@ def too_long(param: str, most: int, length: int) -> ApiError:
     return invalid(param, message, "array_above_max_length")
 
 
-def _no_match(param: str, _found: ErrorDetails, context: Mapping[str, Any]) -> ApiError:
-    message = (
-        f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '{context['pattern']}'."
-    )
-    return invalid(param, message)
+def wrong_type(param: str, expected: str, value: object) -> ApiError:
+    """Return the error for a value of another JSON type than it must have.
 
-
-def _wrong(param: str, found: ErrorDetails, _context: Mapping[str, Any]) -> ApiError:
-    return _wrong_type(param, WANTED.get(found["type"], "another value"), found["input"])
-
-
-def _wrong_type(param: str, wanted: str, value: object) -> ApiError:
-    message = f"Invalid type for '{param}': expected {wanted}, but got {_kind_of(value)} instead."
+    Args:
+        param: Its path; empty for the whole body.
+        expected: What it must be, with its article.
+        value: What it is.
+    """
+    message = f"Invalid type for '{param}': expected {expected}, but got {_kind_of(value)} instead."
     return invalid(param or None, message, "invalid_type")
 
-
-WANTED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "string_type": "a string",
-        "bool_type": "a boolean",
-        "int_type": "an integer",
-        "float_type": "a number",
-        "finite_number": "a number",
-        "list_type": "an array",
-        "dict_type": "an object",
-        "model_type": "an object",
-    }
-)
-"""What a value has to be, by the kind of pydantic's error."""
-
-REFUSALS: Final[Mapping[str, Refuse]] = MappingProxyType(
-    {
-        "missing": _missing,
-        UNKNOWN_TYPE: _unknown_type,
-        "literal_error": _not_among,
-        NOT_SERVED: _not_served,
-        "greater_than_equal": _too_small,
-        "less_than_equal": _too_large,
-        "string_too_short": _too_short,
-        "string_too_long": _too_long_text,
-        "too_long": _too_long,
-        "string_pattern_mismatch": _no_match,
-    }
-)
-"""The words for each kind of pydantic's errors; the others are wrong types."""
 
 KINDS: Final[Mapping[type, str]] = MappingProxyType(
     {type(None): "null", bool: "a boolean", int: "an integer", float: "a decimal", str: "a string", list: "an array"}

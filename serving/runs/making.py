@@ -5,13 +5,11 @@ It is the same for every way in which a request comes in, and knows none of them
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from interlock.events.resource import load_types, needs_types
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.rendering import Rendering
@@ -65,8 +63,6 @@ class Maker:
         await pace.rest()
         if asked.model not in self.engine.models:
             raise no_such_model(asked.model)
-        if needs_types(asked.raw):
-            await asyncio.to_thread(load_types)
         return asked
 
     async def run(
@@ -170,7 +166,7 @@ class Maker:
     async def _conversation(self, asked: CreateResponse, tenant: str, before: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items that the model continues: what came before, and the input of the request."""
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        return asked.conversation(before, await self.archive.store.find(tenant, referred) if referred else {})
+        return asked.continued(before, await self.archive.store.find(tenant, referred) if referred else {})
 
 
 def no_such_model(name: str) -> ApiError:

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import is_fault
-from interlock.serving.requests.tools import MOST_TOOLS
+from interlock.serving.requests.limits import MOST_TOOLS
 from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.transport import explained, http_client
 

@@ -18,7 +18,7 @@ from interlock.events.dialects import Dialect
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.compaction import threshold_of, window
 from interlock.serving.requests.conversation import Item, require_input, resolved
-from interlock.serving.requests.hosted import read_hosted
+from interlock.serving.requests.create import read_hosted
 from interlock.serving.requests.offer import Hosted, Offer, offer
 from interlock.serving.requests.plain import OpenSealed, plain, unopened
 from interlock.serving.requests.values import elements, members
@@ -143,8 +143,8 @@ def rendered(
             reference to an item that there is not.
     """
     asked = read_hosted(body)
-    require_input(asked.items, continues=bool(before.items))
-    offered = offer(asked.tools, body.get("tool_choice"), (*before.items, *asked.items), HOSTED)
+    require_input(asked.input, continues=bool(before.items))
+    offered = offer(map(members, elements(body.get("tools"))), body.get("tool_choice"), (*before.items, *asked.input), HOSTED)
     for kind in offered.left_out:
         logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
     theirs = {**body, "include": [LOGPROBS] if LOGPROBS in elements(body.get("include")) else None}
@@ -161,7 +161,7 @@ def rendered(
         theirs["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
     theirs.pop("previous_response_id", None)  # what it means is put into the input: vLLM has nothing stored
     if not isinstance(body.get("input"), str) or before.items:
-        said = window([*before.items, *before.said(asked.items)])
+        said = window([*before.items, *before.said(asked.input)])
         theirs["input"] = [*plain(said, open_sealed, pictures=not harmony)]
     return theirs, {**body, "tools": list(offered.declared), "tool_choice": choice}
 

@@ -86,16 +86,16 @@ MEANT = {
     "Another release types it: 2.25, or those between.": {
         "ArgumentsDone.name: not theirs",
         "McpCall.error: they have no str",
-        "CreateResponse.prompt_cache_retention: they have no 'in-memory'",
+        "Parameters.prompt_cache_retention: they have no 'in-memory'",
         "Response.prompt_cache_retention: they have no 'in-memory'",
     },
     "Clients send it, and no release types it.": {
-        "CreateResponse.client_metadata: not theirs",
+        "Parameters.client_metadata: not theirs",
         "LocalShellCallOutput.call_id: not theirs",
     },
     "Open Responses has it, and no release types it.": {
-        "CreateResponse.frequency_penalty: not theirs",
-        "CreateResponse.presence_penalty: not theirs",
+        "Parameters.frequency_penalty: not theirs",
+        "Parameters.presence_penalty: not theirs",
         "Response.frequency_penalty: not theirs",
         "Response.presence_penalty: not theirs",
         "Response.store: not theirs",
@@ -116,12 +116,16 @@ MEANT = {
         *(f"ItemList.data[]: they have no <{kind}>" for kind in BETA_ITEMS),
     },
     "The list grows with every release; a name that is not known here is for another to judge.": {
-        "CreateResponse.include[]: theirs is a closed list",
+        "Parameters.include[]: theirs is a closed list",
         "McpServer.connector_id: theirs is a closed list",
         "ResponseError.code: theirs is a closed list",
     },
     "A server of one model need not guess which is meant, but many models are served by one server here.": {
-        "CreateResponse.model: a client may leave it out",
+        "Parameters.model: a client may leave it out",
+    },
+    "The guide knows one text alone.": {
+        "ContextManagement.type: they have no 'compaction'",
+        "ContextManagement.type: we have no str",
     },
     "The method puts it into a header.": {"CreateResponse.betas: not ours"},
     "A client of ours may cancel a lane.": {"ClientMessage: they have no <response.cancel>"},

@@ -268,13 +268,16 @@ NOT_SERVED = st.one_of(st.none(), st.none(), GARBAGE)
 PARAMETERS: dict[str, st.SearchStrategy[object]] = {
     "model": st.just(MODEL),
     "input": INPUTS,
+    "access_programs": record({}, {"cyber": st.sampled_from(["standard", "daybreak_blue", "x"])}),
     "background": st.booleans(),
+    "background_options": record({}, {"completion_window": st.sampled_from(["soonest", "8h", "x"])}),
     "client_metadata": PAIRS,
     "context_management": st.lists(
         record({"type": st.sampled_from(["compaction", "compaction", "x"])}, {"compact_threshold": COUNTS}), max_size=2
     ),
     "conversation": st.one_of(st.none(), st.none(), IDS, record({"id": IDS}), GARBAGE),
     "frequency_penalty": NUMBERS,
+    "image": record({}, {"context_compression": st.sampled_from(["auto", "disabled", "x"])}),
     "include": st.lists(
         st.sampled_from(["message.output_text.logprobs", "reasoning.encrypted_content", "code_interpreter_call.outputs", "x"]),
         max_size=3,
@@ -283,12 +286,15 @@ PARAMETERS: dict[str, st.SearchStrategy[object]] = {
     "max_output_tokens": st.one_of(NUMBERS, st.sampled_from([16, 17, 40])),
     "max_tool_calls": NUMBERS,
     "metadata": PAIRS,
+    "moderation": record({"model": TEXTS}, {"policy": record({}, {"input": record({"mode": st.sampled_from(["block", "x"])})})}),
+    "multi_agent": record({"enabled": st.booleans()}, {"max_concurrent_subagents": COUNTS}),
     "parallel_tool_calls": st.booleans(),
     "presence_penalty": NUMBERS,
     "previous_response_id": IDS,
     "prompt": NOT_SERVED,
     "prompt_cache_key": TEXTS,
-    "prompt_cache_retention": TEXTS,
+    "prompt_cache_options": record({}, {"mode": st.sampled_from(["implicit", "explicit", "x"]), "prewarm": st.booleans()}),
+    "prompt_cache_retention": st.sampled_from(["in_memory", "24h", "x"]),
     "reasoning": record({}, {"effort": st.sampled_from(["none", "minimal", "low", "high", "max", "x"]), "summary": TEXTS}),
     "safety_identifier": TEXTS,
     "service_tier": st.sampled_from(["auto", "default", "flex", "priority", "fast", "x"]),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
 
-from interlock.serving.requests.parameters import Parameters
+from interlock.events.response import CreateResponse
 
 KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "requests").glob("*.json"))
 """What `make fuzz-requests` has found."""
@@ -94,4 +94,4 @@ def test_what_a_campaign_found_is_mended(asker, path) -> None:
 
 
 def test_every_parameter_is_fuzzed() -> None:
-    assert set(PARAMETERS) == set(Parameters.model_fields)
+    assert set(PARAMETERS) == set(CreateResponse.__struct_fields__)

@@ -3,8 +3,7 @@
 import pytest
 
 from interlock.serving.errors import ApiError
-from interlock.serving.requests.create import read_request
-from interlock.serving.requests.hosted import HostedRequest, read_hosted
+from interlock.serving.requests.create import CreateResponse, read_hosted, read_request
 
 
 def refused(read, body):
@@ -51,9 +50,10 @@ def test_what_the_host_knows_is_left_to_it():
         "tools": [{"type": "function"}, {"type": "unheard"}],
     }
     items = ({"role": "tool", "content": 5, "type": "message"}, *body["input"][1:])
-    assert read_hosted(body) == HostedRequest(items, body["tools"])
+    assert read_hosted(body) == CreateResponse(raw=body, model="", input=items, tools=tuple(body["tools"]))
 
 
 def test_a_text_is_a_users_message_and_nothing_is_nothing():
-    assert read_hosted({"input": "Hi"}).items == ({"type": "message", "role": "user", "content": "Hi"},)
-    assert read_hosted({"input": None, "tools": None}) == HostedRequest((), [])
+    assert read_hosted({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
+    nothing = {"input": None, "tools": None}
+    assert read_hosted(nothing) == CreateResponse(raw=nothing, model="")

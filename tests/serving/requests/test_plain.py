@@ -5,7 +5,7 @@ import typing
 import pytest
 from openai.types.responses import response_input_item_param
 
-from interlock.serving.requests.items import ITEMS
+from interlock.serving.requests.limits import ITEMS
 from interlock.serving.requests.plain import RENDERED, plain
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
@@ -101,6 +101,23 @@ CASES = [
         [call("file_search", '{"queries":["a"]}', "call_fs_1"), answer('[{"text":"b"}]', "call_fs_1")],
     ),
     ({"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": None}, []),
+    (
+        {"type": "agent_message", "author": "root", "recipient": "a", "content": [{"type": "input_text", "text": "Go on."}]},
+        [{"type": "message", "role": "user", "content": "[root to a]\nGo on."}],
+    ),
+    (
+        {"type": "multi_agent_call", "call_id": "call_1", "action": "spawn_agent", "arguments": "{}"},
+        [call("spawn_agent", "{}")],
+    ),
+    (
+        {
+            "type": "multi_agent_call_output",
+            "call_id": "call_1",
+            "action": "spawn_agent",
+            "output": [{"type": "output_text", "text": "a"}],
+        },
+        [answer("a")],
+    ),
     *(
         ({"type": kind}, [])
         for kind in (
