@@ -15,7 +15,7 @@ from interlock.serving.errors import ApiError, invalid, missing
 from interlock.serving.identity import random_id
 from interlock.serving.requests.limits import ITEMS, MOST_GIVEN, TEXT, Shapes
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
-from interlock.serving.requests.values import elements, is_object, members
+from interlock.serving.requests.values import is_object
 
 __all__ = ["Item", "identified", "join", "read_input", "read_items", "require_input", "resolved"]
 

@@ -90,7 +90,7 @@ def named_conversation(raw: Mapping[str, object]) -> str | None:
     if name is None:
         return None
     named = require(name, CONVERSATION, "conversation")
-    before = require(previous, SOME_TEXT | None, "previous_response_id")
+    before = None if previous is None else require(previous, SOME_TEXT, "previous_response_id")
     stored = require(store, bool | None, "store")
     conversation_id: str = named if isinstance(named, str) else named.id
     require_alone(conversation_id, before, stored=stored is not False)

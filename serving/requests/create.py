@@ -1,8 +1,8 @@
 """The body of `POST /v1/responses`, read and judged, as one object that the rest of serving can rely on.
 
 What each parameter may be is in `interlock.events.response`, what is read of items and tools in
-`interlock.serving.requests.limits`; what no single parameter can say follows here in a few rules. This module knows nothing of the
-models that are served, of stored responses, or of the size of bodies: the server judges those.
+`interlock.serving.requests.limits`; what no single parameter can say follows here in a few rules. This module knows nothing of
+the models that are served, of stored responses, or of the size of bodies: the server judges those.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
         raise missing("model")
     if "prompt" in given:
         raise invalid("prompt", "'prompt' is not supported by this server.", "unsupported_parameter")
-    parameters = require(given, Parameters)
+    parameters: Parameters = require(given, Parameters)
     require(raw.get("conversation"), CONVERSATION, "conversation")
     form = members(members(given.get("text")).get("format"))
     if form.get("type") == "json_schema":
@@ -167,7 +167,7 @@ def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
 
 
 def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
-    """Return the tools of a request without secrets, if each is as it must be; those of unknown types are carried as they came."""
+    """Return the tools of a request without secrets, if each is as it must be; one of an unknown type is carried as it came."""
     tools = require_list(value, MOST_TOOLS, "tools")
     count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
     if count > MOST_TOOLS:

@@ -7,8 +7,7 @@ a field that was not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, reduce
-from operator import or_
+from functools import cache
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
@@ -62,73 +61,25 @@ PARTS: Final = list[ContentPart] | None
 SOME_TEXT: Final = Annotated[str, SOME]
 
 
-class Named(Struct, kw_only=True):
-    """A tool of any type, as far as tools are told apart, or a choice of one."""
+class Names(Struct, kw_only=True):
+    """What tools of any type, and choices of them, are told apart by."""
 
-    type: Identifier | None = None
     name: Identifier | None = None
     namespace: Identifier | None = None
     server_label: Identifier | None = None
+
+
+class Named(Names, kw_only=True):
+    """A tool of any type, or a choice of one."""
+
+    type: Identifier | None = None
     tools: list[Named] | None = None
 
 
-class Allowed(Named, kw_only=True):
+class Allowed(Names, kw_only=True):
     """A tool that may be called."""
 
     type: Annotated[str, SOME]
-
-
-READ: Final[Mapping[type[Struct], Fields]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (parts.InputText, parts.PlainText, parts.SummaryText, parts.ReasoningText),
-            {"text": TEXT},
-        ),
-        parts.OutputText: {"text": TEXT, "annotations": ANY, "logprobs": ANY},
-        parts.Refusal: {"refusal": TEXT},
-        **dict.fromkeys((parts.InputImage, parts.ComputerScreenshot), {"image_url": LINK, "file_id": ID, "detail": ANY}),
-        parts.InputFile: {"file_id": ID, "file_data": FILE, "file_url": LINK, "filename": TEXT},
-        parts.InputAudio: {"input_audio": ANY},
-        parts.Audio: {"data": FILE, "format": ID},
-        parts.InputVideo: {"video_url": LINK},
-        parts.EncryptedContent: {"encrypted_content": TEXT},
-        items.InputMessage: {"role": ANY, "content": TEXT, "phase": ID},
-        items.Reasoning: {"summary": PARTS, "content": PARTS, "encrypted_content": TEXT},
-        items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED},
-        items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED},
-        **dict.fromkeys((items.FunctionCallOutput, items.CustomToolCallOutput), {"call_id": SOME_TEXT, "output": TEXT}),
-        items.ItemReference: {"id": SOME},
-        items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
-        items.McpApprovalResponse: {"approval_request_id": SOME, "approve": ANY},
-        items.Compaction: {"encrypted_content": TEXT},
-        tools.FunctionTool: {"name": NAME, "parameters": ANY, "description": TEXT, "strict": ANY},
-        tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
-        tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # each is judged by itself
-        tools.McpServer: {
-            **{"server_label": SOME, "server_url": TEXT, "headers": ANY},
-            **{"authorization": TEXT, "require_approval": TEXT},
-        },
-        tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
-        tools.CodeInterpreterTool: {"container": TEXT},
-        **dict.fromkeys((tools.FunctionChoice, tools.CustomChoice), {"name": SOME}),
-        tools.McpChoice: {"server_label": SOME, "name": TEXT},
-        tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MOST_TOOLS)]},
-        tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
-        Conversation: {"id": SOME},
-    }
-)
-"""The fields that are read of the objects that are."""
-
-OF_ITEMS: Final[Fields] = MappingProxyType({"id": ID, "status": ID})
-"""The fields that are read of every item."""
-
-OF_CARRIED: Final[Fields] = MappingProxyType(
-    {
-        **{**OF_ITEMS, "call_id": ID, "name": CALLED, "server_label": CALLED},
-        **{"tools": list[Named], "action": ID, "outputs": list[dict[str, Json]]},
-    }
-)
-"""Those of the items that only hosted tools and later releases make, which are carried as they came; none of them must be there."""
 
 
 class Left(Struct, kw_only=True):
@@ -144,6 +95,61 @@ class Sealed(Struct, kw_only=True):
     encrypted_content: Annotated[str, TEXT] | None = None
 
 
+READ: Final[Mapping[type[Struct], Fields]] = {
+    parts.InputText: {"text": TEXT},
+    parts.PlainText: {"text": TEXT},
+    parts.SummaryText: {"text": TEXT},
+    parts.ReasoningText: {"text": TEXT},
+    parts.OutputText: {"text": TEXT, "annotations": ANY, "logprobs": ANY},
+    parts.Refusal: {"refusal": TEXT},
+    parts.InputImage: {"image_url": LINK, "file_id": ID, "detail": ANY},
+    parts.ComputerScreenshot: {"image_url": LINK, "file_id": ID, "detail": ANY},
+    parts.InputFile: {"file_id": ID, "file_data": FILE, "file_url": LINK, "filename": TEXT},
+    parts.InputAudio: {"input_audio": ANY},
+    parts.Audio: {"data": FILE, "format": ID},
+    parts.InputVideo: {"video_url": LINK},
+    parts.EncryptedContent: {"encrypted_content": TEXT},
+    items.InputMessage: {"role": ANY, "content": TEXT, "phase": ID},
+    items.Reasoning: {"summary": PARTS, "content": PARTS, "encrypted_content": TEXT},
+    items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED},
+    items.FunctionCallOutput: {"call_id": SOME_TEXT, "output": TEXT},
+    items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED},
+    items.CustomToolCallOutput: {"call_id": SOME, "output": TEXT},
+    items.ItemReference: {"id": SOME},
+    items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
+    items.McpApprovalResponse: {"approval_request_id": SOME, "approve": ANY},
+    items.Compaction: {"encrypted_content": TEXT},
+    tools.FunctionTool: {"name": NAME, "parameters": ANY, "description": TEXT, "strict": ANY},
+    tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
+    tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # each is judged by itself
+    tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
+    tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
+    tools.CodeInterpreterTool: {"container": TEXT},
+    tools.FunctionChoice: {"name": SOME},
+    tools.CustomChoice: {"name": SOME},
+    tools.McpChoice: {"server_label": SOME, "name": TEXT},
+    tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MOST_TOOLS)]},
+    tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
+    Conversation: {"id": SOME},
+}
+"""The fields that are read of the objects that are."""
+
+OF_ITEMS: Final[Fields] = {"id": ID, "status": ID}
+"""The fields that are read of every item."""
+
+OF_CARRIED: Final[Fields] = {
+    "id": ID,
+    "status": ID,
+    "call_id": ID,
+    "name": CALLED,
+    "server_label": CALLED,
+    "tools": list[Named],
+    "action": ID,
+    "outputs": list[dict[str, Json]],
+}
+"""Those of the items that only hosted tools and later releases make, which are carried as they came and may lack any of them."""
+
+
 def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
     """Return a type of the vocabulary as far as it is read: texts and arrays within a limit, and the read fields of objects."""
     origin = get_origin(type_)
@@ -151,14 +157,14 @@ def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
         inner, *metas = get_args(type_)
         return _read(inner, limit) if limit is not ANY else Annotated[(_read(inner), *metas)]
     if origin in {Union, UnionType}:
-        return reduce(or_, (_read(arm, limit) for arm in get_args(type_) if arm is not UnsetType))
+        return Union[tuple(_read(arm, limit) for arm in get_args(type_) if arm is not UnsetType)]  # noqa: UP007 - of many
     if origin is list:
         return Annotated[GenericAlias(list, _read(get_args(type_)[0])), limit]
     if type_ is str or (origin is Literal and limit is not ANY):
         return Annotated[str, limit]
     if origin is not dict and not _is_struct(type_):
         return type_
-    return _object(type_) if type_ in READ else type_ if type_ is Named or type_ is Allowed else dict[str, Any]
+    return _object(type_) if type_ in READ else type_ if issubclass(type_, Names) else dict[str, Any]
 
 
 def _is_struct(type_: object) -> bool:

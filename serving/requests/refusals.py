@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from msgspec import ValidationError, convert
 
 from interlock.events.shapes import Fault, Path, faults, param_of
 from interlock.serving.errors import ApiError, invalid, missing
+from interlock.serving.requests.values import is_array, is_object
 
 __all__ = ["QUOTED", "refusal", "require", "require_list", "too_long", "unsupported", "wrong_type"]
-
-T = TypeVar("T")
 
 QUOTED: Final = 200
 """Characters of a client's value that an error repeats at most."""
@@ -32,7 +31,7 @@ DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "prese
 """The parameters whose limits are decimals, whatever number is given."""
 
 
-def require(value: object, type_: type[T], *path: str | int) -> T:
+def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
     """Return a value as a type has it.
 
     Args:
@@ -61,7 +60,7 @@ def require_list(value: object, most: int, *path: str | int) -> list[object]:
     Raises:
         ApiError: 400.
     """
-    if not isinstance(value, list):
+    if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)
     if len(value) > most:
         raise too_long(param_of(path), most, len(value))
@@ -98,9 +97,12 @@ def refusal(error: HostError) -> ApiError:
 
 PYDANTIC: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **{"string_type": "a string", "bool_type": "a boolean", "int_type": "an integer", "float_type": "a number"},
-        **{"bool_parsing": "a boolean", "int_parsing": "an integer", "float_parsing": "a number"},
-        **{"list_type": "an array", "dict_type": "an object", "model_type": "an object"},
+        "string_type": "a string",
+        **dict.fromkeys(("bool_type", "bool_parsing"), "a boolean"),
+        **dict.fromkeys(("int_type", "int_parsing"), "an integer"),
+        **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+        "list_type": "an array",
+        **dict.fromkeys(("dict_type", "model_type"), "an object"),
     }
 )
 """What a value must be, by the kind of pydantic's error."""
@@ -121,18 +123,16 @@ def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
 
 def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiError:
     """Return the error for a value that is beyond a limit."""
-    match value:
-        case float() if not math.isfinite(value):
-            return wrong_type(param, "a number", value)
-        case int() | float():
-            return _out_of_bounds(param, name, limit, value)
-        case list():
-            return too_long(param, limit, len(value))
-        case dict():
-            message = f"too many properties. Expected an object with at most {limit} properties, but got {len(value)}."
-            return invalid(param, f"Invalid '{param}': {message}", "object_above_max_properties")
-        case _:
-            return _wrong_text(param, name, limit, len(str(value)))
+    if isinstance(value, float) and not math.isfinite(value):
+        return wrong_type(param, "a number", value)
+    if isinstance(value, int | float):
+        return _out_of_bounds(param, name, limit, value)
+    if is_array(value):
+        return too_long(param, limit, len(value))
+    if is_object(value):
+        message = f"too many properties. Expected an object with at most {limit} properties, but got {len(value)}."
+        return invalid(param, f"Invalid '{param}': {message}", "object_above_max_properties")
+    return _wrong_text(param, name, limit, len(str(value)))
 
 
 def _out_of_bounds(param: str, name: str, limit: object, value: float) -> ApiError:
