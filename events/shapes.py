@@ -28,7 +28,7 @@ class Fault:
         expected: What may stand there, in words.
         value: What stands there; None for what is missing.
         choices: The texts, or the types of objects, of which it is none.
-        limit: The limit that it is beyond: `ge`, `le`, `min_length`, `max_length` or `pattern`, with its number or text.
+        limit: The limit that it is beyond: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its number or text.
     """
 
     path: Path
@@ -168,6 +168,7 @@ _BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingPr
     {
         "ge": ("at least {:g}", lambda value, limit: not value >= limit),
         "le": ("at most {:g}", lambda value, limit: not value <= limit),
+        "gt": ("above {:g}", lambda value, limit: not value > limit),
         "min_length": ("a length of at least {:g}", lambda value, limit: len(value) < limit),
         "max_length": ("a length of at most {:g}", lambda value, limit: len(value) > limit),
         "pattern": ("a text that matches {}", lambda value, limit: re.search(limit, value) is None),
