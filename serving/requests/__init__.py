@@ -1,13 +1,15 @@
 """What the body of a request may say.
 
-body          bytes as a JSON object
-values        JSON of unknown shape
-shapes        what the shapes of parameters are made of
-items         the shapes of input items
-tools         the shapes of tools, and of the choice among them
-schema        the shape of a JSON schema
-parameters    the shape of `POST /v1/responses`
-refusals      what is wrong, in the words of OpenAI's API
-create        the whole body as one frozen object
-conversation  the items of a request's input, and of what came before it
+body           bytes as a JSON object
+values         JSON of unknown shape
+limits         what is read of items, tools and formats, and how long it may be
+refusals       what is wrong, in the words of OpenAI's API
+schema         what a JSON schema looks like
+create         the whole body as one object
+conversation   the items of a request's input, and of what came before it
+conversations  the bodies of requests about conversations
+offer          what a model that knows functions alone is offered of the tools
+plain          a conversation as every engine can render it
+compaction     what a summary takes the place of
+truncation     which turns go when a conversation is too long
 """

@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
 from interlock.events.items import InputItem, OutputItem
 from interlock.events.response import CreateResponse, ItemList, Response
@@ -211,3 +212,20 @@ def test_what_is_no_object_is_found_at_the_root():
 
 def test_objects_are_called_by_their_type_or_their_class():
     assert [name_of(kind) for kind in (FunctionTool, Response)] == ["function", "Response"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "limit"),
+    [
+        (Annotated[int, Meta(gt=0)], 0, ("gt", 0)),
+        (Annotated[float, Meta(ge=0)], float("nan"), ("ge", 0)),
+        (Annotated[float, Meta(le=1)], float("nan"), ("le", 1)),
+        (Annotated[str, Meta(pattern="^a")], "b", ("pattern", "^a")),
+    ],
+)
+def test_a_value_beyond_a_limit_is_a_fault(type_, value, limit):
+    assert [fault.limit for fault in asked(value, type_)] == [limit]
+
+
+def test_a_value_within_its_limits_is_none():
+    assert asked([1, "ab"], list[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern="^a")]]) == []
