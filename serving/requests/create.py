@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from interlock.events.resource import without_secrets
 from interlock.events.response import ContextManagements, Parameters
@@ -37,6 +37,8 @@ __all__ = ["CreateResponse", "declared_tools", "read_hosted", "read_request"]
 
 CALLED: Final = MappingProxyType({kind: TOOLS[kind] for kind in ("function", "custom")})
 """What is read of tools that the model calls by name and the client runs, which alone a namespace has."""
+
+MODES: Final = ("none", "auto", "required")
 
 
 class CreateResponse(Parameters, kw_only=True, frozen=True):
@@ -136,8 +138,15 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
         tool_choice=_choice(given.get("tool_choice", "auto")),
         **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in given},
     )
-    for rule in RULES:
-        rule(request)
+    continues = request.previous_response_id is not None or request.conversation_id is not None
+    require_input(request.input, continues=continues)
+    require_alone(request.conversation_id, request.previous_response_id, stored=request.store)
+    require_last_trigger(request.input)
+    _require_distinct_names(request.tools)
+    _require_schemas(request)
+    _require_chosen_tool(request)
+    if request.background and not request.store:
+        raise invalid("background", "A response in the background needs 'store' to be true.")
     return request
 
 
@@ -158,12 +167,12 @@ def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
     require(raw.get("context_management"), ContextManagements | None, "context_management")
     items = read_input(raw.get("input"), HOSTED_ITEMS)
     require_last_trigger(items)
-    tools, choice = raw.get("tools"), raw.get("tool_choice")
-    hosted: dict[str, Any] = {"tools": () if tools is None else _tools(tools, HOSTED_TOOLS)}
-    if choice is not None:
-        hosted["tool_choice"] = choice if isinstance(choice, str) else require(choice, dict[str, Any], "tool_choice")
-        require(members(choice), Named, "tool_choice")
-    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, **hosted)
+    given, choice = raw.get("tools"), raw.get("tool_choice")
+    tools = () if given is None else _tools(given, HOSTED_TOOLS)
+    if choice is not None and not isinstance(choice, str):
+        require(choice, Named, "tool_choice")
+    chosen = choice if isinstance(choice, str) else members(choice) or "auto"
+    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=chosen)
 
 
 def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
@@ -200,22 +209,10 @@ def _choice(value: object) -> str | Mapping[str, object]:
     return value
 
 
-def _require_input(request: CreateResponse) -> None:
-    require_input(request.input, continues=request.previous_response_id is not None or request.conversation_id is not None)
-
-
-def _require_one_past(request: CreateResponse) -> None:
-    require_alone(request.conversation_id, request.previous_response_id, stored=request.store)
-
-
-def _require_last_trigger(request: CreateResponse) -> None:
-    require_last_trigger(request.input)
-
-
-def _require_distinct_names(request: CreateResponse) -> None:
+def _require_distinct_names(tools: Iterable[object]) -> None:
     """Refuse two tools of one name, among the tools themselves and in each namespace."""
     seen: set[tuple[str, object]] = set()
-    for param, tool in declared_tools(request.tools):
+    for param, tool in declared_tools(tools):
         if tool["type"] in CALLED:
             name = (param.rpartition("[")[0], tool["name"])
             if name in seen:
@@ -257,11 +254,6 @@ def _require_chosen_tool(request: CreateResponse) -> None:
             raise invalid(param, f"Tool choice '{kind}' not found in 'tools' parameter.")
 
 
-def _require_store(request: CreateResponse) -> None:
-    if request.background and not request.store:
-        raise invalid("background", "A response in the background needs 'store' to be true.")
-
-
 def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
     """Return the tools that an object of `tool_choice` names, each with its path."""
     if choice.get("type") != "allowed_tools":
@@ -276,17 +268,3 @@ def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, 
         if tool["type"] == "namespace":
             inner = map(members, elements(tool.get("tools")))
             yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
-
-
-MODES: Final = ("none", "auto", "required")
-
-RULES: Final = (
-    _require_input,
-    _require_one_past,
-    _require_last_trigger,
-    _require_distinct_names,
-    _require_schemas,
-    _require_chosen_tool,
-    _require_store,
-)
-"""What no single parameter can say."""
