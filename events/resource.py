@@ -9,9 +9,9 @@ and usage are the driver's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast, get_type_hints
+from typing import Final, cast, get_type_hints
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 
 from interlock.events.response import Response
 from interlock.events.tools import AnyTool
@@ -25,8 +25,12 @@ SETTINGS: Final = (
 )
 """Every setting that a response echoes."""
 
-TYPES: Final = get_type_hints(Response, include_extras=True)
-"""What each field of a response may be."""
+FIELDS: Final[Mapping[str, type[Struct]]] = {
+    name: defstruct(name, [("value", hint)])
+    for name, hint in {**get_type_hints(Response, include_extras=True), "tool": AnyTool}.items()
+    if name in (*SETTINGS, "tool")
+}
+"""What each setting may be, and a tool: an object of one member, which msgspec compiles once."""
 
 BLANK: Final = Response(id="", created_at=0, model="")
 """A response to a request that sets nothing."""
@@ -67,18 +71,18 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
 def _echo(name: str, value: object) -> object:
     """Return the value that the request gives, as the response's field has it, else the default."""
-    echoed = UNFIT if value is None else _tools(value) if name == "tools" else _fitted(_completed(name, value), TYPES[name])
+    echoed = UNFIT if value is None else _tools(value) if name == "tools" else _fitted(_completed(name, value), name)
     return to_builtins(getattr(BLANK, name)) if echoed is UNFIT else echoed
 
 
-def _fitted(value: object, type_: object) -> object:
-    """Return a value as it is, or as a lenient host reads it (`"false"` as false), if it is of a type."""
+def _fitted(value: object, name: str) -> object:
+    """Return a value as it is, or as a lenient host reads it (`"false"` as false), if a field can have it."""
     for strict in (True, False):
         try:
-            fitted = convert(value, cast("Any", type_), strict=strict)
+            fitted = convert({"value": value}, FIELDS[name], strict=strict)
         except ValidationError:
             continue
-        return value if strict else to_builtins(fitted)
+        return value if strict else to_builtins(fitted)["value"]
     return UNFIT
 
 
@@ -103,7 +107,7 @@ def _tools(value: object) -> list[dict[str, object]]:
     """Return the tools of known types, each with what Open Responses requires of it and with what else the request says."""
     given = cast("list[object]", value) if isinstance(value, list) else []
     completed = [{**without_secrets(tool), **_required(tool)} for tool in map(_members, given)]
-    read = [(tool, _fitted(tool, AnyTool)) for tool in completed]
+    read = [(tool, _fitted(tool, "tool")) for tool in completed]
     return [{**tool, **_members(fitted)} for tool, fitted in read if fitted is not UNFIT]
 
 
