@@ -1,6 +1,7 @@
 """Engines: where model output comes from, behind one protocol.
 
     engine     the protocol
+    generation what an engine does for one response beside generating
     embedded/  a stand-in model that runs anywhere
     script     an engine that replays turns
     prompt     what both read of a conversation

@@ -41,6 +41,7 @@ ENVIRONMENT: Final = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # at five seconds, as clients have it, a request can meet a connection that closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
+    "INTERLOCK_ALLOW_MCP_HOSTS": "localhost",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
@@ -260,6 +261,10 @@ class Server:
         self._tools[name] = started
         started.start()
         started.wait(f"http://127.0.0.1:{port}/sse")
+
+    def tool_url(self, name: str) -> str:
+        """Return the URL of a tool server, as a request may name it."""
+        return f"http://localhost:{self._tools[name].port}/sse"
 
     def stop_tool(self, name: str) -> None:
         self._tools[name].stop()

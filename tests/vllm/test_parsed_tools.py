@@ -20,6 +20,7 @@ def call(name, arguments):
 
 
 def plays(server, *rounds, **others):
+    others["include"] = ["code_interpreter_call.outputs"]
     request = body("qwen3", Turn("", rounds, body=others))
     bodies = judged(stream(server.url, request))
     response = bodies[-1]["response"]
