@@ -22,7 +22,11 @@ def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN40
     module = import_module("mcp.client.streamable_http")
     if hasattr(module, "streamable_http_client"):
         return module.streamable_http_client(url, http_client=http_client)
-    return module.streamablehttp_client(url, httpx_client_factory=lambda **_: http_client)
+
+    def given(**_: object) -> Any:  # noqa: ANN401 - likewise
+        return http_client
+
+    return module.streamablehttp_client(url, httpx_client_factory=given)
 
 
 @define(eq=False)

@@ -57,10 +57,9 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
 """What must be there, by module and class, each callable with parameters that it must take."""
 
 
-# The fields that plain messages, outputs of functions and parts have at most.
+# The fields that plain messages and outputs of functions have at most.
 MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
 OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
-TEXT: Final = frozenset({"type", "text"})
 STATUSES: Final = ("in_progress", "completed", "incomplete")
 
 
@@ -278,25 +277,25 @@ def valid_request(body: Mapping[str, object]) -> Request:
 
 def _is_plain(item: object) -> bool:
     """Return whether an item is a message, or the output of a function, that is text and has the usual fields alone."""
-    fields = members(item)
-    if not isinstance(fields.get("id", ""), str) or fields.get("status", "completed") not in STATUSES:
-        return False
+    fields, names = members(item), MESSAGE
     match fields:
         case {"type": "function_call_output", "call_id": str(), "output": str()}:
-            return fields.keys() <= OUTPUT
-        case {"role": "assistant", "content": str()}:
+            names = OUTPUT
+        case {"type": other} if other != "message":
+            return False
+        case {"role": "assistant", "content": str()} | {"role": "user" | "system" | "developer", "content": str()}:
             pass
-        case {"role": "user" | "system" | "developer", "content": content}:
-            if not (isinstance(content, str) or (is_array(content) and all(map(_is_text, content)))):
-                return False
+        case {"role": "user" | "system" | "developer", "content": parts} if is_array(parts) and all(map(_is_text, parts)):
+            pass
         case _:
             return False
-    return fields.keys() <= MESSAGE and fields.get("type", "message") == "message"
+    usual = isinstance(fields.get("id", ""), str) and fields.get("status", "completed") in STATUSES
+    return usual and fields.keys() <= names
 
 
 def _is_text(part: object) -> bool:
     fields = members(part)
-    return {*fields} == TEXT and fields["type"] == "input_text" and isinstance(fields["text"], str)
+    return fields.keys() <= {"type", "text"} and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
 
 
 async def begin_call(serving: Serving, request: Request, connection: object) -> Call | Dumpable:

@@ -15,8 +15,7 @@ from collections.abc import Set as AbstractSet
 from copy import copy
 from functools import partial
 from hashlib import sha256
-from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
@@ -27,9 +26,9 @@ from interlock.events.resource import without_secrets
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
-from interlock.parsers.routing import SEPARATOR
-from interlock.parsers.vocabulary import Entry, vocabulary
+from interlock.parsers.vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.harmony import token_entries, tool_messages, turn_messages
 from interlock.serving.errors import ApiError, EngineError, PromptError
 from interlock.serving.faults import Outcome, is_fault, outcome
 from interlock.serving.identity import random_id
@@ -41,7 +40,7 @@ from interlock.serving.requests.hosted import read_hosted
 from interlock.serving.requests.offer import Hosted, declare, offer
 from interlock.serving.requests.plain import plain
 from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.values import elements, members, text_of
+from interlock.serving.requests.values import elements, members
 from interlock.serving.tools.hosted import LABELS
 from interlock.serving.vllm import compat
 from interlock.serving.vllm.compat import Call, Client, Dumpable, OneTurn, Output, Serving, Steps
@@ -71,7 +70,6 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 }
 """vLLM's reasons for the end of a turn; every other one is the model's own end. What cuts repetitions is a filter."""
 
-LOGPROBS: Final = "message.output_text.logprobs"
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
 OURS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
 """The parameters that are the service's, and mean nothing to vLLM or something else."""
@@ -94,12 +92,6 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
 PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
 SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
 """The functions that stand for hosted tools where a model knows functions alone."""
-
-CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
-"""The calls that the service runs."""
-
-NOBODY: Final = frozenset({None, "", "assistant", "user", "all"})
-"""The recipients of messages that call nothing."""
 
 END: Final = object()
 """What follows the last output of a turn."""
@@ -327,24 +319,9 @@ class Past:
     tokens: Sequence[int]
 
     def replies(self, turn: Turn) -> Sequence[object]:
-        """Return the messages of the tools that the turn called, as the next turn shows them; none if that is no continuation.
-
-        A tool answers under the name and in the channel by which the model called it; where its calls cannot be told apart, by
-        the name that its kind has.
-        """
-        if turn.items[: len(self.items)] != self.items:
-            return []
-        items = [item for item in turn.items[len(self.items) :] if item.get("type") in CALLS]
-        written = [each for each in _harmony_messages(self.tokens) if each.recipient not in NOBODY]
-        called = [(each.recipient.partition("<|constrain|>")[0].rstrip(), each.channel) for each in written]
-        names = called if len(called) == len(items) else map(_usual, items)
-        harmony = import_module("openai_harmony")
-        return [
-            harmony.Message.from_author_and_content(harmony.Author.new(harmony.Role.TOOL, name), text_of(item.get("output")))
-            .with_channel(channel or "commentary")
-            .with_recipient("assistant")
-            for item, (name, channel) in zip(items, names, strict=True)
-        ]
+        """Return the messages of the tools that the turn called; none if the next one is no continuation."""
+        is_continuation = turn.items[: len(self.items)] == self.items
+        return tool_messages(self.tokens, turn.items[len(self.items) :]) if is_continuation else []
 
 
 @define(eq=False)
@@ -464,7 +441,7 @@ class VllmGeneration:
                 raise EngineError(str(error)) from error
             raise
         if shown:
-            self._messages[1].extend(_harmony_messages(tokens) if harmony else [_raw_message("".join(texts), tokens)])
+            self._messages[1].extend(turn_messages(tokens) if harmony else [_raw_message("".join(texts), tokens)])
 
     def _begin_turn(self, call: Call, first: Output, made: EngineOutput) -> None:
         """Note what the prompt has cost, and tell the reader of the turn."""
@@ -575,7 +552,7 @@ class VllmGeneration:
             **{name: value for name, value in raw.items() if name not in (*OURS, "tools", "tool_choice", "request_id")},
             **engine.salted(raw, self._tenant),
             "input": text if isinstance(text, str) and len(items) == 1 and items[0].get("content") == text else items,
-            "include": [LOGPROBS] if self._request.wants_logprobs and not harmony else None,
+            "include": ["message.output_text.logprobs"] if self._request.wants_logprobs and not harmony else None,
             "max_output_tokens": turn.budget,
             "stream": True,
             "store": refused,
@@ -613,26 +590,8 @@ class VllmGeneration:
         """Return what gives the log probabilities of an output's tokens, in the API's shape."""
         count = self._request.top_logprobs
         if self._serving.use_harmony:
-            return lambda output: _token_entries(output, count)
+            return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
         return partial(compat.logprobs, self._serving, call, count)
-
-
-def _usual(item: Item) -> tuple[str, str]:
-    """Return the name and the channel by which gpt-oss calls the tool of an item."""
-    names = {"code_interpreter_call": "python", "web_search_call": "browser.search"}
-    function = f"functions.{item.get('server_label')}{SEPARATOR}{item.get('name')}"
-    return (names[str(item["type"])], "analysis") if item["type"] in names else (function, "commentary")
-
-
-def _harmony_messages(tokens: Sequence[int]) -> Sequence[Any]:
-    """Return the messages of a turn; one with all of its text where it is malformed."""
-    harmony, encoding = import_module("openai_harmony"), cast("Any", vocabulary().encoding)
-    try:
-        messages: Sequence[Any] = encoding.parse_messages_from_completion_tokens(tokens, harmony.Role.ASSISTANT)
-    except harmony.HarmonyError:
-        text = encoding.decode([token for token in tokens if not encoding.is_special_token(token)], errors="replace")
-        messages = [harmony.Message.from_role_and_content(harmony.Role.ASSISTANT, text).with_channel("final")]
-    return messages
 
 
 def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
@@ -642,22 +601,6 @@ def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
 
 def _plain_messages(messages: Sequence[Any]) -> list[object]:
     return [message if isinstance(message, dict) else message.to_dict() for message in messages]
-
-
-def _token_entries(output: Output, count: int) -> list[Entry]:
-    """Return the log probabilities of tokens of harmony, whose bytes the vocabulary knows even where they divide a character."""
-    new = output.outputs[0]
-    entries: list[Entry] = []
-    for token, ranked in zip(new.token_ids, new.logprobs or (), strict=False):
-        top = [_entry(each, found.logprob) for each, found in [*ranked.items()][:count]]
-        entries.append({**_entry(token, ranked[token].logprob), "top_logprobs": top})
-    return entries
-
-
-def _entry(token: int, logprob: float) -> dict[str, object]:
-    meaning = vocabulary().read(token)
-    data = meaning if isinstance(meaning, bytes) else vocabulary().encoding.decode([token], errors="replace").encode()
-    return {"token": data.decode(errors="replace"), "bytes": [*data], "logprob": max(logprob, -9999.0)}
 
 
 def _as_request(connection: HTTPConnection | None) -> Request | None:

@@ -126,7 +126,8 @@ class InterlockPlugin:
         if self._app is None or serving is None:
             return
         try:
-            keys = Keys.of(_api_keys(args), shared=os.environ.get(SHARE) == "1")
+            given: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
+            keys = Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
             sealing_keys = SealingKeys.from_environment()
             archive, tools, admissions = _archive(serving), _tools(serving), Admissions()
             family = None if serving.use_harmony else configured(args)
@@ -306,12 +307,6 @@ def _tools(serving: Serving) -> ToolServers:
     return ToolServers(hosted, Reach.of(allowed), _tool_timeout())
 
 
-def _api_keys(args: object) -> list[str]:
-    """Return the keys of vLLM's command line, else that of its environment variable."""
-    given: list[str | None] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
-    return [key for key in given if key]
-
-
 def _salt(keys: Keys) -> Salt:
     """Return who shares the prefix cache: by default the requests of one tenant, where there are several."""
     several = len({tenant for _, tenant in keys.tenants}) > 1
@@ -327,9 +322,9 @@ def _named(variable: str, values: Mapping[str, T], default: T) -> T:
 
 
 def _tool_timeout() -> float:
-    given = os.environ.get(TOOL_TIMEOUT, "")
+    given = os.environ.get(TOOL_TIMEOUT)
     try:
-        return float(given) if given else DEFAULT_TOOL_TIMEOUT
+        return float(given or DEFAULT_TOOL_TIMEOUT)
     except ValueError:
         logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, given)
         return DEFAULT_TOOL_TIMEOUT
