@@ -132,7 +132,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
         context=16384,  # as above
     ),
-    "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
+    "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "smollm2": Setup(
         "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}

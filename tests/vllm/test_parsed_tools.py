@@ -1,4 +1,4 @@
-"""Models that write no harmony, with tools that vLLM runs for them (its experimental context): they stream too."""
+"""Models that write no harmony, with hosted tools, which are functions to them: they stream too."""
 
 import httpx
 import pytest
