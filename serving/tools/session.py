@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from importlib.util import find_spec
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ from interlock.serving.requests.tools import MOST_TOOLS
 from interlock.serving.tools.endpoint import Endpoint
 from interlock.serving.tools.transport import explained, http_client, httpx2
 
-if TYPE_CHECKING or find_spec("mcp_types"):
+if TYPE_CHECKING or not version("mcp").startswith("1."):
     from mcp import Client, MCPError
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool

@@ -11,14 +11,14 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, cast
 
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.body import Census
 from interlock.serving.tools.reach import Reach
 
-if TYPE_CHECKING or find_spec("mcp_types"):
+if TYPE_CHECKING or not version("mcp").startswith("1."):
     import httpx2
 else:  # what the first version of `mcp` is written for
     import httpx as httpx2
