@@ -7,6 +7,7 @@ the request declares; the rules below it hold for what no request declares. It k
     a declared function, `functions.` or not function_call
     a declared custom tool, likewise         custom_tool_call
     a declared tool that the client runs     its own kind: shell_call, apply_patch_call, …
+    `label__X`, `functions.` or not          mcp_call X of the declared server `label`
     `functions.X`                            function_call X
     `python`                                 code_interpreter_call
     `browser.search`, `.open`, `.find`       web_search_call
@@ -115,7 +116,7 @@ class Routing:
         Args:
             name: The name as the model wrote it.
         """
-        if (route := self._certain(name)) is not None:
+        if (route := self._certain(name) or self._listed(name)) is not None:
             return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._label(name) is not None)
@@ -128,13 +129,18 @@ class Routing:
         space, _, name = recipient.partition(".")
         match space:
             case "functions" if name:
-                return Route("function_call", {"name": name})
+                return self._listed(name) or Route("function_call", {"name": name})
             case "python":
                 return _PYTHON
             case "browser":
                 return Route("web_search_call", payload="browser", function=name)
             case _:
                 return None
+
+    def _listed(self, name: str) -> Route | None:
+        """Route a function that stands for a tool of a declared server, `<label>__<tool>`."""
+        label = max((label for label in self.servers if name.startswith(f"{label}{SEPARATOR}")), key=len, default=None)
+        return None if label is None else Route("mcp_call", {"name": name[len(label) + len(SEPARATOR) :], "server_label": label})
 
     def _mcp(self, recipient: str) -> Route:
         name = recipient.removeprefix("mcp.") or recipient

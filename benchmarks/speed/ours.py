@@ -12,10 +12,10 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
-from interlock.parsers import Chunk, HarmonyParser, Routing
+from interlock.parsers import Chunk, HarmonyParser, Parser, Routing, VllmParser
 from interlock.serving.identity import now, random_id
-from interlock.serving.vllm.pairing import Pairing
-from interlock.serving.vllm.reading import Reader, delta_reader, harmony_reader
+from interlock.serving.vllm.compat import Output
+from interlock.serving.vllm.readers import DeltaReader, Pairing
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 
@@ -46,26 +46,32 @@ def drain_chunks(steps: Iterable[Chunk], write: Write) -> None:
     write(_join([*feed([*parser.end("stop", Usage()), Finish()]), DONE_FRAME]))
 
 
-def drain_outputs(reader: Callable[[], Reader], steps: Iterable[Any], write: Write) -> None:
+def drain_outputs(reader: Callable[[], Parser], steps: Iterable[Any], write: Write) -> None:
     """Make a response of what vLLM's engine yields: what the plugin does."""
     reading, feed = reader(), begin().feed
-    read = reading.read
+    parse = reading.feed
     write(_join(feed([Start()])))
     for output in steps:
-        write(_join(feed(read(output))))
-    write(_join([*feed([*reading.end("stop"), Finish()]), DONE_FRAME]))
+        write(_join(feed(parse(chunk_of(output)))))
+    write(_join([*feed([*reading.end("stop", Usage()), Finish()]), DONE_FRAME]))
 
 
-def harmony() -> Reader:
-    """Return the reader of a model that writes harmony."""
-    return harmony_reader(REQUEST)
+def chunk_of(output: Output) -> Chunk:
+    """Return an output as the plugin has it parsed."""
+    new = output.outputs[0]
+    return Chunk(new.token_ids, new.text, None, output)
+
+
+def harmony() -> Parser:
+    """Return the parser of a model that writes harmony."""
+    return HarmonyParser(Routing.from_request(REQUEST))
 
 
 def open_harmony() -> Feed:
     """Open a stream of a model that writes harmony, with an answer begun."""
-    feed, read = begin().feed, harmony().read
-    feed([Start(), *read(begun())])
-    return lambda output: _join(feed(read(output)))
+    feed, parse = begin().feed, harmony().feed
+    feed([Start(), *parse(chunk_of(begun()))])
+    return lambda output: _join(feed(parse(chunk_of(output))))
 
 
 drain_harmony: Final[Drain] = partial(drain_outputs, harmony)
@@ -75,12 +81,17 @@ def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
     """Create a response of outputs, one for each text, of which a parser of vLLM's says what was prepared."""
     request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
 
-    def pairs(_prompt: Sequence[int]) -> Pairing:
-        given = iter(texts)
-        return Pairing(lambda _token: next(given))
+    class Prepared(DeltaReader):
+        """A reader whose turn has begun."""
 
-    def reader() -> Reader:
-        return delta_reader(REQUEST, request, Replay(iter(messages)), lambda: None, pairs)
+        def __init__(self) -> None:
+            super().__init__(VllmParser(Routing.from_request(REQUEST)), one=False, hide_end=False)
+            given = iter(texts)
+            self._call: Any = SimpleNamespace(request=request, prompt=())
+            self._parse, self._pairing = Replay(iter(messages)).parse_delta, Pairing(lambda _token: next(given))
+
+    def reader() -> Parser:
+        return Prepared()
 
     return partial(drain_outputs, reader)
 

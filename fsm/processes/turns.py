@@ -1,9 +1,9 @@
 """The loop over turns, declared as a table: how one response is made, whoever makes it.
 
 A conversation that has become too long is compacted first: the model writes a summary, which takes its place. The model
-generates, the server runs the tools that it called, the model generates again, until it is the client's turn. The
-hosts (`interlock.serving.runs.turns` and `interlock.serving.vllm.run`) differ in how they do each of these. When they do what,
-and how a response ends wherever it is broken off, stands here and nowhere else.
+generates, the server runs the tools that it called, the model generates again, until it is the client's turn.
+`interlock.serving.runs.turns` does each of these, with whatever engine. When it does what, and how a response ends wherever it is
+broken off, stands here and nowhere else.
 
 A run does the work that an edge asks for and feeds the driver with it. When the work is done, everything of it has been fed, so
 the run can look at the driver (are calls waiting for their tools?) and fires the next edge by what it sees.

@@ -3,6 +3,7 @@
 main      the way in: says what is missing where a package is not installed
 commands  the list of the commands, with an example of each
 serve     `interlock serve`: runs the server
+launch    `interlock serve --engine vllm`: starts vLLM in the place of the process
 check     `interlock check`: judges a stream
 verdicts  how a verdict is printed
 sources   where a stream to be judged comes from: a file, standard input, a server

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Final, NoReturn, TextIO, cast
 
 import interlock
-from interlock.serving.vllm.launch import launch, vllm_arguments
+from interlock.serving.cli.launch import launch, vllm_arguments
 
 _EXTRAS: Final[Mapping[str, str]] = {
     "apsw": "sqlite",

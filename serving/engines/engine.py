@@ -1,7 +1,8 @@
-"""What an engine is to the server: something that is asked for one turn of a model, and yields its output in steps.
+"""What an engine is to the service: something that is asked for one turn of a model, and yields its output in steps.
 
 The protocol knows nothing of HTTP, events or items. An engine knows nothing of the stream that is made of its output,
-and the server nothing of where the output comes from; the engine's format says which parser reads it.
+and the service nothing of where the output comes from; the engine's format says which parser reads it. An engine that does more
+than that for a response is a `HostEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
@@ -20,21 +21,23 @@ if TYPE_CHECKING:  # the command reads recordings without what validates request
 __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 
 
-@frozen
+@define
 class EngineOutput:
-    """One step of an engine for one request.
+    """One step of an engine for one request. Do not change it; a frozen class would take three times as long to make.
 
     Args:
         chunk: What it yielded.
         finish_reason: Why the turn ended, on its last step; None on the others.
         input_tokens: Tokens of the turn's prompt; any step may say it, and 0 says nothing.
         cached_tokens: Those of them that came from a prefix cache.
+        cache_write_tokens: Those of them that were written to it.
     """
 
     chunk: Chunk
     finish_reason: FinishReason | None = None
     input_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @frozen

@@ -6,11 +6,12 @@ They are ASGI applications over the same runs (rule R19). They know HTTP and whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from interlock.events.dialects import Dialect
@@ -21,7 +22,7 @@ from interlock.serving.runs.log import Tail
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
 
-__all__ = ["Exchange", "KeptAnswer", "StreamedAnswer", "WholeAnswer"]
+__all__ = ["Exchange", "KeptAnswer", "StreamedAnswer", "WholeAnswer", "unless_gone"]
 
 T = TypeVar("T")
 
@@ -140,6 +141,28 @@ class KeptAnswer:
             async for frames in kept:
                 await send({"type": "http.response.body", "body": b"".join(frames), "more_body": True})
         await send({"type": "http.response.body", "body": DONE_FRAME, "more_body": False})
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work of a request whose body was read; a client that goes away stops it.
+
+    Args:
+        receive: The request's.
+        work: What is done before the answer begins.
+
+    Raises:
+        ClientDisconnect: The client went away.
+    """
+    doing, leaving = asyncio.create_task(work), asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise ClientDisconnect
+    finally:
+        for task in (doing, leaving):
+            task.cancel()
+        await asyncio.wait([doing, leaving])
 
 
 async def _gone(receive: Receive) -> None:

@@ -7,11 +7,11 @@ It knows paths, statuses and the order in which a request is judged. How a respo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 from starlette.applications import Starlette
@@ -26,12 +26,11 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.events.sse import SseWriter
+from interlock.events.sse import SseWriter, Writer
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.truncating import Truncating
 from interlock.serving.errors import ApiError
-from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer
+from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer, unless_gone
 from interlock.serving.http.compacted import CompactedAnswer, compact_request
 from interlock.serving.http.conversations import Conversations, conversation_routes
 from interlock.serving.http.errors import answer_error
@@ -53,7 +52,7 @@ from interlock.serving.sockets.memory import Memory
 from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse, StoreError
 from interlock.serving.tools.protocol import ToolRunner
 
-__all__ = ["create_app"]
+__all__ = ["Api", "create_app"]
 
 T = TypeVar("T")
 
@@ -99,7 +98,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         ValueError: A key is empty, or cannot be sent in a header.
     """
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    maker = Maker(Truncating(engine), Archive(store or MemoryStore()), tools, envelope, OpenRuns(max_streams))
+    maker = Maker(engine, Archive(store or MemoryStore()), tools, envelope, OpenRuns(max_streams))
     api = Api(maker, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
     middleware = [Middleware(Shield)]
     if cors_origins:
@@ -127,6 +126,7 @@ class Api:
 
     Args:
         maker: Makes the responses.
+        decode: Returns the object that a body says.
         open_sockets: The WebSocket connections.
         socket_memory: What they hold.
         started_at: When the server was started.
@@ -137,6 +137,7 @@ class Api:
     dialect: Dialect
     socket_limits: Limits
     origins: frozenset[str]
+    decode: Callable[[bytes, Pace], Awaitable[dict[str, object]]] = read_object_in_turns
     open_sockets: OpenRuns = field(factory=OpenRuns)
     socket_memory: Memory = field(factory=Memory)
     started_at: int = field(factory=now)
@@ -149,28 +150,30 @@ class Api:
     @cached_property
     def conversations(self) -> Conversations:
         """The answers about conversations."""
-
-        async def models() -> Sequence[str]:
-            return self.maker.engine.models
-
-        return Conversations(self.maker.archive.store, self.max_body_bytes, self.maker.envelope, models)
+        return Conversations(self.maker.archive.store, self.max_body_bytes, self.maker.envelope, self.maker.models)
 
     def routes(self) -> list[BaseRoute]:
-        """Return the routes."""
+        """Return all routes."""
+        return [
+            *self.response_routes(),
+            WebSocketRoute("/{path:path}", refuse_socket),
+            Route("/v1/models", self.list_models, methods=["GET"]),
+            Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
+            Route("/health", self.health, methods=["GET"]),
+        ]
+
+    def response_routes(self) -> list[BaseRoute]:
+        """Return the routes of responses and conversations, which another application may mount beside its own."""
         stored = StoredRoutes(self.maker.archive, self.dialect)
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
-            WebSocketRoute("/{path:path}", refuse_socket),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", stored.cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", stored.list_input, methods=["GET"]),
             *conversation_routes(lambda _: self.conversations),
-            Route("/v1/models", self.list_models, methods=["GET"]),
-            Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
-            Route("/health", self.health, methods=["GET"]),
         ]
 
     @asynccontextmanager
@@ -190,32 +193,37 @@ class Api:
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
         asked = await self._asked(request)
-        tenant, dialect, open_runs = tenant_of(request), self._dialect(request), self.maker.open_runs
+        tenant, dialect = tenant_of(request), self._dialect(request)
         if not (asked.stream or asked.background):
-            return WholeAnswer(Exchange(await self.maker.run(asked, tenant, Unwritten()), open_runs), dialect)
-        run = await self.maker.run(asked, tenant, SseWriter(dialect))
+            return WholeAnswer(Exchange(await self._run(request, asked, Unwritten()), self.maker.open_runs), dialect)
+        run = await self._run(request, asked, SseWriter(dialect))
         if not asked.background:
-            return StreamedAnswer(Exchange(run, open_runs))
+            return StreamedAnswer(Exchange(run, self.maker.open_runs))
         queued = await self.backgrounds.begin(self.backgrounds.owner(tenant, run, lambda: run.stored, run.membership))
         if asked.stream:
             return KeptAnswer(await self.maker.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))
 
+    async def _run(self, request: Request, asked: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
+        """Begin a response, unless its client goes away before."""
+        return await unless_gone(request.receive, self.maker.run(asked, tenant_of(request), writer, connection=request))
+
     async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
         """Read and validate the body of a request, as what it means."""
         pace = Pace()
-        body = await read_object_in_turns(await read_body(request, self.max_body_bytes, pace), pace)
+        body = await self.decode(await read_body(request, self.max_body_bytes, pace), pace)
         return await self.maker.asked(meant(body), pace)
 
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
         asked = await self._asked(request)
-        return _json({"object": "response.input_tokens", "input_tokens": await self.maker.count(asked, tenant_of(request))})
+        count = await self.maker.count(asked, tenant_of(request), request)
+        return _json({"object": "response.input_tokens", "input_tokens": count})
 
     async def compact(self, request: Request) -> ASGIApp:
         """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
         asked = await self._asked(request, compact_request)
-        run, items, seals = await self.maker.summary(asked, tenant_of(request))
+        run, items, seals = await unless_gone(request.receive, self.maker.summary(asked, tenant_of(request)))
         return CompactedAnswer(Exchange(run, self.maker.open_runs), items, seals.seal_summary)
 
     async def connect(self, socket: WebSocket) -> None:
@@ -225,8 +233,8 @@ class Api:
             return
         await socket.accept()
         dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
-        host = SocketHost(self.maker, dialect, tenant_of(socket))
-        share = self.socket_memory.share(host.tenant, self.socket_limits.held_bytes)
+        host = SocketHost(self.maker, dialect, socket)
+        share = self.socket_memory.share(tenant_of(socket), self.socket_limits.held_bytes)
         connection = Connection(socket, host, self.maker.open_runs, share, self.socket_limits)
         with self.open_sockets.holding(connection):
             await connection.serve()
@@ -236,12 +244,12 @@ class Api:
 
     async def list_models(self, _request: Request) -> Response:
         """List the models."""
-        return _json({"object": "list", "data": [self._model(name) for name in self.maker.engine.models]})
+        return _json({"object": "list", "data": [self._model(name) for name in await self.maker.models()]})
 
     async def retrieve_model(self, request: Request) -> Response:
         """Describe a model."""
         name = request.path_params["id"]
-        if name not in self.maker.engine.models:
+        if name not in await self.maker.models():
             raise no_such_model(name)
         return _json(self._model(name))
 
@@ -260,17 +268,18 @@ class SocketHost:
     Args:
         maker: The server's.
         dialect: What the client speaks.
-        tenant: Whose it is.
+        socket: The connection.
     """
 
     maker: Maker
     dialect: Dialect
-    tenant: str
+    socket: WebSocket
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
         asked = await self.maker.asked(body, Pace())
-        run = await self.maker.run(asked, self.tenant, SseWriter(self.dialect), latest=latest, generate=generate)
+        more: dict[str, Any] = {"latest": latest, "generate": generate, "connection": self.socket}
+        run = await self.maker.run(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
         return Begun(run, lambda: run.stored)
 
 

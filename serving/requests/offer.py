@@ -104,11 +104,13 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
         items: Its input, which may bring tools: what a search found.
         hosted: The hosted tools that may be offered.
     """
-    declared = declare(tools, items)
+    said = [*items]
+    declared = declare(tools, said)
+    listed = {item.get("server_label"): elements(item.get("tools")) for item in said if item.get("type") == "mcp_list_tools"}
     offered: dict[object, Offered] = {}
     left_out: list[str] = []
     for tool in declared:
-        found = list(_offered(tool, hosted))
+        found = [*_offered(tool, hosted), *_of_server(tool, listed)]
         for each in found:
             offered.setdefault(each.tool.get("name", each.tool["type"]), each)
         if not found and not _is_needless(tool):
@@ -138,7 +140,7 @@ def _understood(tool: Tool) -> Tool:
 
 def _is_needless(tool: Tool) -> bool:
     """Return whether nothing is lost without a tool: one that would find those that are offered anyway, or an empty namespace."""
-    return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling")
+    return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling", "mcp")
 
 
 def _offered(tool: Tool, hosted: Hosted) -> Iterator[Offered]:
@@ -162,6 +164,17 @@ def _offered(tool: Tool, hosted: Hosted) -> Iterator[Offered]:
             yield Offered({**tool, **hosted.tools[kind]}, kind)
         case _:
             return
+
+
+def _of_server(tool: Tool, listed: Mapping[object, Iterable[object]]) -> Iterator[Offered]:
+    """Yield the tools of an MCP server as functions, by the last list of them in the conversation."""
+    label = tool.get("server_label")
+    for each in map(members, listed.get(label, ()) if tool.get("type") == "mcp" else ()):
+        name = str(each.get("name"))
+        about = {"description": each["description"]} if each.get("description") else {}
+        parameters = members(each.get("input_schema")) or NO_PARAMETERS
+        function: Tool = {"type": "function", "name": f"{label}{SEPARATOR}{name}", "parameters": parameters, **about}
+        yield Offered(function, "mcp", frozenset({label, name}))
 
 
 def _members(space: Tool) -> Iterator[Offered]:
@@ -207,8 +220,10 @@ def _client_tool(kind: str, tool: Tool) -> Tool:
 
 
 def _choose(offered: list[Offered], choice: object) -> tuple[list[Offered], object]:
-    """Return what may be called, and the choice among it."""
+    """Return what may be called, and the choice among it; that of a whole MCP server cannot be said, and is `auto`."""
     asked = members(choice)
+    if asked.get("type") == "mcp" and asked.get("name") is None and not any(each.tool["type"] == "mcp" for each in offered):
+        return offered, "auto"
     if asked.get("type") == "allowed_tools":
         allowed = [members(each) for each in elements(asked.get("tools"))]
         kept = [each for each in offered if any(_is_meant(each, entry) for entry in allowed)]
@@ -229,6 +244,8 @@ def _is_meant(offered: Offered, choice: Tool) -> bool:
     if choice.get("type") != offered.kind:
         return False
     space, name = choice.get("namespace"), choice.get("name", choice.get("server_label"))
+    if offered.kind == "mcp" and choice.get("server_label") not in offered.names:
+        return False
     if isinstance(space, str):
         return f"{space}{SEPARATOR}{name}" in offered.names
     return name is None or name in offered.names

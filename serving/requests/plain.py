@@ -8,6 +8,7 @@ the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -39,8 +40,16 @@ def plain(items: Iterable[Item], open_sealed: OpenSealed = unopened, *, pictures
         open_sealed: Opens those with encrypted content.
         pictures: Whether the output of a tool may have parts that are no text; else these are named in square brackets.
     """
-    opened = (open_sealed(item) if item.get("encrypted_content") else item for item in items)
-    return tuple(_flat(each, pictures=pictures) for item in opened for each in RENDERED[str(item["type"])](item))
+    opened = [open_sealed(item) if item.get("encrypted_content") else item for item in items]
+    refused = {item.get("approval_request_id") for item in opened if item.get("approve") is False}
+    return tuple(_flat(each, pictures=pictures) for item in opened for each in _rendered(item, refused))
+
+
+def _rendered(item: Item, refused: AbstractSet[object]) -> Iterable[Item]:
+    """Return what stands for an item; a call that the client has refused is a call that failed."""
+    if item["type"] == "mcp_approval_request" and item.get("id") in refused:
+        return _mcp({**item, "error": "The user did not approve this call. It was not made."})
+    return RENDERED[str(item["type"])](item)
 
 
 def _flat(item: Item, *, pictures: bool) -> Item:
@@ -134,7 +143,7 @@ def _program_output(item: Item) -> Iterable[Item]:
 
 def _code(item: Item) -> Iterable[Item]:
     logs = "\n".join(str(members(each).get("logs", "")) for each in elements(item.get("outputs")))
-    yield from _pair(item, "python", {"code": item.get("code")}, logs)
+    yield from _pair(item, "python", {"code": item.get("code")}, item.get("output", logs))
 
 
 def _mcp(item: Item) -> Iterable[Item]:
@@ -159,6 +168,11 @@ def _agent_call(item: Item) -> Iterable[Item]:
 
 def _agent_output(item: Item) -> Iterable[Item]:
     yield _answer(item.get("call_id"), text_of(item.get("output")))
+
+
+def _search(item: Item) -> Iterable[Item]:
+    if item.get("output"):  # what its tool said, which the API's item does not show
+        yield from _pair(item, "web_search", item.get("action"), item["output"])
 
 
 def _nothing(_item: Item) -> Iterable[Item]:
@@ -213,13 +227,14 @@ RENDERED: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = MappingProxyTy
         "program_output": _program_output,
         "code_interpreter_call": _code,
         "mcp_call": _mcp,
+        "web_search_call": _search,
         "file_search_call": _files,
         "agent_message": _agent_message,
         "multi_agent_call": _agent_call,
         "multi_agent_call_output": _agent_output,
         **dict.fromkeys(
             (
-                *("web_search_call", "image_generation_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
+                *("image_generation_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
                 *("additional_tools", "configuration_update", "compaction", "compaction_trigger"),
             ),
             _nothing,

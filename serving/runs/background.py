@@ -289,9 +289,17 @@ class Backgrounds(Generic[R]):
 
         Raises:
             StoreError: It could not be stored; nothing is generated.
+            Exception: The engine refuses it; nothing of it is left.
         """
         self._spawn(owner.make())
-        return await owner.queued()
+        queued = await owner.queued()
+        try:
+            await owner.run.admitted()
+        except Exception:
+            await owner.wait()
+            await self.archive.store.delete(owner.tenant, queued.id)
+            raise
+        return queued
 
     async def wait(self, seconds: float) -> None:
         """Wait until all responses have ended and are stored, but not for ever.

@@ -6,13 +6,13 @@ It is the same for every way in which a request comes in, and knows none of them
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen
 
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
-from interlock.serving.engines.rendering import Rendering
+from interlock.serving.engines.generation import Generation, HostEngine, Rendering, begin_generation, fitting
 from interlock.serving.errors import ApiError, PromptError, invalid
 from interlock.serving.pace import Pace
 from interlock.serving.requests.conversation import Item
@@ -24,6 +24,9 @@ from interlock.serving.runs.turns import ResponseRun, begin_response, begin_summ
 from interlock.serving.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.protocol import ToolRunner
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 __all__ = ["Maker", "no_such_model"]
 
@@ -42,11 +45,15 @@ class Maker:
         open_runs: The responses that are being made.
     """
 
-    engine: Engine
+    engine: Engine | HostEngine
     archive: Archive
     tools: ToolRunner | None
     envelope: Envelope
     open_runs: OpenRuns = field(factory=OpenRuns)
+
+    async def models(self) -> Sequence[str]:
+        """Return the names by which requests may ask for a model."""
+        return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
     async def asked(self, raw: Mapping[str, object], pace: Pace) -> CreateResponse:
         """Validate a body; that may take some tens of milliseconds, as may what is around it, and others then run in between.
@@ -59,10 +66,12 @@ class Maker:
             ApiError: 400; it names the parameter that is wrong. 404 for an unknown model.
         """
         await pace.rest()
-        asked = read_request(raw)
-        await pace.rest()
-        if asked.model not in self.engine.models:
-            raise no_such_model(asked.model)
+        if isinstance(self.engine, HostEngine):
+            asked = self.engine.read(raw)
+        else:
+            asked = read_request(raw)
+            if asked.model not in self.engine.models:
+                raise no_such_model(asked.model)
         return asked
 
     async def run(
@@ -73,8 +82,9 @@ class Maker:
         *,
         latest: StoredResponse | None = None,
         generate: bool = True,
+        connection: HTTPConnection | None = None,
     ) -> ResponseRun[T]:
-        """Return the run of a request.
+        """Return the run of a request that the engine has taken; in the background, `Backgrounds.begin` waits for that.
 
         Args:
             asked: The request.
@@ -82,16 +92,19 @@ class Maker:
             writer: The form in which events are given.
             latest: The previous response, if it is at hand although it may not be stored.
             generate: Whether the model is asked; without it, the prompt is rendered and nothing else.
+            connection: What the request came over.
 
         Raises:
-            ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
-                names and is not there; 409 if another response is being made in its conversation; 429 if too many are.
+            ApiError: What the engine refuses. 400 if there is no such previous response, or the input does not fit to it; 404 for
+                what else the request names and is not there; 409 if another response is being made in its conversation; 429 if
+                too many are.
             StoreDown: The store cannot be used now, and the response or what it goes on from is to be there.
         """
         pace = Pace()
         if asked.store:
             self.archive.require_store()
         membership = await self._membership(asked, tenant)
+        generation: Generation | None = None
         try:
             before = await self._before(asked, tenant, latest) if membership is None else membership.items
             items = await self._conversation(asked, tenant, before)
@@ -99,16 +112,25 @@ class Maker:
             shown = await seals.opened(items, asked.input)
             await pace.rest()
             self.open_runs.require_room()
-            engine, tools = (self.engine, self.tools) if generate else (Rendering(self.engine), None)
+            generation = begin_generation(self.engine, asked, items, tenant, connection)
+            turn = await fitting(generation, Turn(asked, shown, asked.max_output_tokens))
+            settings = await generation.prepare(turn)
             archive = self.archive if asked.store else None
-            more: dict[str, Any] = {"shown": shown, "seals": seals, "membership": membership, "tenant": tenant}
-            run = begin_response(asked, items, engine, writer, tools=tools, archive=archive, **more)
+            more: dict[str, Any] = {"shown": turn.items, "seals": seals, "membership": membership, "tenant": tenant}
+            more |= {"settings": settings, "generation": generation, "tools": self.tools, "archive": archive}
+            if not generate:
+                more |= {"generation": Rendering(generation, generation.parser, generation.response_id), "tools": None}
+            run = begin_response(asked, items, self.engine, writer, **more)
+            if generate:
+                run.compact_with(seals)
+            if not asked.background:
+                await run.admitted()
         except BaseException:
+            if generation is not None:
+                await generation.close()
             if membership is not None:
                 await membership.release()
             raise
-        if generate:
-            run.compact_with(seals)
         return run
 
     async def summary(self, asked: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
@@ -119,21 +141,28 @@ class Maker:
             tenant: Whose it is.
 
         Raises:
-            ApiError: 400 if there is no such previous response, or the input does not fit to it; 404 for what else the request
-                names and is not there; 429 if too many responses are being made.
+            ApiError: What the engine refuses. 400 if there is no such previous response, or the input does not fit to it; 404 for
+                what else the request names and is not there; 429 if too many responses are being made.
         """
         items = await self._conversation(asked, tenant, await self._before(asked, tenant, None))
         seals = Seals(self.envelope, asked.model, tenant)
         shown = await seals.opened(items, asked.input)
         self.open_runs.require_room()
-        return begin_summary(asked, shown, self.engine), items, seals
+        run = await begin_summary(asked, shown, self.engine, tenant)
+        try:
+            await run.admitted()
+        except BaseException:
+            await run.generation.close()
+            raise
+        return run, items, seals
 
-    async def count(self, asked: CreateResponse, tenant: str) -> int:
+    async def count(self, asked: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
         """Return how many tokens the prompt of a request has.
 
         Args:
             asked: The request.
             tenant: Whose it is.
+            connection: What it came over.
 
         Raises:
             ApiError: 400 if there is no such previous response, or the input does not fit to it or cannot be rendered; 404 for
@@ -146,8 +175,9 @@ class Maker:
             raise no_such_conversation(str(name))
         items = await self._conversation(asked, tenant, before)
         shown = await Seals(self.envelope, asked.model, tenant).opened(items, asked.input)
+        generation = begin_generation(self.engine, asked, items, tenant, connection)
         try:
-            return await self.engine.count(Turn(asked, shown))
+            return await generation.count(await fitting(generation, Turn(asked, shown, asked.max_output_tokens)))
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
 

@@ -104,6 +104,13 @@ class Run(ABC, Generic[T]):
             if self._deadly is not None:
                 raise self._deadly
 
+    async def admitted(self) -> None:
+        """Wait until it is certain that the response is made; before, nothing should be answered.
+
+        Raises:
+            Exception: Why it is not made.
+        """
+
     def conclude(self) -> list[T]:
         """End the response if `events` was left before its end, and return the events that nobody has taken yet.
 

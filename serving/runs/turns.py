@@ -7,7 +7,7 @@ one piece come from the same run (rule R19). How a run is waited for, interrupte
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final, TypeVar, cast
@@ -21,18 +21,17 @@ from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TurnTrigger
-from interlock.parsers import parser_for
 from interlock.parsers.chunk import Parser
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
-from interlock.serving.errors import EngineError
+from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
+from interlock.serving.errors import ApiError, EngineError
 from interlock.serving.identity import now, random_id
 from interlock.serving.requests.compaction import compacted, summary_message, summary_request
 from interlock.serving.requests.conversation import Item, identified
 from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.offer import declare
 from interlock.serving.runs.archive import Archive
-from interlock.serving.runs.compacting import Compaction
+from interlock.serving.runs.compacting import FAILED, Compaction, CompactionError
 from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
@@ -72,7 +71,8 @@ class ResponseRun(Run[T]):
         driver: Makes the events.
         request: What is asked for.
         items: The conversation that the model goes on from, the request's input included.
-        engine: Generates the turns.
+        engine: Writes the summary of a conversation that is compacted.
+        generation: Generates the turns.
         parser: Reads what the engine's model writes.
         tools: Returns the response its hosted tools.
         archive: Stores the response when it has ended; None if that is not wanted.
@@ -83,7 +83,8 @@ class ResponseRun(Run[T]):
 
     request: CreateResponse
     items: Sequence[Item]
-    engine: Engine
+    engine: Engine | HostEngine
+    generation: Generation
     parser: Parser
     tools: ToolRunner
     archive: Archive | None
@@ -111,8 +112,25 @@ class ResponseRun(Run[T]):
         self._stored_items = identified(self.items)
         self._budget = self.request.max_output_tokens
 
+    async def admitted(self) -> None:
+        """Wait until the engine has taken the first turn, unless a list of tools or a summary comes before it.
+
+        Raises:
+            Exception: The engine refuses it; nobody may iterate the run any more.
+        """
+        if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
+            return
+        if self.compaction is None or not await self.compaction.is_due():
+            await self.generation.admit(self._turn())
+
     def _opening(self) -> Sequence[Delta]:
         return [Enqueue(), Start()] if self.request.background else [Start()]
+
+    def _turn(self) -> Turn:
+        """Return what the engine is asked for next."""
+        before = self._output()
+        items = self._tools.recalled(item for item in before if item["type"] != "compaction") if before else ()
+        return Turn(self.request, (*self.shown, *items), self._budget, index=self._index)
 
     async def _enter(self) -> None:
         if self.membership is not None and not self.request.background:  # whose owner holds the conversation
@@ -136,11 +154,9 @@ class ResponseRun(Run[T]):
 
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
             nonlocal made
-            before, reason = self._output(), None
-            made = len(before)
-            said = self._tools.recalled(item for item in before if item["type"] != "compaction")
-            turn = Turn(self.request, (*self.shown, *said), self._budget, index=self._index)
-            async with aclosing(self.engine.generate(turn)) as outputs:
+            made, reason = len(self._output()), None
+            turn = await fitting(self.generation, self._turn())
+            async with aclosing(self.generation.generate(turn)) as outputs:
                 async for output in outputs:
                     yield self._tools.heard(self.parser.feed(output.chunk))
                     reason = output.finish_reason
@@ -179,10 +195,11 @@ class ResponseRun(Run[T]):
         try:
             await super()._close()
         finally:
-            try:
-                await self._held.aclose()
-            except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
-                self._caught(error, "its tools could not be closed")
+            for close in (self.generation.close, self._held.aclose):
+                try:
+                    await close()
+                except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
+                    self._caught(error, "its engine or its tools could not be closed")
 
     def _output(self) -> Sequence[Item]:
         """Return the items that the response has so far."""
@@ -203,10 +220,14 @@ class ResponseRun(Run[T]):
         threshold = self.request.compact_threshold
         if self.request.compacts_only or threshold is None:
             return True
-        return await self.engine.count(Turn(self.request, self.shown, self._budget)) > threshold
+        turn = await fitting(self.generation, Turn(self.request, self.shown, self._budget))
+        return await self.generation.count(turn) > threshold
 
     async def _begin_summary(self) -> ResponseRun[None]:
-        return begin_summary(self.request, self.shown, self.engine)
+        try:
+            return await begin_summary(self.request, self.shown, self.engine, self.tenant)
+        except ApiError as error:
+            raise CompactionError(f"{FAILED}{error.message}") from error
 
     async def _take_summary(self, text: str) -> None:
         self.shown = (*compacted(self.shown), summary_message(text))
@@ -222,6 +243,7 @@ class ResponseRun(Run[T]):
 
     async def _settle(self) -> None:
         """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
+        self.generation.log(self.driver.response)
         if self.archive is not None and not self.request.background and self.driver.status != "cancelled":
             stored = self.stored
             await commit_end(self.membership, stored, partial(self.archive.put, self.tenant, stored))
@@ -236,9 +258,11 @@ class ResponseRun(Run[T]):
 def begin_response(  # noqa: PLR0913 - what a run is made of
     request: CreateResponse,
     items: Sequence[Item],
-    engine: Engine,
+    engine: Engine | HostEngine,
     writer: Writer[T],
     *,
+    generation: Generation | None = None,
+    settings: Mapping[str, object] | None = None,
     tools: ToolRunner | None = None,
     archive: Archive | None = None,
     shown: Sequence[Item] | None = None,
@@ -255,6 +279,8 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         items: The conversation that the model goes on from, the request's input included, as clients and stores see it.
         engine: Generates the turns.
         writer: The form in which events are given.
+        generation: What the engine does for this response, prepared; a plain engine needs none.
+        settings: What the engine resolved, for the response to echo.
         tools: Returns the response its hosted tools, if there are any.
         archive: Stores the response when it has ended, if that is wanted.
         shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
@@ -267,31 +293,50 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     Returns:
         The run, whose `events` are to be iterated.
     """
-    late = None if seals is None or REASONING_WANTED not in request.include else seals.late_fields
-    response_id = None if membership is None else membership.response_id
+    generation = generation or begin_generation(engine, request, items)
     driver = ResponseDriver(
-        response_settings(request.raw), writer=writer, ids=ids, clock=clock, response_id=response_id, late=late
+        {**response_settings(request.raw), **(settings or {})},
+        writer=writer,
+        ids=ids,
+        clock=clock,
+        response_id=generation.response_id or (None if membership is None else membership.response_id),
+        late=None if seals is None or REASONING_WANTED not in request.include else seals.late_fields,
+        additions=generation.additions,
     )
-    parser = parser_for(engine.format, {**request.raw, "tools": list(declare(request.tools, items))})
     rendered = items if shown is None else shown
-    return ResponseRun(driver, request, items, engine, parser, tools or NoTools(), archive, rendered, membership, tenant)
+    more = (tools or NoTools(), archive, rendered, membership, tenant)
+    return ResponseRun(driver, request, items, engine, generation, generation.parser, *more)
 
 
-def begin_summary(request: CreateResponse, shown: Sequence[Item], engine: Engine) -> ResponseRun[None]:
+async def begin_summary(
+    request: CreateResponse, shown: Sequence[Item], engine: Engine | HostEngine, tenant: str
+) -> ResponseRun[None]:
     """Create the run in which a model writes the summary of a conversation.
 
     Args:
         request: The request that the summary is made for.
         shown: The conversation as the model is shown it.
         engine: Generates the summary.
+        tenant: Whose it is.
+
+    Raises:
+        ApiError: The engine refuses to summarize it.
     """
-    asking = read_request(summary_request(request.raw))
-    return begin_response(asking, (*shown, *asking.input), engine, Unwritten())
+    raw = summary_request(request.raw)
+    asking = engine.read(raw) if isinstance(engine, HostEngine) else read_request(raw)
+    items = (*shown, *asking.input)
+    generation = begin_generation(engine, asking, items, tenant)
+    settings = await generation.prepare(Turn(asking, items))
+    return begin_response(asking, items, engine, Unwritten(), generation=generation, settings=settings)
 
 
 def _counted(usage: Usage, output: EngineOutput) -> Usage:
     """Return the usage of a turn after a step; a 0 changes nothing."""
-    return Usage(output.input_tokens or usage.input_tokens, output.cached_tokens or usage.cached_tokens)
+    return Usage(
+        output.input_tokens or usage.input_tokens,
+        output.cached_tokens or usage.cached_tokens,
+        cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
+    )
 
 
 def _has_failed(item: Item) -> bool:

@@ -8,6 +8,7 @@
     approval.py       calls that are asked for instead of made
     citation.py       marks in the model's text that name a page
     session.py        a session with one server, in a task of its own
+    first_mcp.py      the `mcp` package before its version 2
     transport.py      the HTTP under a session: where it may go, how much it may bring
     reach.py          hosts and addresses that may be reached
 

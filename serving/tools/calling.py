@@ -18,7 +18,7 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import members
 from interlock.serving.tools.citation import pages_of
-from interlock.serving.tools.hosted import HostedTool
+from interlock.serving.tools.hosted import CONTAINER, HostedTool
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -52,7 +52,7 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
         ToolError: Nobody here runs calls of that kind.
     """
     if call.kind == "mcp_call":
-        return None
+        return "container" if call.fields.get("server_label") == CONTAINER else None
     if call.kind not in HOSTED:
         raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
     return HOSTED[call.kind]

@@ -28,7 +28,7 @@ from interlock.serving.tools.calling import Wanted, hosted_tool, result_text, sh
 from interlock.serving.tools.citation import Citations, pages_of
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
 from interlock.serving.tools.endpoint import Endpoint
-from interlock.serving.tools.hosted import HostedTool
+from interlock.serving.tools.hosted import CONTAINER, LABELS, HostedTool
 from interlock.serving.tools.reach import Reach
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class ResponseTools:
 
     def __attrs_post_init__(self) -> None:
         """Read the request's servers, and the lists that the conversation has already."""
-        self._servers = declared_servers(map(members, elements(self._request.raw.get("tools"))))
+        declared = map(members, elements(self._request.raw.get("tools")))
+        self._servers = declared_servers(tool for tool in declared if LABELS.get(tool.get("server_label")) not in self._hosted)
         self._approvals = Approvals(self._asks_for)
         for item in self._items:
             label = str(item.get("server_label"))
@@ -250,8 +251,8 @@ class ResponseTools:
     def _endpoint(self, call: ReadyCall) -> Endpoint:
         """Return where a call goes, if it may go there."""
         hosted = hosted_tool(call)
-        if hosted is not None:
-            if not any(str(tool.get("type")).startswith(hosted) for tool in self._request.tools):
+        if hosted is not None and not (hosted == CONTAINER and CONTAINER in self._servers):
+            if not any(_is_of(tool, hosted) for tool in self._request.tools):
                 raise ToolError(f"The request does not offer the tool '{hosted}'.")
             if hosted not in self._hosted:
                 raise ToolError(f"This server has no tool server for '{hosted}'.")
@@ -269,3 +270,8 @@ class ResponseTools:
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._said[call.id] = f"Error: {message}"
         return Fail(call.id, message)
+
+
+def _is_of(tool: Mapping[str, object], hosted: HostedTool) -> bool:
+    """Return whether a declared tool is a hosted one, by its type or by the label of an MCP server."""
+    return str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted

@@ -13,22 +13,26 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from typing import Any, Final, TypeVar
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import define, field
-from httpx2 import HTTPError, InvalidURL
-from mcp import Client, MCPError
 from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 from pydantic import ValidationError
 
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import is_fault
 from interlock.serving.requests.limits import MOST_TOOLS
 from interlock.serving.tools.endpoint import Endpoint
-from interlock.serving.tools.transport import explained, http_client
+from interlock.serving.tools.transport import explained, http_client, httpx2
+
+if TYPE_CHECKING or not version("mcp").startswith("1."):
+    from mcp import Client, MCPError
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
+else:
+    from interlock.serving.tools.first_mcp import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
 
 __all__ = ["Session"]
 
@@ -150,7 +154,8 @@ class Session:
             if doing.done():
                 return doing.result()
         except MCPError as error:
-            raise ToolError(self._lost() if error.code == CONNECTION_CLOSED else _cut(error.message)) from error
+            said = getattr(error, "error", error)  # as the first version of the package has it
+            raise ToolError(self._lost() if said.code == CONNECTION_CLOSED else _cut(said.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -204,10 +209,10 @@ def _explained(error: BaseException) -> str:
             return _explained(error.exceptions[0])
         case ValidationError():
             return "The server's answer is not what MCP has for it."  # the error's own text has a line for each flaw
-        case ToolError() | HTTPError() | InvalidURL() | ValueError():
+        case ToolError() | httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
             return _cut(explained(error))
         case MCPError():
-            return _cut(error.message)
+            return _cut(getattr(error, "error", error).message)
         case _:
             return "The server cannot be talked to."
 

@@ -11,15 +11,19 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Final, cast
-
-import httpx2
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, cast
 
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.body import Census
 from interlock.serving.tools.reach import Reach
 
-__all__ = ["LIMIT", "http_client"]
+if TYPE_CHECKING or not version("mcp").startswith("1."):
+    import httpx2
+else:  # what the first version of `mcp` is written for
+    import httpx as httpx2
+
+__all__ = ["LIMIT", "http_client", "httpx2"]
 
 LIMIT: Final = 1_000_000
 """Bytes that one answer may have, or one event where the answer is a stream; a little less than the `mcp` package's limit."""

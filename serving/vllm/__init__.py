@@ -1,24 +1,12 @@
-"""Inside vLLM: the endpoint plugin that makes Interlock the stream of `POST /v1/responses`.
+"""vLLM as an engine of the service, and the endpoint plugin that puts the service's routes in front of vLLM's.
 
-Everything that touches vLLM is in this folder, and what is taken of vLLM is named in two places: `shapes` says what is used of
-its objects, `seams` which of its names must be there. vLLM keeps validation, rendering, sampling parameters, scheduling, LoRA,
-the tool server, metrics and authentication; the plugin takes what comes out of the engine and answers.
+Everything that touches vLLM is in this folder. vLLM keeps validation, rendering, sampling parameters, scheduling, LoRA, metrics
+and authentication; the turn loop, the tools, the store and the answers are the service's.
 
-    seams      what must be there of an installed vLLM, and the import of it
-    plugin     the plugin itself: the routes in front of vLLM's, and the hooks on the instance that serves responses
-    routes     what is asked over HTTP
-    held       the routes of responses that are held, which vLLM does not have
-    sockets    WebSocket mode
-    fitting    `truncation: auto`
-    begun      what vLLM has made of a request when it begins to generate
-    reading    from an engine's output to deltas
-    pairing    which text belongs to which token
-    rounds     the hooks in vLLM's loop over rounds of generation: they report when a tool starts and ends
-    admission  whether the engine takes a request, before anything is answered
-    run        one response while it is being made
-    rendered   one response that is rendered and not generated
-    middleware what vLLM's own middleware expects of an answer that takes long, and how compressed bodies come in
-    sessions   the sessions with tool servers that one response has
+    compat     all that is used of vLLM: its classes as protocols, the names that must be there, and the import of it
+    engine     a turn as a request that vLLM renders, and what it generates
+    readers    reading models other than gpt-oss, with our parsers or vLLM's
+    plugin     the routes, and the settings
 
 Nothing here imports vLLM before a server has loaded the plugin.
 """

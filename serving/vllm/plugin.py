@@ -1,36 +1,55 @@
 """The endpoint plugin: what vLLM loads by its entry point, and what it is called for.
 
-vLLM calls it twice while a server starts: to add routes, and to set up their state. On a vLLM that it does not know it says so
-in one line of the log and changes nothing.
+vLLM calls it twice while a server starts: with its application, and with the state of that. Then the service's routes are put in
+front of vLLM's. On a vLLM that it does not know, the log has a warning that explains why the plugin is inactive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
-from attrs import define, field
+import orjson
+from attrs import define, field, frozen
+from starlette.applications import Starlette
+from starlette.datastructures import State
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
-from interlock.serving.keys import Keys
+from interlock.events.json import dumps
+from interlock.parsers import parser_for
+from interlock.serving.errors import ApiError
+from interlock.serving.faults import panics_as_errors
+from interlock.serving.http.app import Api
+from interlock.serving.http.errors import answer_error
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES
+from interlock.serving.keys import TENANT, Keys
+from interlock.serving.pace import Pace
+from interlock.serving.requests.body import read_object, read_object_in_turns
 from interlock.serving.runs.archive import Archive
+from interlock.serving.runs.making import Maker
 from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
-from interlock.serving.store import MemoryStore
+from interlock.serving.sockets.connection import Limits
+from interlock.serving.store import MemoryStore, StoreError
 from interlock.serving.store.opening import open_store
+from interlock.serving.tools.configuration import ToolServers
+from interlock.serving.tools.hosted import HostedTool
+from interlock.serving.tools.reach import Reach
 from interlock.serving.view.watching import Watch, Watching
-from interlock.serving.vllm import seams
-from interlock.serving.vllm.admission import announce_admissions
-from interlock.serving.vllm.asking import CacheSalt
-from interlock.serving.vllm.families import configured
-from interlock.serving.vllm.middleware import Decompressing
-from interlock.serving.vllm.routes import STATE, App, add_routes
-from interlock.serving.vllm.serving import Hooks
-from interlock.serving.vllm.shapes import Serving
+from interlock.serving.vllm import compat
+from interlock.serving.vllm.compat import Client, Serving
+from interlock.serving.vllm.engine import Admissions, Salt, VllmEngine, VllmRefusedError
+from interlock.serving.vllm.readers import configured
 
 __all__ = ["InterlockPlugin"]
 
@@ -38,44 +57,22 @@ T = TypeVar("T")
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
+# The environment variables of the settings that docs/vllm.md explains.
 TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
-"""The environment variable that says how many seconds a tool may take."""
-
+ALLOW_MCP_HOSTS: Final = "INTERLOCK_ALLOW_MCP_HOSTS"
+CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
 DIALECT: Final = "INTERLOCK_DIALECT"
-"""The environment variable that names the dialect of requests that ask for none: `openai` or `open_responses`."""
+VIEW: Final = "INTERLOCK_VIEW"
+VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
+SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
+STORE: Final = "INTERLOCK_STORE"
 
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
-
-CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
-"""The environment variable that says which requests share vLLM's prefix cache."""
-
-CACHE_SALTS: Final[Mapping[str, CacheSalt]] = {"tenant": "tenant", "key": "key", "none": "none"}
-
-VIEW: Final = "INTERLOCK_VIEW"
-"""The environment variable that, as 1, shows the last streams at `/interlock/`."""
-
-VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
-"""The environment variable that, as 1, hides what is said in them."""
-
-SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
-"""The environment variable that, as 1, lets what was stored with one API key be there for the others too."""
-
-STORE: Final = "INTERLOCK_STORE"
-"""The environment variable that names the store of responses; with it, responses are stored without vLLM's own variable."""
+SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
+TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
+"""The hosted tools by the names that the servers of `--tool-server` call themselves."""
 
 DEFAULT_TOOL_TIMEOUT: Final = 120.0
-
-
-class State(Protocol):
-    """The state of vLLM's application."""
-
-    openai_serving_responses: Serving | None
-
-
-class EngineClient(Protocol):
-    """vLLM's way to its engine."""
-
-    shutdown: Callable[..., object]
 
 
 @define(eq=False)
@@ -89,67 +86,66 @@ class InterlockPlugin:
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
-    _obstacle: str | None = field(default=None, init=False)
-    """Why vLLM's own route stays."""
+    _app: Starlette | None = field(default=None, init=False)
+    """vLLM's application; None where vLLM's own route stays."""
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """Ends the responses whose process was lost."""
     _watch: Watch | None = field(default=None, init=False)
     """The last streams, if they are to be shown."""
 
-    def attach_router(self, app: App) -> None:
-        """Install our routes in front of vLLM's; the server starts even if that is impossible.
+    def attach_router(self, app: Starlette) -> None:
+        """Look whether this vLLM is known; the server starts even if it is not.
 
         Args:
             app: vLLM's application.
         """
         try:
-            obstacle = seams.obstacle(seams.version())
+            obstacle = compat.obstacle(compat.version())
             if obstacle is None:
-                add_routes(app, seams.router(), import_module("fastapi").Depends)
-                if os.environ.get(VIEW) == "1":
-                    self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
-                    app.add_middleware(Watching, watch=self._watch)
-                app.add_middleware(Decompressing)  # around the viewer, which shows bodies as they read
                 with suppress(ImportError):  # a uvicorn that takes no WebSockets
                     import_module("interlock.serving.http.protocol").install()
+            if obstacle is None and os.environ.get(VIEW) == "1":
+                self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
+                app.add_middleware(Watching, watch=self._watch)
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
             obstacle = f"{error!r}"
-        if obstacle is not None:
+        if obstacle is None:
+            self._app = app
+        else:
             self._leave(obstacle)
 
-    async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
-        """Hook the instance that serves responses; until then, our routes pass on what is asked to vLLM's.
+    async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
+        """Put the service's routes in front of vLLM's, if the model makes responses.
 
         Args:
             engine_client: vLLM's way to its engine.
             state: Of vLLM's application.
             args: vLLM's command line.
         """
-        serving = getattr(state, "openai_serving_responses", None)
-        if self._obstacle is not None or serving is None:
+        serving: Serving | None = getattr(state, "openai_serving_responses", None)
+        if self._app is None or serving is None:
             return
         try:
-            archive = _archive(serving)
-            family = None if serving.use_harmony else configured(args)
-            keys = _keys(args)
+            given: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
+            keys = Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
             sealing_keys = SealingKeys.from_environment()
-            more: dict[str, Any] = {
-                "family": family,
-                "keys": keys,
-                "envelope": Envelope(sealing_keys or SealingKeys.random()),
-                "dialect": _chosen(DIALECT, DIALECTS, OPENAI.name),
-                "cache_salt": _chosen(CACHE_SALT, CACHE_SALTS, "tenant"),
-                "origins": frozenset(getattr(args, "allowed_origins", None) or ()),
-            }
-            hooks = Hooks(serving, archive, _tool_timeout(), hide_end=seams.reads_end_as_text(), **more)
-            hooks.install()
+            archive, tools, admissions = _archive(serving), _tools(serving), Admissions()
+            family = None if serving.use_harmony else configured(args)
+            hide_end, salt = compat.reads_end_as_text(), _salt(keys)
+            engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
+            maker = Maker(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
+            origins = frozenset(getattr(args, "allowed_origins", None) or ())
+            api = Api(maker, MAX_BODY_BYTES, _named(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
+            parser_for(engine.format, {})  # what the first request would make for all later ones
             if engine_client is not None:
-                announce_admissions(engine_client)
-                _end_runs_at_shutdown(engine_client, hooks)
+                admissions.watch(engine_client)
+                _end_runs_at_shutdown(engine_client, api)
+            mount = Mount(keys, compat.router())
+            self._app.router.routes[:0] = [mount.mounted(route) for route in api.response_routes()]
         except Exception as error:  # noqa: BLE001 - likewise
             self._leave(f"{error!r}")
             return
-        setattr(state, STATE, hooks)
+        state.interlock = api
         self._watching = asyncio.create_task(archive.watch_over())
         readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
@@ -167,17 +163,120 @@ class InterlockPlugin:
             )
 
     def _leave(self, obstacle: str) -> None:
-        self._obstacle = obstacle
-        logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", seams.version(), obstacle)
+        self._app = None
+        logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", compat.version(), obstacle)
 
 
-def _end_runs_at_shutdown(engine_client: EngineClient, hooks: Hooks) -> None:
+@frozen(eq=False)
+class Mount:
+    """The service's routes as routes of vLLM's application, which has its own middleware and its own answers to errors.
+
+    Args:
+        keys: The server's API keys, which say whose a request is; vLLM checks them.
+        vllm: vLLM's module of routes.
+    """
+
+    keys: Keys
+    vllm: compat.Router
+
+    def mounted(self, route: BaseRoute) -> BaseRoute:
+        """Return a route of the service as one of vLLM's application."""
+        if isinstance(route, WebSocketRoute):
+            return WebSocketRoute(route.path, self._connecting(route.endpoint))
+        assert isinstance(route, Route)  # noqa: S101 - the service has no others
+        aware = self.vllm.load_aware_call(self._answering(route.endpoint))
+
+        async def endpoint(request: Request) -> object:
+            return await aware(raw_request=request)
+
+        return Route(route.path, endpoint, methods=[*(route.methods or ())])
+
+    def _connecting(self, connect: Callable[..., Any]) -> Callable[..., Any]:
+        async def connecting(socket: WebSocket) -> None:
+            self._identify(socket)
+            await connect(socket)
+
+        return connecting
+
+    def _answering(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an endpoint whose errors are answered here, or by vLLM where they are vLLM's."""
+
+        async def answering(*, raw_request: Request) -> Response:
+            self._identify(raw_request)
+            with panics_as_errors():
+                try:
+                    made = await answer(raw_request)
+                except VllmRefusedError as refused:
+                    return _refused(refused)
+                except (ApiError, StoreError, ClientDisconnect) as error:
+                    return answer_error(raw_request, error)
+            return made if isinstance(made, Response) else LongAnswer(made)
+
+        return answering
+
+    def _identify(self, connection: HTTPConnection) -> None:
+        """Note whose a request is that vLLM has let in."""
+        connection.scope[TENANT] = self.keys.tenant(connection.headers.get("authorization", "")) or ""
+
+
+class LongAnswer(StreamingResponse):
+    """An answer as vLLM's middleware knows it: a response of starlette's, with what is to be done when it is over."""
+
+    def __init__(self, answer: ASGIApp) -> None:
+        super().__init__(())
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; then run what vLLM has put into `background`, however the answer ended.
+
+        Raises:
+            PanicError: Its cause was raised, and is no `Exception`; vLLM answers with an error body.
+        """
+        try:
+            with panics_as_errors():
+                await self._answer(scope, receive, send)
+        finally:
+            if self.background is not None:
+                await self.background()
+
+
+async def read_any_object(body: bytes, pace: Pace) -> dict[str, object]:
+    """Return the object that a body says, in every encoding that vLLM reads; `NaN` is null.
+
+    Raises:
+        ApiError: 400; it is no JSON, no object, or nested too deeply.
+    """
+    try:
+        return await read_object_in_turns(body, pace)
+    except ApiError as refused:
+        try:
+            return read_object(orjson.dumps(json.loads(body)))
+        except (ValueError, TypeError, RecursionError):
+            raise refused from None
+
+
+def _refused(refused: VllmRefusedError) -> Response:
+    """Answer a refusal of vLLM's as vLLM does.
+
+    Raises:
+        Exception: What vLLM has raised, for its handlers to answer.
+    """
+    if refused.answer is None or isinstance(refused.answer, Exception):
+        raise refused.answer or refused
+    return Response(dumps(refused.answer.model_dump(mode="json", by_alias=True)), refused.status, media_type=JSON)
+
+
+def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
     """End the open responses before the engine is shut down, which vLLM does in another thread."""
     loop, shut_down = asyncio.get_running_loop(), engine_client.shutdown
 
+    def end() -> None:
+        api.maker.open_runs.end()
+        api.open_sockets.end()
+
     def shutdown(*arguments: object, **options: object) -> object:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(hooks.end)
+            loop.call_soon_threadsafe(end)
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
@@ -195,28 +294,37 @@ def _archive(serving: Serving) -> Archive:
     return Archive(open_store(url) if url else MemoryStore())
 
 
-def _keys(args: object) -> Keys:
-    """Return the keys of vLLM's command line, else that of its environment variable.
+def _tools(serving: Serving) -> ToolServers:
+    """Return the hosted tools: the servers of `--tool-server`, and those that requests may name.
 
     Raises:
-        ValueError: One of them cannot be sent in a header.
+        ValueError: The environment names a network that is none.
     """
-    given: list[str | None] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
-    return Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
+    hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
+    if serving.tool_server is not None and not hosted:
+        logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))
+    allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
+    return ToolServers(hosted, Reach.of(allowed), _tool_timeout())
 
 
-def _chosen(variable: str, choices: Mapping[str, T], default: str) -> T:
+def _salt(keys: Keys) -> Salt:
+    """Return who shares the prefix cache: by default the requests of one tenant, where there are several."""
+    several = len({tenant for _, tenant in keys.tenants}) > 1
+    return _named(CACHE_SALT, SALTS, "tenant" if several else "none")
+
+
+def _named(variable: str, values: Mapping[str, T], default: T) -> T:
     """Return what an environment variable names."""
-    name = os.environ.get(variable, default)
-    if name not in choices:
-        logger.warning("%s is one of %s, and not %r: %s is used.", variable, ", ".join(choices), name, default)
-    return choices.get(name, choices[default])
+    given = os.environ.get(variable, "")
+    if given and given not in values:
+        logger.warning("%s is none of %s: %r", variable, ", ".join(values), given)
+    return values.get(given, default)
 
 
 def _tool_timeout() -> float:
-    given = os.environ.get(TOOL_TIMEOUT, "")
+    given = os.environ.get(TOOL_TIMEOUT)
     try:
-        return float(given) if given else DEFAULT_TOOL_TIMEOUT
+        return float(given or DEFAULT_TOOL_TIMEOUT)
     except ValueError:
         logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, given)
         return DEFAULT_TOOL_TIMEOUT

@@ -8,7 +8,7 @@ import httpx
 from interlock.serving.vllm.plugin import InterlockPlugin
 
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
-BODY = {"model": "m", "input": "Hi"}
+BODY = {"model": "m", "input": "Hi", "request_id": "resp_1"}
 
 
 @contextlib.asynccontextmanager

@@ -2,13 +2,15 @@
 
 It is loaded by `--middleware failing_engine.FailingEngine`. A request says in its `vllm_xargs` what is to happen once it has a
 few tokens: `fault` is one of the names below. And it says how many tokens make an output: `interval`, which is otherwise a flag
-of the server (`--stream-interval`); requests with different ones must not be sent at once. All the rest, the engine included, is
-real.
+of the server (`--stream-interval`); requests with different ones must not be sent at once. `kept` names a file that gets a line
+for each turn: the tokens of its prompt and of its output. All the rest, the engine included, is real.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, Final
 
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
@@ -48,6 +50,7 @@ def _break(client: Any) -> None:
     async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:
         extra = sampling.extra_args or {}
         fault, seen = extra.get("fault"), 0
+        written: list[int] = []
         client.output_processor.stream_interval = int(extra.get("interval", interval))
         async for output in theirs(prompt, sampling, request_id, **others):
             if fault and (seen >= TOKENS or output.finished):
@@ -57,9 +60,17 @@ def _break(client: Any) -> None:
                     await client.abort(request_id)
                 elif fault in REASONS:
                     output.finished, output.outputs[0].finish_reason = True, fault
+            written += output.outputs[0].token_ids
+            if output.finished and "kept" in extra:
+                _keep(Path(extra["kept"]), [list(prompt["prompt_token_ids"]), written])
             yield output
             if output.finished:
                 return
             seen += len(output.outputs[0].token_ids)
 
     client.generate = generate
+
+
+def _keep(file: Path, turn: list[list[int]]) -> None:
+    with file.open("a", encoding="utf-8") as kept:
+        kept.write(json.dumps(turn) + "\n")

@@ -41,6 +41,7 @@ ENVIRONMENT: Final = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # at five seconds, as clients have it, a request can meet a connection that closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
+    "INTERLOCK_ALLOW_MCP_HOSTS": "localhost",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
@@ -131,7 +132,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
         context=16384,  # as above
     ),
-    "parsed-tools": evolve(PARSED, tools=True, environment={"VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT": "1"}),
+    "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "smollm2": Setup(
         "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}
@@ -260,6 +261,10 @@ class Server:
         self._tools[name] = started
         started.start()
         started.wait(f"http://127.0.0.1:{port}/sse")
+
+    def tool_url(self, name: str) -> str:
+        """Return the URL of a tool server, as a request may name it."""
+        return f"http://localhost:{self._tools[name].port}/sse"
 
     def stop_tool(self, name: str) -> None:
         self._tools[name].stop()

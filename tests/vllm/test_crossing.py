@@ -75,9 +75,8 @@ def said(response):
 def unscored(response):
     """Return the parts of messages whose log probabilities are not those of their text (rule R15)."""
     parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
-    return [
-        part for part in parts if bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode() != part["text"]
-    ]
+    spelled = [bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode(errors="replace") for part in parts]
+    return [part for part, text in zip(parts, spelled, strict=True) if text != part["text"]]
 
 
 def cross(server, interval, turns, parameters):
@@ -96,7 +95,7 @@ def cross(server, interval, turns, parameters):
 @INTERVALS
 @pytest.mark.parametrize("server", ["harmony"], indirect=True)
 def test_no_parameter_changes_an_item_of_harmony(server, interval):
-    cross(server, interval, HARMONY, HARMLESS)
+    cross(server, interval, HARMONY, [*HARMLESS, SCORED, {**SCORED, **NEVER}])
 
 
 @INTERVALS

@@ -1,4 +1,4 @@
-"""Models that write no harmony, with tools that vLLM runs for them (its experimental context): they stream too."""
+"""Models that write no harmony, with hosted tools, which are functions to them: they stream too."""
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ def call(name, arguments):
 
 
 def plays(server, *rounds, **others):
+    others["include"] = ["code_interpreter_call.outputs"]
     request = body("qwen3", Turn("", rounds, body=others))
     bodies = judged(stream(server.url, request))
     response = bodies[-1]["response"]

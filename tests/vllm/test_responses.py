@@ -26,9 +26,21 @@ def post(server, request, **headers):
 def test_what_vllm_refuses_is_refused_in_its_words(server):
     assert post(server, {"model": "tiny"}).status_code == 400
     assert post(server, {"model": "unheard", "input": "Hi."}).status_code == 404
-    refused = post(server, asked(DONE, include=["message.output_text.logprobs"]))
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "logprobs")
+    refused = post(server, asked(DONE, prompt={"id": "p"}))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prompt")
     assert httpx.post(f"{server.url}/v1/responses", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+
+
+def test_the_log_probabilities_of_gpt_oss_rebuild_the_text_and_bytes_that_divide_a_character(server):
+    said = f"{THINK}Hm.<|end|><|start|>assistant{ANSWER}Grüße, 世界! 👩‍👩‍👧<|return|>"
+    request = asked(said, include=["message.output_text.logprobs"], top_logprobs=2)
+    bodies = judged(stream(server.url, request))
+    part = bodies[-1]["response"]["output"][-1]["content"][0]
+    entries = [entry for event in bodies if event["type"].endswith("output_text.delta") for entry in event["logprobs"]]
+    assert (part["text"], part["logprobs"]) == ("Grüße, 世界! 👩‍👩‍👧", entries)
+    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode() == part["text"]
+    assert {len(entry["top_logprobs"]) for entry in entries} == {2}
+    assert post(server, asked(DONE, include=["message.output_text.logprobs"], top_logprobs=21)).status_code == 400
 
 
 def test_a_prompt_over_the_context_length_is_refused(server):

@@ -125,14 +125,14 @@ def test_a_refusal_is_one_frame_and_the_socket_stays_open(server):
     with lanes_of(server) as lanes:
         lanes.send(asked(DONE, model="unheard"))
         refused = lanes.until("error")
-        lanes.send(asked(DONE, include=["message.output_text.logprobs"]))
+        lanes.send(asked(DONE, prompt={"id": "p"}))
         unsupported = lanes.until("error")
         lanes.send({**asked(DONE), "input": "word " * 17000})
         too_long = lanes.until("error")
         lanes.send(asked(DONE))
         assert lanes.until(*ENDS)["type"] == "response.completed"
     assert [frame["status"] for frame in (refused, unsupported, too_long)] == [404, 400, 400]
-    assert unsupported["error"]["param"] == "logprobs"
+    assert unsupported["error"]["param"] == "prompt"
 
 
 def test_a_stored_response_is_listed_and_deleted(server):

@@ -1,15 +1,20 @@
 """Rounds with built-in tools, run by vLLM through real MCP servers: told when they start and when they end, whatever they do."""
 
+import json
+
 import httpx
 import pytest
 from playing import body, judged, stream, summary, tokens
-from turns import BROWSER, DONE, FUNCTION, PYTHON, RUN, SEARCH, Turn
+from turns import BROWSER, DONE, FUNCTION, NEXT, PYTHON, RUN, SEARCH, THINK, Turn
 
 pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 
 def played(server, *rounds, **others):
     return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=others))))
+
+
+SHOWN = {"include": ["code_interpreter_call.outputs"]}
 
 
 def response_of(bodies):
@@ -25,7 +30,7 @@ def run(code):
 
 
 def test_what_a_tool_gave_is_in_the_item_before_the_next_round_begins(server):
-    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON])
+    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON], **SHOWN)
     assert response_of(bodies)["output"][0]["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
     types = [event["type"] for event in bodies]
     assert types.index("response.code_interpreter_call.completed") < types.index("response.content_part.added")
@@ -40,12 +45,30 @@ def test_what_a_tool_gave_reaches_the_model(server):
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
 
 
+def test_each_turn_goes_on_from_the_tokens_of_the_one_before_and_the_prefix_cache_holds_them(server, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    long = "print(1) " * 40
+    rounds = [f"{THINK}I run it.<|end|>{NEXT}{run(long)}", f"{THINK}Again.<|end|>{NEXT}{run('two')}", run("three"), DONE]
+    request = body("gpt_oss", Turn("", rounds, body={"tools": [PYTHON]}))
+    request["vllm_xargs"]["kept"] = str(kept)
+    response = response_of(judged(stream(server.url, request)))
+    assert [item["type"] for item in response["output"]].count("code_interpreter_call") == 3
+    turns = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    said = [
+        f"<|start|>python to=assistant<|channel|>analysis<|message|>ran: {code}<|end|>{NEXT}" for code in (long, "two", "three")
+    ]
+    for (prompt, output), told, (following, _) in zip(turns, said, turns[1:], strict=False):
+        assert following == [*prompt, *output, *tokens("gpt_oss", told)]
+    assert len(turns) == 4
+    assert response["usage"]["input_tokens"] == sum(len(prompt) for prompt, _ in turns)
+    assert response["usage"]["input_tokens_details"]["cached_tokens"] > len(turns[0][0])
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
         ("raise", "Error executing tool python"),
-        ("silence", "The tool gave no text."),
-        ("sleep", "The tool gave no answer within 8 seconds."),
+        ("sleep", "The server did not answer within 8 seconds."),
     ],
 )
 def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, said):
@@ -74,8 +97,8 @@ def test_a_search_that_makes_no_sense_is_not_run_and_the_stream_goes_on(server):
 
 
 def test_a_call_of_a_tool_that_was_not_asked_for_is_not_run(server):
-    bodies = played(server, run("print(1)"), tools=[BROWSER])
-    assert summary(response_of(bodies)) == ["code_interpreter_call failed"]
+    bodies = played(server, run("print(1)"), DONE, tools=[BROWSER])
+    assert summary(response_of(bodies)) == ["code_interpreter_call failed", "message"]
     assert names(bodies, "code_interpreter_call.") == ["response.code_interpreter_call.in_progress"]
 
 
@@ -93,6 +116,38 @@ def test_max_output_tokens_are_those_of_all_rounds(server):
 def test_usage_is_that_of_all_rounds(server):
     usage = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
     assert usage["output_tokens"] == sum(len(tokens("gpt_oss", text)) for text in (run("print(1)"), DONE))
+
+
+def test_several_calls_of_one_turn_run_at_once(server):
+    both = f"{RUN}meet<|end|>{NEXT}{run('meet')}"  # each waits for the other
+    response = response_of(played(server, both, DONE, tools=[PYTHON], **SHOWN))
+    assert summary(response) == ["code_interpreter_call", "code_interpreter_call", "message"]
+    assert [item["outputs"][0]["logs"] for item in response["output"][:2]] == ["ran: meet"] * 2
+
+
+def test_an_mcp_server_of_a_request_is_listed_called_and_asked_for_approval(server):
+    def call(name, arguments):
+        return f"<|channel|>commentary to=functions.own__{name} <|constrain|>json<|message|>{arguments}<|call|>"
+
+    rounds = call("search", '{"query": "rome"}'), call("open", '{"id": "1"}'), DONE
+    own = {"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}
+    asked = {"tools": [{**own, "require_approval": {"never": {"tool_names": ["search"]}}}]}
+    first = response_of(played(server, *rounds, **asked))
+    assert summary(first) == ["mcp_list_tools", "mcp_call", "mcp_approval_request"]
+    listed, found, question = first["output"]
+    assert [tool["name"] for tool in listed["tools"]] == ["search", "open", "find"]
+    assert (found["name"], found["output"], question["name"]) == ("search", "found: rome", "open")
+    for approve, ran in ((True, ["mcp_call", "message"]), (False, ["message"])):
+        answer = {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": approve}
+        again = response_of(played(server, *rounds, **asked, previous_response_id=first["id"], input=[answer]))
+        assert summary(again) == ran
+
+
+def test_an_mcp_server_at_a_host_that_is_not_allowed_is_not_reached(server):
+    tool = {"type": "mcp", "server_label": "own", "server_url": "http://192.0.2.1/mcp"}
+    response = response_of(played(server, DONE, tools=[tool]))
+    assert summary(response) == ["mcp_list_tools", "message"]
+    assert response["output"][0]["error"] is not None
 
 
 def test_a_function_call_after_a_tool_ends_the_response(server):

@@ -1,10 +1,9 @@
 """vLLM's validation of the plain items of a request is passed over, and nobody can tell: no server is needed for that."""
 
 import pytest
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from interlock.serving.vllm.seams import router, valid_request
+from interlock.serving.vllm.compat import router, valid_request
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, when vLLM is imported
 
@@ -50,13 +49,13 @@ def asked(*items):
 @pytest.mark.parametrize("item", [*PLAIN, *OTHERS], ids=str)
 def test_an_item_is_what_vllm_makes_of_it_wherever_it_stands(item):
     for items in ([item], [CALL, item, OUTPUT], [PLAIN[0], item, CALL]):
-        assert valid_request(router(), asked(*items)) == router().ResponsesRequest(**asked(*items))
+        assert valid_request(asked(*items)) == router().ResponsesRequest(**asked(*items))
 
 
 def test_an_answer_whose_content_is_a_text_keeps_it():
     """vLLM makes an iterator over parts of it, which are none."""
     answer = {"type": "message", "role": "assistant", "content": "a", "id": "msg_1", "status": "completed"}
-    assert valid_request(router(), asked(answer)).input == [answer]
+    assert valid_request(asked(answer)).input == [answer]
 
 
 def test_plain_items_are_not_validated(monkeypatch):
@@ -68,7 +67,7 @@ def test_plain_items_are_not_validated(monkeypatch):
             super().__init__(**body)
 
     monkeypatch.setattr(router(), "ResponsesRequest", Validated)
-    valid_request(router(), asked(*PLAIN, CALL))
+    valid_request(asked(*PLAIN, CALL))
     assert validated == [[CALL]]
 
 
@@ -77,12 +76,12 @@ def test_an_item_that_vllm_refuses_is_refused_by_its_place(item):
     body = asked(PLAIN[0], item, *PLAIN)
     with pytest.raises(ValidationError) as theirs:
         router().ResponsesRequest(**body)
-    with pytest.raises(RequestValidationError) as ours:
-        valid_request(router(), body)
-    places = [("body", *each["loc"]) for each in theirs.value.errors()]
+    with pytest.raises(ValidationError) as ours:
+        valid_request(body)
+    places = [each["loc"] for each in theirs.value.errors()]
     assert [each["loc"] for each in ours.value.errors()] == places
     assert any(1 in place for place in places)
 
 
 def test_what_is_no_list_of_items_is_left_to_vllm():
-    assert valid_request(router(), {"model": "tiny", "input": "Hi."}).input == "Hi."
+    assert valid_request({"model": "tiny", "input": "Hi."}).input == "Hi."

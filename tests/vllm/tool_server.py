@@ -2,8 +2,8 @@
 
     python tool_server.py python|browser PORT
 
-What python is asked to run decides what it does: `raise` fails, `silence` gives no text, `sleep` takes too long, `die` ends the
-server; anything else is said back.
+What python is asked to run decides what it does: `raise` fails, `silence` gives no text, `sleep` takes too long, `meet` waits for
+another call that does so, `die` ends the server; anything else is said back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ except ImportError:  # before mcp 2
 name, port = sys.argv[1], int(sys.argv[2])
 server = MCPServer(name, instructions=f"The tool {name}.")
 
+MEETING = asyncio.Barrier(2)
+
 
 async def python(code: str) -> str | list[str]:
     """Run python code."""
@@ -30,6 +32,8 @@ async def python(code: str) -> str | list[str]:
             return []
         case "sleep":
             await asyncio.sleep(20)  # the server goes on meanwhile
+        case "meet":
+            await MEETING.wait()
         case "die":
             os._exit(1)
     return f"ran: {code}"

@@ -128,8 +128,8 @@ HARMONY: Final[Sequence[Turn]] = (
     Turn("a call that ends as a message does", [f'{WEATHER}{{"city": "Rome"}}<|return|>'], [CALL], body=_tools(FUNCTION)),
     Turn(
         "a tool of an MCP server that nobody declared",
-        ["<|channel|>commentary to=docs.search <|constrain|>json<|message|>{}<|call|>"],
-        [f"{MCP} failed"],
+        ["<|channel|>commentary to=docs.search <|constrain|>json<|message|>{}<|call|>", DONE],
+        [f"{MCP} failed", MESSAGE],
         body=_tools(FUNCTION),
     ),
     Turn("cut in reasoning", [f"{THINK}One two three four five six seven."], [f"{REASONING} {CUT}"], CUT, _cut(7)),
@@ -154,7 +154,7 @@ HARMONY: Final[Sequence[Turn]] = (
     Turn("a foreign role", [f"{THINK}Hm.<|end|><|start|>user{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE]),
     Turn("a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE]),
     Turn("a reserved token inside content", [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"], [MESSAGE]),
-    Turn("two recipients", ["<|channel|>commentary to=a.b to=c.d<|message|>{}<|call|>"], [f"{MCP} failed"]),
+    Turn("two recipients", ["<|channel|>commentary to=a.b to=c.d<|message|>{}<|call|>", DONE], [f"{MCP} failed", MESSAGE]),
     Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE]),
     Turn("python", [f"{RUN}print(1)<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON)),
     Turn(
@@ -189,8 +189,8 @@ HARMONY: Final[Sequence[Turn]] = (
         body=_tools(BROWSER),
     ),
     Turn("python that fails", [f"{RUN}raise<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON)),
-    Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON)),
-    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>"], [f"{CODE} {FAILED}"]),
+    Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON)),
+    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE]),
     Turn(
         "a search and a function call",
         [f'{SEARCH}{{"query": "rome"}}<|call|>', f'{WEATHER}{{"city": "Rome"}}<|call|>'],

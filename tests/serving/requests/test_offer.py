@@ -150,7 +150,28 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
     mine = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
-    assert offered(mine, other) == Offer((mine,), None, (mine, other), ("mcp",))
+    assert offered(mine, other) == Offer((mine,), None, (mine, other), ())
+
+
+def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_by_name():
+    rail, sea = ({"type": "mcp", "server_label": label, "server_url": "http://x"} for label in ("rail", "sea"))
+    listed = [
+        {"type": "mcp_list_tools", "server_label": label, "tools": [{"name": "trains", **about}]}
+        for label, about in (("rail", {"description": "All.", "input_schema": CITY}), ("sea", {"input_schema": {}}))
+    ]
+    functions = (
+        {"type": "function", "name": "rail__trains", "parameters": CITY, "description": "All."},
+        {"type": "function", "name": "sea__trains", "parameters": {"type": "object", "properties": {}}},
+    )
+
+    def chosen(choice):
+        return offered(rail, sea, choice=choice, items=listed).choice
+
+    assert offered(rail, sea, items=listed).tools == functions
+    assert chosen({"type": "mcp", "server_label": "sea", "name": "trains"}) == {"type": "function", "name": "sea__trains"}
+    assert chosen({"type": "mcp", "server_label": "sea"}) == "auto"
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "mcp", "server_label": "sea"}]}
+    assert offered(rail, sea, choice=allowed, items=listed).tools == functions[1:]
 
 
 def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one():

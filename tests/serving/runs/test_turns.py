@@ -13,10 +13,10 @@ from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
+from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.runs import turns
 from interlock.serving.runs.run import OUR_FAULT
 from interlock.serving.runs.turns import Unwritten, begin_response
 
@@ -132,7 +132,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
         def end(self, _reason, _usage):
             return 1 / 0
 
-    monkeypatch.setattr(turns, "parser_for", lambda *_: Broken())
+    monkeypatch.setattr(generation, "parser_for", lambda *_: Broken())
     assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": OUR_FAULT}
 
 
@@ -141,7 +141,7 @@ def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
         def feed(self, _chunk):
             return ["Some text", object()]
 
-    monkeypatch.setattr(turns, "parser_for", lambda *_: Nonsense())
+    monkeypatch.setattr(generation, "parser_for", lambda *_: Nonsense())
     made = make([step(ANSWER, "stop")])
     assert failed(made)["message"] == OUR_FAULT
     assert final(made)["output"][0]["content"][0]["text"] == "Some text"

@@ -247,6 +247,15 @@ def test_a_hosted_tool_that_the_request_does_not_offer_is_not_run(hosted, shop) 
 FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}
 
 
+def test_a_tool_of_the_container_is_hosted_by_its_label_whatever_its_url(hosted) -> None:
+    declared = {"type": "mcp", "server_label": "container", "server_url": "http://unused"}
+    by = servers(container=hosted.hosted["code_interpreter"])
+    told = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], by=by)
+    assert [(item["type"], item.get("output")) for item in told.output][:1] == [("mcp_call", "a")]
+    told = ask(calling("container.echo", '{"text": "a"}'), tools=[{"type": "web_search"}], by=by)
+    assert told.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'container'."
+
+
 def test_a_function_call_ends_the_response_after_the_hosted_calls_beside_it() -> None:
     mixed = several(calling("functions.look_up", "{}", "<|end|>"), ECHO)
     with running(plain()) as base:

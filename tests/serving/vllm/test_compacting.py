@@ -31,17 +31,11 @@ class Turns(Serving):
     """A server that generates one text after another, and remembers what it was asked."""
 
     def __init__(self, *turns):
-        super().__init__(fake.HarmonyContext)
-        self.turns, self.asked = [turn if isinstance(turn, list) else outputs(turn) for turn in turns], []
+        super().__init__(fake.HarmonyContext, *(turn if isinstance(turn, list) else outputs(turn) for turn in turns))
 
-    async def create_responses(self, request, raw_request):
-        self.asked.append(request)
-        return await super().create_responses(request, raw_request)
-
-    async def _generate_with_builtin_tools(self, engine_input, sampling_params, context):
-        self.script = [self.turns.pop(0)]
-        async for step in super()._generate_with_builtin_tools(engine_input, sampling_params, context):
-            yield step
+    @property
+    def asked(self):
+        return self.requests
 
     def inputs(self):
         """What was asked, without ids and statuses, and whether with tools."""
@@ -83,11 +77,10 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
     serving = Turns(SUMMARY, TURN)
     serving.use_harmony = harmony
     if not harmony:
-        serving.context_type, serving.calls = fake.SimpleContext, {}
         said = [
             fake.Output([fake.Completion(text, (1,), finish_reason="stop")], finished=True) for text in ("They greeted.", "Hi!")
         ]
-        serving.turns = [[each] for each in said]
+        serving.script = [[each] for each in said]
     made = events(post(serving, {**ASKED, "stream": True}))
     assert check(made) == []
     response = made[-1]["response"]
@@ -104,7 +97,7 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
         "response.output_item.done",
     ]
     assert serving.inputs() == [(ASKED["input"], True), ([*ASKED["input"], ASKING], False), (LEFT, True)]
-    assert (response["usage"]["input_tokens"], serving.turns) == (6, [])
+    assert (response["usage"]["input_tokens"], len(serving.turns)) == (6, 2)
     assert {request.request_id for request in serving.asked[::2]} == {response["id"]}
 
 
@@ -126,10 +119,7 @@ def test_a_trigger_compacts_and_does_nothing_else_and_what_it_gave_is_shown_as_w
 
     first, second = asyncio.run(asking())
     assert (first["status"], kinds(first["output"]), second["status"]) == ("completed", ["compaction"], "completed")
-    assert serving.inputs()[2:] == [
-        ([USER, summary_message("They greeted.")], False),
-        ([USER, summary_message("They greeted."), {**USER, "content": "Bye"}], False),
-    ]
+    assert serving.inputs()[2:] == [([USER, summary_message("They greeted."), {**USER, "content": "Bye"}], False)]
 
 
 def test_a_conversation_is_compacted_by_a_route_and_goes_on_from_what_that_gave() -> None:
@@ -195,8 +185,14 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(turn, why) -> 
     assert [(item["type"], item["encrypted_content"]) for item in made[-1]["response"]["output"]] == [("compaction", "")]
 
 
-@pytest.mark.parametrize("refused", [1, 2])
-def test_where_vllm_refuses_the_summary_or_what_is_left_the_response_fails_in_its_words(refused) -> None:
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        (1, {"code": "server_error", "message": f"{FAILED}It is refused."}),
+        (2, {"code": "invalid_prompt", "message": "It is refused."}),
+    ],
+)
+def test_where_vllm_refuses_the_summary_or_what_is_left_the_response_fails_in_its_words(refused, error) -> None:
     class Refusing(Turns):
         async def create_responses(self, request, raw_request):
             if len(self.asked) == refused:
@@ -205,7 +201,7 @@ def test_where_vllm_refuses_the_summary_or_what_is_left_the_response_fails_in_it
 
     made = events(post(Refusing(SUMMARY), {**ASKED, "stream": True}))
     assert check(made) == []
-    assert made[-1]["response"]["error"] == {"code": "server_error", "message": f"{FAILED}It is refused."}
+    assert made[-1]["response"]["error"] == error
 
 
 def test_what_vllm_refuses_to_compact_is_refused_in_its_words() -> None:

@@ -38,7 +38,7 @@ SAID = [("user", "My name is Ada."), ("user", "Hi"), ("assistant", "Hello there.
 def test_a_response_goes_on_from_its_conversation_and_is_added_to_it(more):
     async def steps(client, serving, conversation):
         answer = await client.post(PATH, json={**BODY, "conversation": conversation, **more})
-        rendered = [item["content"] for item in serving.context.request.input]
+        rendered = [item["content"] for item in serving.requests[-1].input]
         again = await client.post(PATH, json={**BODY, "request_id": "resp_2", "conversation": {"id": conversation}})
         return answer.status_code, rendered, again.json()["conversation"]["id"] == conversation, await texts(client, conversation)
 
@@ -97,15 +97,6 @@ def test_what_is_wrong_is_refused_by_its_name(fields, param):
         return answer.status_code in {400, 404}, answer.json()["error"]["param"]
 
     assert asking(steps) == (True, param)
-
-
-def test_a_server_whose_model_makes_no_responses_has_no_conversations():
-    async def run():
-        async with client_of(None) as client:
-            answer = await client.post(TALKS, json={})
-            return answer.status_code, answer.json()["error"]["message"]
-
-    assert asyncio.run(run()) == (404, "The model of this server makes no responses.")
 
 
 def test_a_compaction_that_cannot_be_opened_is_not_taken():

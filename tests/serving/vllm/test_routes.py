@@ -19,8 +19,6 @@ from starlette.responses import JSONResponse
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
 from interlock.serving.vllm import plugin as plugin_module
-from interlock.serving.vllm import sessions
-from interlock.serving.vllm.middleware import Decompressing
 from interlock.serving.vllm.plugin import InterlockPlugin
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -73,7 +71,7 @@ def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():
     output = fake.Output([fake.Completion("Hello.", (1,), finish_reason="stop")], finished=True)
     serving = Serving.parsed(fake.SimpleContext, [output])
     assert ask(serving).json()["output"][0]["content"][0]["text"] == "Hello."
-    assert serving.context.request.stream is True
+    assert serving.requests[-1].stream is True
 
 
 def test_what_vllm_refuses_is_refused_in_its_words():
@@ -97,9 +95,9 @@ def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_respons
             client.app.exception_handler(VLLMValidationError)(refuse)
             answer = await client.post("/v1/responses", json={**BODY, **body})
             shown = await client.get("/v1/responses/resp_1")
-            return answer.status_code, answer.json(), shown.status_code, serving.response_store
+            return answer.status_code, answer.json(), shown.status_code
 
-    assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404, {})
+    assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -139,15 +137,9 @@ def test_a_body_is_read_as_vllm_reads_it(content):
     assert asyncio.run(asking()) == "completed"
 
 
-def test_an_unheard_of_answer_of_vllm_is_an_error_of_the_server():
-    with pytest.raises(TypeError, match="began a response as str"):
-        ask(Serving(), input="odd")
-
-
 def test_without_a_model_that_generates_vllm_answers():
     assert ask(None).json() == {"from": "vllm"}
     assert ask(None, "/v1/responses/resp_1", "GET").status_code == 404
-    assert ask(None, "/v1/responses/resp_1/cancel").status_code == 404
 
 
 def test_a_stored_response_is_shown():
@@ -253,12 +245,8 @@ def test_a_reader_of_the_background_that_goes_away_ends_nothing():
 
 
 def test_a_shutdown_of_the_engine_first_ends_the_responses():
-    class Engine:
-        def shutdown(self, timeout):
-            return timeout
-
     async def asking():
-        engine = Engine()
+        engine = fake.Engine()
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
         async with client_of(serving, engine) as client:
             reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
@@ -307,20 +295,19 @@ def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_noth
     assert [record.message for record in caplog.records if record.name == plugin_module.logger.name] == [
         f"Interlock leaves vLLM {version}'s own /v1/responses in place: {said}."
     ]
-    assert "responses_stream_generator" not in vars(serving)
 
 
 def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
     modules = fake.install(monkeypatch)
     modules["vllm.parser.abstract_parser"].Parser = None
-    monkeypatch.setattr(Serving, "cancel_responses", None)
-    del modules["vllm.entrypoints.openai.responses.context"].SimpleContext
-    monkeypatch.setattr(fake.HarmonyContext, "append_output", lambda _: None)
+    monkeypatch.setattr(Serving, "_extract_prompt_len", None)
+    del modules["vllm.entrypoints.openai.parser.harmony_utils"].render_for_completion
+    monkeypatch.setattr(Serving, "create_responses", lambda _: None)
     ask(Serving())
     (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
     missing = (
-        "OpenAIServingResponses.cancel_responses, HarmonyContext.append_output, "
-        "vllm.entrypoints.openai.responses.context SimpleContext, Parser.parse_delta"
+        "OpenAIServingResponses.create_responses, OpenAIServingResponses._extract_prompt_len, "
+        "vllm.entrypoints.openai.parser.harmony_utils.render_for_completion, Parser.parse_delta"
     )
     assert line.endswith(f"in place: this build lacks {missing}.")
 
@@ -330,12 +317,12 @@ def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch,
     async def asking():
         fake.install(monkeypatch, version)
         async with client_of(Serving()) as client:
-            return client.app.state.interlock.hide_end
+            return client.app.state.interlock.maker.engine.hide_end
 
     assert asyncio.run(asking()) is hidden
 
 
-@pytest.mark.parametrize("broken", ["add_routes", "Archive"])
+@pytest.mark.parametrize("broken", ["Mount", "Archive"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
     def refuse(*_):
         raise RuntimeError("it is built otherwise")
@@ -353,7 +340,7 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
 
     async def asking():
         async with client_of(Serving()) as client:
-            return client.app.state.interlock.tool_timeout
+            return client.app.state.interlock.maker.tools.seconds
 
     assert asyncio.run(asking()) == timeout
 
@@ -362,65 +349,19 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
 def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, said):
     serving = Serving()
     serving.enable_store = store
-    state = SimpleNamespace(openai_serving_responses=serving)
-    asyncio.run(InterlockPlugin().init_state(None, state, SimpleNamespace(api_server_count=processes)))
+    plugin, app = InterlockPlugin(), fake.application()
+    plugin.attach_router(app)
+    app.state.openai_serving_responses = serving
+    asyncio.run(plugin.init_state(None, app.state, SimpleNamespace(api_server_count=processes)))
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "With 2 API processes, a stored response is there only in the one that made it, unless INTERLOCK_STORE names a store."
     ] * said
 
 
-def test_sessions_that_do_not_close_are_left(monkeypatch):
-    monkeypatch.setattr(sessions, "GRACE", 0.01)
-    closing = []
-
-    async def hang(*_):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            closing.append(True)
-
-    async def enter(stack):
-        stack.push_async_exit(hang)
-
-    async def using():
-        held = sessions.ToolSessions(enter, 5.0)
-        await held.close()  # never opened
-        await held.open()
-        await held.close()
-
-    asyncio.run(using())
-    assert closing == [True]
-
-
-def test_a_session_that_does_not_close_is_cancelled(monkeypatch):
-    monkeypatch.setattr(sessions, "GRACE", 0.01)
-    closing = []
-
-    @contextlib.asynccontextmanager
-    async def session():
-        yield
-        try:
-            await asyncio.Event().wait()
-        finally:
-            closing.append(True)
-
-    async def enter(stack):
-        await stack.enter_async_context(session())
-
-    async def using():
-        held = sessions.ToolSessions(enter, 5.0)
-        await held.open()
-        await held.close()
-        await asyncio.sleep(0)
-
-    asyncio.run(using())
-    assert closing == [True]
-
-
 def test_a_run_that_begins_at_a_shutdown_ends_at_once():
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            client.app.state.interlock.open_runs.end(Fault("server_error", "It shuts down."))
+            client.app.state.interlock.maker.open_runs.end(Fault("server_error", "It shuts down."))
             return (await client.post("/v1/responses", json=BODY)).json()
 
     assert asyncio.run(asking())["status"] == "failed"
@@ -471,34 +412,6 @@ def test_a_body_that_cannot_be_decompressed_never_reaches_vllm():
     assert asyncio.run(asking("/v1/elsewhere", **{"content-encoding": "gzip"})) == (404, None)
 
 
-def test_a_client_that_leaves_while_its_compressed_body_is_read_gets_no_answer():
-    async def asking():
-        async def receive():
-            return {"type": "http.disconnect"}
-
-        headers = [(b"content-encoding", b"gzip")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": headers}
-        await Decompressing(None)(scope, receive, None)
-
-    asyncio.run(asking())
-
-
-def test_what_follows_a_decompressed_body_reaches_the_route():
-    messages = [{"type": "http.request", "body": gzip.compress(b"{}"), "more_body": False}, {"type": "http.disconnect"}]
-    seen = []
-
-    async def receive():
-        return messages.pop(0)
-
-    async def app(scope, receive, _):
-        seen.extend([scope["headers"], await receive(), await receive()])
-
-    scope = {"type": "http", "path": "/v1/responses", "headers": [(b"content-encoding", b"gzip"), (b"content-length", b"9")]}
-    asyncio.run(Decompressing(app)(scope, receive, None))
-    whole = {"type": "http.request", "body": b"{}", "more_body": False}
-    assert seen == [[(b"content-length", b"2")], whole, {"type": "http.disconnect"}]
-
-
 SKY = {
     "type": "namespace",
     "name": "sky",
@@ -524,7 +437,7 @@ def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools
     (item,) = shown["output"]
     assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == wanted
     assert [tool["type"] for tool in shown["tools"]] == ["namespace", "web_search"]
-    given = serving.context.request
+    given = serving.requests[-1]
     assert [tool.get("name", tool["type"]) for tool in given.tools] == ["sky__weather", "sky__write", "web_search_preview"]
     assert given.input == [{"type": "message", "role": "user", "content": "Hi"}]
 
@@ -555,13 +468,12 @@ def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
                 "/v1/responses",
                 json={**BODY, "input": [answered], "tools": [SKY], "previous_response_id": made["id"], "request_id": "resp_2"},
             )
-            return made, (serving.response_store, serving.msg_store), serving.context.request.input
+            return made, serving.requests[-1].input
 
-    made, stored, given = asyncio.run(asking())
+    made, given = asyncio.run(asking())
     assert made["output"][0]["type"] == "custom_tool_call"
     call_id = made["output"][0]["call_id"]
     function_call = {"type": "function_call", "call_id": call_id, "name": "sky__write", "arguments": '{"input":"a"}'}
-    assert stored == ({}, {})
     said = given[0]["content"]
     assert (said, given[1:]) == (
         BODY["input"],

@@ -55,7 +55,7 @@ def test_reasoning_goes_round_without_loss(harmony) -> None:
         return asked[-1]
 
     ask(serving, ASKED, again)
-    assert serving.context.request.input == [THOUGHT, USER]
+    assert serving.requests[-1].input == [THOUGHT, USER]
     assert asked[0]["input"][0]["encrypted_content"]
 
 
@@ -125,10 +125,12 @@ def test_what_is_no_text_is_refused_by_its_type(kind) -> None:
 def start(monkeypatch, caplog, keys):
     fake.install(monkeypatch)
     monkeypatch.setenv("INTERLOCK_KEYS", keys) if keys is not None else monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
-    state = SimpleNamespace(openai_serving_responses=Serving())
+    plugin, app = InterlockPlugin(), fake.application()
+    plugin.attach_router(app)
+    app.state.openai_serving_responses = Serving()
     with caplog.at_level(logging.WARNING):
-        asyncio.run(InterlockPlugin().init_state(None, state, None))
-    return hasattr(state, "interlock"), caplog.messages
+        asyncio.run(plugin.init_state(None, app.state, None))
+    return hasattr(app.state, "interlock"), caplog.messages
 
 
 def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, caplog) -> None:

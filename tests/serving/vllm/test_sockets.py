@@ -30,7 +30,7 @@ class Connected:
         plugin.attach_router(app)
         app.state.openai_serving_responses = serving
         asyncio.run(plugin.init_state(engine, app.state, args))
-        self.app, self.hooks = app, getattr(app.state, "interlock", None)
+        self.app = app
         self.headers = headers
 
     def __enter__(self):
@@ -41,6 +41,12 @@ class Connected:
     def __exit__(self, *error):
         self.socket.__exit__(*error)
         self.client.__exit__(*error)
+
+    async def end(self):
+        """Shut the server down."""
+        api = self.app.state.interlock
+        api.maker.open_runs.end()
+        api.open_sockets.end()
 
     def ask(self, **fields):
         """The frames of a turn, up to the end of a response or the one that is an error."""
@@ -80,10 +86,9 @@ def test_a_lane_goes_on_from_what_it_said_although_nothing_is_stored():
         answer = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "2"}
         second = connected.ask(previous_response_id=first["id"], input=[answer])[-1]["response"]
     assert (second["status"], second["previous_response_id"]) == ("completed", first["id"])
-    request = serving.context.request
+    request = serving.requests[-1]
     assert request.previous_response_id is None
     assert [item["type"] for item in request.input] == ["message", "function_call", "function_call_output"]
-    assert serving.response_store == {}
 
 
 def test_what_cannot_go_on_is_refused_and_evicts_what_it_went_on_from():
@@ -108,7 +113,7 @@ def test_a_stored_response_can_be_gone_on_from_on_any_connection():
             while frames[-1]["type"] not in ENDS:
                 frames.append(json.loads(another.receive_text()))
     assert frames[-1]["response"]["previous_response_id"] == first
-    assert [item["role"] for item in serving.context.request.input] == ["user", "assistant", "user"]
+    assert [item["role"] for item in serving.requests[-1].input] == ["user", "assistant", "user"]
 
 
 def test_without_generate_the_prompt_is_rendered_and_the_engine_is_not_asked():
@@ -165,7 +170,7 @@ def test_a_shutdown_ends_what_runs_and_closes_with_the_code_of_a_restart():
         connected.socket.send_text(json.dumps(ASK))
         while json.loads(connected.socket.receive_text())["type"] != "response.output_text.delta":
             pass
-        connected.client.portal.call(connected.hooks.end)
+        connected.client.portal.call(connected.end)
         while (frame := json.loads(connected.socket.receive_text()))["type"] not in ENDS:
             pass
         with pytest.raises(WebSocketDisconnect) as closed:
@@ -186,7 +191,7 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally():
         for asked in ("slow", "never"):
             connected.socket.send_text(json.dumps({**ASK, "input": asked}))
         connected.client.portal.call(serving.begun.wait)
-        connected.client.portal.call(connected.hooks.end)
+        connected.client.portal.call(connected.end)
         turns = [[], []]
         for frames in turns:
             while not frames or frames[-1]["type"] not in ENDS:

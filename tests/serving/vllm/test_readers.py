@@ -3,14 +3,15 @@
 from types import SimpleNamespace
 
 import pytest
-from fake_vllm import Completion, Output
+from fake_vllm import Completion, Output, Request
 from recovery.notation import answer, call, items, reasoning
 
 from interlock.fsm.deltas import EndTurn, Usage
-from interlock.parsers.families import Settings, family
-from interlock.serving.vllm.families import FORCED, Source, configured, family_reader, specials, with_written_ids
-from interlock.serving.vllm.pairing import Pairing
-from interlock.serving.vllm.reading import finish_reason
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.families import family
+from interlock.serving.vllm import readers
+from interlock.serving.vllm.compat import Call
+from interlock.serving.vllm.readers import FORCED, FamilyReader, configured, specials, with_written_id
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -53,15 +54,47 @@ def output(ids, text=None, prompt=(), logprobs=None):
     return Output([Completion(text, ids, logprobs=logprobs)], prompt_token_ids=list(prompt))
 
 
-def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False, logprobs=None, lags=False):
-    controls = {tokenizer.convert_tokens_to_ids("<|im_end|>")}
-    source = Source(lambda _: Pairing(lambda token: tokenizer.decode([token]), controls), lambda: controls, lags)
-    return family_reader(read, Settings.from_request(TOOLS), tokenizer, theirs, source, logprobs, forced=forced)
+class Decoder:
+    """A detokenizer of a vocabulary."""
+
+    def __init__(self, tokenizer, _):
+        self.tokenizer, self.token_ids = tokenizer, []
+
+    def decode_next(self, token):
+        return self.tokenizer.decode([token])
 
 
-def read(*outputs, **others):
-    reading = reader(**others)
-    return items([*(delta for each in outputs for delta in reading.read(each)), *reading.end("stop")])
+@pytest.fixture(autouse=True)
+def _decoding(monkeypatch):
+    monkeypatch.setattr(readers, "detokenizer", Decoder)
+
+
+def called(theirs=THEIRS, tokenizer=MARKED, prompt=(), *, lags=False):
+    """What a turn is generated with."""
+    sampling = SimpleNamespace(
+        stop=["x"] if lags else [],
+        include_stop_str_in_output=False,
+        all_stop_token_ids={tokenizer.convert_tokens_to_ids("<|im_end|>")},
+        skip_special_tokens=True,
+        spaces_between_special_tokens=True,
+    )
+    request, arguments = Request(input="Hi"), {"engine_input": {"prompt_token_ids": list(prompt)}}
+    return Call(request, sampling, SimpleNamespace(response_parser=theirs), "m", tokenizer, arguments)
+
+
+def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False):
+    return readers.reader(read, TOOLS, called(theirs, tokenizer), (), forced=forced, hide_end=False)
+
+
+def fed(reading, each, entries=None):
+    new = each.outputs[0]
+    return reading.feed(Chunk(new.token_ids, new.text, entries, each))
+
+
+def read(*outputs, theirs=THEIRS, lags=False, entries=None, **others):
+    reading = reader(theirs, **others)
+    reading.begin(called(theirs, prompt=outputs[0].prompt_token_ids, lags=lags))
+    return items([*(delta for each in outputs for delta in fed(reading, each, entries)), *reading.end("stop", Usage())])
 
 
 def test_the_flags_name_the_family():
@@ -92,14 +125,17 @@ def test_the_markers_that_a_vocabulary_has_are_special(added):
 
 
 def test_vllms_parser_reads_where_there_is_no_family_or_json_alone_is_written_or_the_vocabulary_is_old():
-    assert reader(read=None) is None
-    assert reader(None) is None
-    assert reader(forced=True) is not None
+    def ours(*arguments, **others):
+        return isinstance(reader(*arguments, **others), FamilyReader)
+
+    assert not ours(read=None)
+    assert not ours(None)
+    assert ours(forced=True)
     for theirs in (SimpleNamespace(), SimpleNamespace(_tool_parser=SimpleNamespace(supports_required_and_named=True))):
-        assert reader(theirs, forced=True) is None
-        assert reader(theirs) is not None
-    assert reader(read=family("mistral")) is None
-    assert reader(read=family("mistral"), tokenizer=Tokenizer("[TOOL_CALLS]", "[ARGS]")) is not None
+        assert not ours(theirs, forced=True)
+        assert ours(theirs)
+    assert not ours(read=family("mistral"))
+    assert ours(read=family("mistral"), tokenizer=Tokenizer("[TOOL_CALLS]", "[ARGS]"))
 
 
 @pytest.mark.parametrize(
@@ -153,29 +189,31 @@ def test_the_text_of_the_token_that_ends_a_round_is_dropped():
     assert read(*(output([token]) for token in ids)) == [answer("ab")]
 
 
-def test_what_a_round_cost_is_counted():
+def test_what_a_turn_cost_is_counted():
     reading = reader()
-    reading.read(output([], ""))
-    reading.read(output(MARKED.encode("ab", ["</think>"], "c"), prompt=[1, 2, 3]))
-    assert reading.end("stop")[-1] == EndTurn("stop", Usage(0, 1, 4, 2, 2))
-    reading.read(output([97], prompt=[1, 2, 3]))
-    assert reading.end("length")[-1] == EndTurn("length", Usage(3, 1, 1, 1, 2))
-    assert reading.end("abort")[-1] == EndTurn("abort")
+    prompt = Usage(3, 1, cache_write_tokens=2)
+    reading.begin(called())
+    fed(reading, output([], ""))
+    fed(reading, output(MARKED.encode("ab", ["</think>"], "c")))
+    assert reading.end("stop", prompt)[-1] == EndTurn("stop", Usage(3, 1, 4, 2, 2))
+    reading.begin(called(prompt=[1, 2, 3]))
+    fed(reading, output([97]))
+    assert reading.end("length", prompt)[-1] == EndTurn("length", Usage(3, 1, 1, 1, 2))
 
 
 def test_log_probabilities_go_with_their_text():
     ids = MARKED.encode("a", ["</think>"], "b")
-    entries = [{"token": MARKED.decode([token])} for token in ids]
-    assert read(output(ids), logprobs=lambda _: entries)[1].tokens == ["b"]
+    assert read(output(ids), entries=[{"token": MARKED.decode([token])} for token in ids])[1].tokens == ["b"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(size):
     ids = MARKED.encode(["<think>"], "\nabc\n", ["</think>"], "d", ["<think>"], "e", ["<tool_call>"], CALL[11:-12])
     reading = reader()
+    reading.begin(called(prompt=[1]))
     for at in range(0, len(ids), size):
-        reading.read(output(ids[at : at + size], prompt=[1]))
-    assert reading.end("stop")[-1].usage == Usage(1, 1, len(ids), 6, 2)
+        fed(reading, output(ids[at : at + size]))
+    assert reading.end("stop", Usage())[-1].usage == Usage(0, 0, len(ids), 6)
 
 
 @pytest.mark.parametrize(
@@ -190,33 +228,16 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
 )
 def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
     said = {"type": "message", "role": "user", "content": "Hi."}
-    called, answered = ({"type": kind, "call_id": call_id} for kind in ("function_call", "function_call_output"))
-    assert with_written_ids([said, called, answered], family(name)) == [
-        said,
-        {**called, "call_id": written},
-        {**answered, "call_id": written},
-    ]
+    item = {"type": "function_call", "call_id": call_id}
+    assert with_written_id(said, family(name)) == said
+    assert with_written_id(item, family(name)) == {**item, "call_id": written}
     assert family(None, "qwen3").written_id(call_id) == call_id
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("stop", "stop"),
-        (None, "stop"),
-        ("length", "length"),
-        ("repetition", "content_filter"),
-        ("abort", "abort"),
-        ("error", "error"),
-    ],
-)
-def test_a_round_ends_for_the_reason_that_vllm_gives(theirs, ours):
-    assert finish_reason(Output([Completion(finish_reason=theirs)])) == ours
 
 
 def test_a_stop_sequence_inside_a_call_cuts_the_turn():
     reading = reader()
-    told = [*reading.read(output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))]
-    told += reading.end("stop")
+    reading.begin(called())
+    told = fed(reading, output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))
+    told += reading.end("stop", Usage())
     assert items(told)[-1] == call("f", '{"s": "Par', "")
     assert told[-1].reason == "cut"

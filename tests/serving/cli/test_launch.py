@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from interlock.serving.cli import main as cli
-from interlock.serving.vllm.launch import launch, plugins, vllm_arguments
+from interlock.serving.cli.launch import launch, plugins, vllm_arguments
 
 
 @pytest.mark.parametrize(

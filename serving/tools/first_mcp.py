@@ -1,0 +1,76 @@
+"""The `mcp` package before its version 2, with the face of version 2 as far as a session uses it: vLLM up to 0.29 wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Final, Self
+
+from attrs import define, field
+
+__all__ = ["CONNECTION_CLOSED", "Client", "MCPError", "streamable_http_client"]
+
+CONNECTION_CLOSED: Final = -32000
+
+MCPError: type[Exception] = import_module("mcp").McpError
+
+
+def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - the package's own
+    """Open the transport of streamable HTTP, with a client that is open already."""
+    module = import_module("mcp.client.streamable_http")
+    if hasattr(module, "streamable_http_client"):
+        return module.streamable_http_client(url, http_client=http_client)
+
+    def given(**_: object) -> Any:  # noqa: ANN401 - likewise
+        return http_client
+
+    return module.streamablehttp_client(url, httpx_client_factory=given)
+
+
+@define(eq=False)
+class Client:
+    """A session with a server over a transport that is not open yet."""
+
+    _transport: Any
+    cache: None = None
+    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _session: Any = field(default=None, init=False)
+
+    async def __aenter__(self) -> Self:
+        """Open the session."""
+        async with AsyncExitStack() as opening:
+            read, write, *_ = await opening.enter_async_context(self._transport)
+            self._session = await opening.enter_async_context(import_module("mcp").ClientSession(read, write))
+            await self._session.initialize()
+            self._stack = opening.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the session."""
+        await self._stack.aclose()
+
+    async def list_tools(self, *, cursor: str | None = None) -> SimpleNamespace:
+        """Return a page of the server's tools."""
+        page = await self._session.list_tools(cursor)
+        tools = [
+            SimpleNamespace(
+                name=tool.name,
+                description=tool.description,
+                input_schema=tool.inputSchema,
+                annotations=getattr(tool, "annotations", None),
+            )
+            for tool in page.tools
+        ]
+        return SimpleNamespace(tools=tools, next_cursor=page.nextCursor)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, object]) -> SimpleNamespace:
+        """Call a tool."""
+        result = await self._session.call_tool(name, arguments)
+        content = [
+            SimpleNamespace(type=block.type, text=getattr(block, "text", ""), mime_type=getattr(block, "mimeType", None))
+            for block in result.content
+        ]
+        structured = getattr(result, "structuredContent", None)
+        return SimpleNamespace(content=content, is_error=result.isError, structured_content=structured)

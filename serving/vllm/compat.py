@@ -1,0 +1,459 @@
+"""All that is used of vLLM: what must be there of an installed release, its classes as protocols, and the one import of it.
+
+A release is known by its number, and its seams are then looked at one by one: the names that are called, with the parameters
+that they are called with. So a build that differs from its release is not broken either; vLLM's own route stays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from copy import copy
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from attrs import define
+from pydantic import ValidationError
+
+from interlock.serving.requests.values import elements, is_array, members
+
+KNOWN: Final = ((0, 26), (0, 33))
+"""The first and the last release whose seams are known."""
+
+ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
+SERVING: Final = "vllm.entrypoints.openai.responses.serving"
+HARMONY: Final = "vllm.entrypoints.openai.parser.harmony_utils"
+DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
+
+GENERATE: Final = "_generate_with_builtin_tools"
+STREAM: Final = "responses_stream_generator"
+
+SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
+    (SERVING, "OpenAIServingResponses"): {
+        "create_responses": ("request", "raw_request"),
+        GENERATE: ("request_id", "engine_input", "sampling_params", "context", "priority"),
+        STREAM: (
+            *("request", "sampling_params", "result_generator", "context", "model_name", "tokenizer", "request_metadata"),
+            "created_time",
+        ),
+        "_validate_generator_input": ("engine_input",),
+        "_extract_prompt_len": ("prompt",),
+        "_create_response_logprobs": ("token_ids", "logprobs", "tokenizer", "top_logprobs"),
+        "_raise_if_error": ("finish_reason", "request_id"),
+    },
+    (SERVING, ""): {
+        "get_max_tokens": ("max_model_len", "max_tokens", "input_length", "default_sampling_params", "override_max_tokens"),
+    },
+    (HARMONY, ""): {"render_for_completion": ("messages",)},
+    (DETOKENIZER, "IncrementalDetokenizer"): {"from_new_request": ("tokenizer", "request")},
+    (DETOKENIZER, "BaseIncrementalDetokenizer"): {"decode_next": ("next_token_id",)},
+    ("vllm.parser.abstract_parser", "Parser"): {
+        "parse_delta": ("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
+    },
+    (ROUTER, ""): {"load_aware_call": ("func",), "ResponsesRequest": ()},
+}
+"""What must be there, by module and class, each callable with parameters that it must take."""
+
+
+# The fields that plain messages and outputs of functions have at most.
+MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
+OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
+STATUSES: Final = ("in_progress", "completed", "incomplete")
+
+
+class Completion(Protocol):
+    """One sequence of a `RequestOutput`: what is new of it."""
+
+    text: str
+    token_ids: Sequence[int]
+    logprobs: Sequence[Mapping[int, Any]] | None
+    finish_reason: str | None
+    stop_reason: int | str | None
+    """What stopped it: a token, a text, or nothing if it was the tokenizer's own end."""
+
+
+class Output(Protocol):
+    """A `RequestOutput`: one step of the engine, or several that were merged."""
+
+    prompt: str | None
+    prompt_token_ids: Sequence[int] | None
+    num_cached_tokens: int | None
+    num_cache_creation_tokens: int | None
+    outputs: Sequence[Completion]
+    finished: bool
+
+
+class DeltaParser(Protocol):
+    """A `Parser`: the reasoning and tool parsers of a model in one."""
+
+    parse_delta: Callable[..., object]
+    """Returns a `DeltaMessage` of new text and tokens, or None if nothing is certain yet."""
+
+
+class Context(Protocol):
+    """A `ConversationContext`, as `create_responses` makes it."""
+
+    response_parser: DeltaParser | None
+
+
+class Request(Protocol):
+    """A `ResponsesRequest`: a request as vLLM has read it."""
+
+    request_id: str
+    model: str | None
+    instructions: str | None
+    stream: bool | None
+    store: bool | None
+    background: bool | None
+    include_reasoning: bool
+    parallel_tool_calls: bool | None
+    previous_response_id: str | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    top_logprobs: int | None
+
+
+class Sampling(Protocol):
+    """`SamplingParams`: what vLLM made of a request's settings and the model's defaults."""
+
+    temperature: float
+    top_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    max_tokens: int | None
+    structured_outputs: object
+    stop: Sequence[str]
+    include_stop_str_in_output: bool
+    logprobs: int | None
+    detokenize: bool
+    """Whether the engine's client makes text of the tokens."""
+    skip_special_tokens: bool
+    spaces_between_special_tokens: bool
+    all_stop_token_ids: AbstractSet[int]
+    """The tokens that end a turn, those of the model among them once the engine has taken the request."""
+
+
+class Tokenizer(Protocol):
+    """A model's tokenizer."""
+
+    all_special_ids: Sequence[int]
+    all_special_tokens: Sequence[str]
+    get_added_vocab: Callable[[], Mapping[str, int]]
+    """Returns the tokens that were added to the vocabulary, special ones among them."""
+    convert_tokens_to_ids: Callable[[str], int | None]
+
+    def __hash__(self) -> int:
+        """Return its hash."""
+        ...
+
+
+class Detokenizer(Protocol):
+    """An `IncrementalDetokenizer` of one request."""
+
+    token_ids: list[int]
+    decode_next: Callable[[int], str]
+    """Returns the text that a token adds to those before it, which are in `token_ids` as it is itself."""
+
+
+class Dumpable(Protocol):
+    """A model of pydantic."""
+
+    def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, object]:
+        """Return it as plain JSON values."""
+        ...
+
+
+class Serving(Protocol):
+    """`OpenAIServingResponses`."""
+
+    use_harmony: bool
+    request_logger: Any
+    enable_log_outputs: bool
+    enable_store: bool
+    model_config: Any
+    default_sampling_params: Mapping[str, object]
+    tool_server: object
+    models: Any
+    create_responses: Callable[..., Awaitable[object]]
+    """Validates, renders and begins a response."""
+
+
+class Client(Protocol):
+    """vLLM's way to its engine."""
+
+    add_request: Callable[..., Awaitable[object]]
+    shutdown: Callable[..., object]
+
+
+class Router(Protocol):
+    """vLLM's module of routes."""
+
+    ResponsesRequest: Callable[..., Request]
+    load_aware_call: Callable[[Callable[..., Awaitable[object]]], Callable[..., Awaitable[object]]]
+
+
+@define(eq=False)
+class Call:
+    """What vLLM has made of a request, with which it would begin to generate.
+
+    Args:
+        request: It.
+        sampling: Its sampling parameters.
+        context: What vLLM's loop would keep of it; it has the parser of the turn.
+        model: The name of the model, or of the adapter.
+        tokenizer: The model's.
+        arguments: Of the function that generates: the engine's input, adapter, priority, trace headers and so on.
+    """
+
+    request: Request
+    sampling: Sampling
+    context: Context
+    model: str
+    tokenizer: Tokenizer
+    arguments: Mapping[str, Any]
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        """The tokens of its prompt; none where it is not given as tokens."""
+        ids: Sequence[int] | None = self.arguments["engine_input"].get("prompt_token_ids")
+        return ids or ()
+
+    @property
+    def messages(self) -> Sequence[object]:
+        """The messages of harmony that the prompt is made of."""
+        messages: Sequence[object] = getattr(self.context, "messages", ())
+        return messages
+
+
+class OneTurn:
+    """A context for exactly one turn, which keeps the last output."""
+
+    output: Output
+    request_metrics: object = None
+
+    def append_output(self, output: Output) -> None:
+        """Keep an output."""
+        self.output = output
+
+    def need_builtin_tool_call(self) -> bool:
+        """Return False: the service runs the tools."""
+        return False
+
+
+Steps: TypeAlias = AsyncGenerator[OneTurn, None]
+"""The outputs of one turn, each kept in the same context."""
+
+
+def router() -> Router:
+    """Return vLLM's module of routes.
+
+    Raises:
+        ModuleNotFoundError: vLLM is not installed, or has moved it.
+    """
+    return cast("Router", import_module(ROUTER))
+
+
+def valid_request(body: Mapping[str, object]) -> Request:
+    """Return a request as vLLM validates it.
+
+    vLLM tries some thirty types on each item that is no model yet, which takes 50 µs. Plain messages and outputs of functions, of
+    which an agent sends hundreds, come out of that as they were, so it is shown the other items alone.
+
+    Raises:
+        ValidationError: What is wrong with it.
+    """
+    make, items = router().ResponsesRequest, elements(body.get("input"))
+    plain = [dict(members(item)) if _is_plain(item) else None for item in items]
+    if any(plain):
+        with suppress(ValidationError):  # whose words are to name the places of all items
+            request: Any = make(**{**body, "input": [item for item, same in zip(items, plain, strict=True) if same is None]})
+            read = iter(request.input)
+            request.input = [same or next(read) for same in plain]
+            return cast("Request", request)
+    return make(**body)
+
+
+def _is_plain(item: object) -> bool:
+    """Return whether an item is a message, or the output of a function, that is text and has the usual fields alone."""
+    fields, names = members(item), MESSAGE
+    match fields:
+        case {"type": "function_call_output", "call_id": str(), "output": str()}:
+            names = OUTPUT
+        case {"type": other} if other != "message":
+            return False
+        case {"role": "assistant", "content": str()} | {"role": "user" | "system" | "developer", "content": str()}:
+            pass
+        case {"role": "user" | "system" | "developer", "content": parts} if is_array(parts) and all(map(_is_text, parts)):
+            pass
+        case _:
+            return False
+    usual = isinstance(fields.get("id", ""), str) and fields.get("status", "completed") in STATUSES
+    return usual and fields.keys() <= names
+
+
+def _is_text(part: object) -> bool:
+    fields = members(part)
+    return fields.keys() <= {"type", "text"} and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
+
+
+async def begin_call(serving: Serving, request: Request, connection: object) -> Call | Dumpable:
+    """Have vLLM validate and render a request, up to where it would begin to generate.
+
+    Args:
+        serving: vLLM's. A shallow copy of it is asked, so that no other request is affected.
+        request: It.
+        connection: What it came over, as a request of starlette's; None for what the server asks by itself.
+
+    Returns:
+        What would be generated with, or vLLM's refusal (`ErrorResponse`).
+    """
+    arguments: dict[str, Any] = {}
+
+    def keep(**named: object) -> None:
+        arguments.update(named)
+
+    def hand_over(*made: Any, **_: object) -> Call:  # noqa: ANN401 - vLLM's own arguments
+        return Call(made[0], made[1], made[3], made[4], made[5], arguments)
+
+    asked: Any = copy(serving)
+    setattr(asked, GENERATE, keep)
+    setattr(asked, STREAM, hand_over)
+    call: Call | Dumpable = await asked.create_responses(request, connection)
+    return call
+
+
+def generate(serving: Serving, call: Call, request_id: str, later: int) -> Steps:
+    """Return the outputs of one turn; like vLLM, prefer a later one to what has not begun."""
+    priority = call.arguments.get("priority", 0) - (later > 0)
+    steps: Steps = getattr(serving, GENERATE)(
+        **{
+            **call.arguments,
+            "request_id": request_id,
+            "context": OneTurn(),
+            "priority": priority,
+            "sampling_params": call.sampling,
+        }
+    )
+    return steps
+
+
+def validation_error(error: ValidationError, body: object) -> Exception:
+    """Return what a request is refused with that is not valid, as FastAPI would raise it; vLLM answers it in its own words."""
+    errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+    make: Callable[..., Exception] = import_module("fastapi.exceptions").RequestValidationError
+    return make(errors, body=body)
+
+
+def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
+    """Return how many tokens a turn may have: the request's limit, and what the context has beside a prompt of this length."""
+    limited: Callable[..., int] = import_module(SERVING).get_max_tokens
+    model = serving.model_config.max_model_len
+    return limited(model, limit, prompt, serving.default_sampling_params, getattr(serving, "override_max_tokens", None))
+
+
+def prompt_length(serving: Any, call: Call) -> int:  # noqa: ANN401 - vLLM's own methods are called
+    """Return how many tokens a prompt has."""
+    length: int = serving._extract_prompt_len(call.arguments["engine_input"])  # noqa: SLF001 - a seam
+    return length
+
+
+def too_long(serving: Any, engine_input: Mapping[str, object]) -> Dumpable | None:  # noqa: ANN401 - likewise
+    """Return vLLM's refusal of a prompt that is longer than the model's context; None if it fits."""
+    refused: Dumpable | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a seam
+    return refused
+
+
+def raise_if_error(serving: Any, output: Output, request_id: str) -> None:  # noqa: ANN401 - likewise
+    """Raise vLLM's error if the engine has given a request up."""
+    serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a seam
+
+
+def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[str, object]]:  # noqa: ANN401 - likewise
+    """Return the log probabilities of an output's tokens, in the API's shape, each with so many alternatives."""
+    new = output.outputs[0]
+    if new.logprobs is None:
+        return []
+    given = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
+    made: Sequence[Dumpable] = serving._create_response_logprobs(**given)  # noqa: SLF001 - a seam
+    return [entry.model_dump() for entry in made]
+
+
+def rendered(messages: Sequence[object]) -> Sequence[int]:
+    """Return the tokens of messages of harmony, and of the beginning of the answer to them."""
+    tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
+    return tokens
+
+
+def timings(metrics: object, tokens: int) -> dict[str, object] | None:
+    """Return the timings of a response of one turn, as vLLM gives them since 0.32."""
+    make: Callable[[object, int], Dumpable] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
+    return None if make is None else make(metrics, tokens).model_dump(mode="json")
+
+
+def detokenizer(tokenizer: Tokenizer, request: object) -> Detokenizer:
+    """Return a detokenizer of a tokenizer and a request."""
+    made: Detokenizer = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(tokenizer, request)
+    return made
+
+
+def tool_urls(serving: Serving) -> Mapping[str, str]:
+    """Return the URLs of the MCP servers that `--tool-server` names, by what they call themselves."""
+    urls: MutableMapping[str, str] = getattr(serving.tool_server, "urls", None) or {}
+    return urls
+
+
+def version() -> str:
+    """Return the number of the installed vLLM."""
+    return str(import_module("vllm").__version__)
+
+
+def reads_end_as_text() -> bool:
+    """Return whether vLLM's parsers write the token that ends a turn into the text, as those of 0.26 do."""
+    return _release(version()) == (0, 26)
+
+
+def obstacle(installed: str) -> str | None:
+    """Return why the plugin cannot work with the installed vLLM.
+
+    Args:
+        installed: Its number.
+
+    Returns:
+        A sentence, or None if nothing is in the way.
+    """
+    release = _release(installed)
+    if release is None or not KNOWN[0] <= release <= KNOWN[1]:
+        first, last = (".".join(map(str, each)) for each in KNOWN)
+        return f"it knows vLLM {first} to {last}"
+    missing = list(_missing())
+    return f"this build lacks {', '.join(missing)}" if missing else None
+
+
+def _release(installed: str) -> tuple[int, int] | None:
+    major, _, rest = installed.partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+
+
+def _missing() -> Iterator[str]:
+    for (module, owner), names in SEAMS.items():
+        try:
+            holder: object = import_module(module)
+            holder = getattr(holder, owner) if owner else holder
+        except (ImportError, AttributeError):
+            yield f"{module} {owner}".strip()
+            continue
+        for name, parameters in names.items():
+            if not _takes(getattr(holder, name, None), parameters):
+                yield f"{owner or module}.{name}"
+
+
+def _takes(seam: Any, parameters: tuple[str, ...]) -> bool:  # noqa: ANN401 - whatever vLLM has there
+    if not parameters:
+        return seam is not None
+    if not callable(seam):
+        return False
+    taken = inspect.signature(seam).parameters
+    return all(name in taken for name in parameters)

@@ -1,0 +1,47 @@
+"""What the tokens of a turn of gpt-oss say of its calls, and what their tools answer in its words."""
+
+import pytest
+from live.engines import ENCODING
+
+from interlock.serving.engines.harmony import tool_messages, turn_messages
+
+RUN = "<|channel|>analysis to=python code<|message|>1<|call|>"
+CALL = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"
+CODE = {"type": "code_interpreter_call", "output": "1\n"}
+FOUND = {"type": "web_search_call", "output": "a page"}
+ASKED = {"type": "mcp_call", "server_label": "rail", "name": "trains", "output": "10:15"}
+
+
+def tokens(text):
+    return ENCODING.encode(text, allowed_special="all")
+
+
+def told(text, *items):
+    messages = tool_messages(tokens(text), [{"type": "reasoning"}, *items])
+    return [(each.author.name, each.channel, each.recipient, each.content[0].text) for each in messages]
+
+
+@pytest.mark.parametrize(
+    ("text", "item", "name", "channel"),
+    [
+        (RUN, CODE, "python", "analysis"),
+        (CALL, ASKED, "functions.rail__trains", "commentary"),
+        (RUN.replace("analysis", "commentary"), CODE, "python", "commentary"),
+    ],
+)
+def test_a_tool_answers_under_the_name_and_in_the_channel_of_its_call(text, item, name, channel) -> None:
+    assert told(text, item) == [(name, channel, "assistant", item["output"])]
+
+
+def test_where_the_calls_cannot_be_told_apart_a_tool_answers_under_its_usual_name() -> None:
+    malformed = "<|channel|><|channel|>Hi<|call|>"
+    assert told(malformed, CODE, FOUND, ASKED) == [
+        ("python", "analysis", "assistant", "1\n"),
+        ("browser.search", "analysis", "assistant", "a page"),
+        ("functions.rail__trains", "commentary", "assistant", "10:15"),
+    ]
+
+
+def test_a_turn_that_is_malformed_is_one_message_with_all_of_its_text() -> None:
+    (message,) = turn_messages(tokens("<|channel|><|channel|>Hi<|call|>"))
+    assert (message.channel, message.content[0].text) == ("final", "Hi")

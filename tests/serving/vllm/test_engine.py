@@ -1,0 +1,472 @@
+"""vLLM as an engine: what it is asked for in each turn, what its outputs become, and how a response ends whatever it does."""
+
+import asyncio
+import json
+import logging
+from types import SimpleNamespace
+
+import fake_vllm as fake
+import pytest
+from attrs import evolve
+from fake_vllm import ENCODING, Output, Serving, outputs
+from live.engines import ScriptedTools
+from live.plugged import ANSWER, BODY, client_of
+from starlette.responses import JSONResponse
+
+from interlock.fsm.deltas import Fail, Run, Succeed
+from interlock.fsm.oracle import check
+from interlock.serving.runs.run import OUR_FAULT
+from interlock.serving.vllm import plugin
+
+pytestmark = pytest.mark.usefixtures("vllm")
+
+PATH = "/v1/responses"
+NEXT = "<|start|>assistant"
+RUN = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
+CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
+HI = {"type": "message", "role": "user", "content": "Hi"}
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+WEATHER = {"type": "function", "name": "weather", "parameters": CITY}
+SKY = {"type": "namespace", "name": "sky", "tools": [WEATHER]}
+
+
+def ask(serving, *bodies, engine=None, headers=None, args=None, handle=ValueError):
+    """Ask for one response after the other, and give the answers."""
+
+    async def asking():
+        async with client_of(serving, engine, args) as client:
+            client.app.exception_handler(handle)(lambda _, error: JSONResponse({"refused": str(error)}, 400))
+            return [await client.post(PATH, json={**BODY, **body}, headers=headers) for body in bodies]
+
+    return asyncio.run(asking())
+
+
+def made(serving, **body):
+    """The response of a legal stream."""
+    (answer,) = ask(serving, {**body, "stream": True})
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert check(events) == []
+    return events[-1]["response"]
+
+
+def summary(response):
+    return [(item["type"], item.get("status")) for item in response["output"]], response["status"]
+
+
+def asked(serving, *fields):
+    """What vLLM was asked last."""
+    return [getattr(serving.requests[-1], name) for name in fields]
+
+
+DONE = ("message", "completed")
+
+
+def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
+    response = made(Serving(fake.HarmonyContext, outputs(ANSWER)), temperature=0.1)
+    assert summary(response) == ([DONE], "completed")
+    assert [response[name] for name in ("id", "model", "temperature", "max_output_tokens")] == ["resp_1", "m", 0.5, 100]
+    spent = len(ENCODING.encode(ANSWER, allowed_special="all"))
+    assert response["usage"] == {
+        "input_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 2},
+        "output_tokens": spent,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 3 + spent,
+    }
+
+
+@pytest.mark.parametrize(("stop", "made_by_vllm"), [([], False), (["there"], True)])
+def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vllm):
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    assert summary(made(serving, stop=stop)) == ([DONE], "completed")
+    assert serving.turns[0].sampling.detokenize is made_by_vllm
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("length", "incomplete"), ("repetition", "incomplete"), ("abort", "cancelled"), ("error", "failed")],
+)
+def test_the_engines_reason_is_the_responses_end(reason, status):
+    assert summary(made(Serving(fake.HarmonyContext, outputs(ANSWER[:-10], reason))))[1] == status
+
+
+class EngineDeadError(Exception):
+    """vLLM's class of this name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"), [(RuntimeError("a secret"), OUR_FAULT), (EngineDeadError("It is dead."), "It is dead.")]
+)
+def test_an_engine_that_raises_fails_the_response_in_words_for_clients(error, message):
+    response = made(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))
+    assert response["error"] == {"code": "server_error", "message": message}
+    assert response["output"][0]["status"] == "incomplete"
+
+
+class Tools(ScriptedTools):
+    """Hosted tools that say what they are told, and whose code prints 1."""
+
+    hosted = frozenset({"code_interpreter"})
+
+    def recalled(self, items):
+        return [{**item, "output": "1\n"} if item["type"] == "code_interpreter_call" else item for item in items]
+
+
+def host(monkeypatch, say):
+    monkeypatch.setattr(plugin, "_tools", lambda _: Tools(say))
+
+
+@pytest.fixture
+def _tools(monkeypatch):
+    host(monkeypatch, lambda call: [Run(call.id), Succeed(call.id, {"outputs": [{"type": "logs", "logs": "1"}]})])
+
+
+@pytest.mark.usefixtures("_tools")
+def test_a_later_turn_of_gpt_oss_goes_on_from_the_tokens_of_the_one_before():
+    serving = Serving(fake.HarmonyContext, outputs(f"{ANSWER[:-10]}<|end|>{NEXT}{RUN}"), outputs(RUN), outputs(ANSWER))
+    response = made(serving, tools=[CODE], cache_salt="own", max_output_tokens=99)
+    assert [kind for kind, _ in summary(response)[0]] == ["message", "code_interpreter_call", "code_interpreter_call", "message"]
+    first, second, third = (turn.input["prompt_token_ids"] for turn in serving.turns)
+    written = [[token for each in script for token in each.outputs[0].token_ids] for script in serving.script[:2]]
+    told = ENCODING.encode(f"<|start|>python to=assistant<|channel|>analysis<|message|>1\n<|end|>{NEXT}", allowed_special="all")
+    assert second == [*first, *written[0], *told]
+    assert third == [*second, *written[1], *told]
+    assert [turn.input["cache_salt"] for turn in serving.turns] == ["own"] * 3
+    assert [turn.priority for turn in serving.turns] == [3, 2, 2]
+    assert [turn.sampling.max_tokens for turn in serving.turns] == [
+        99,
+        99 - len(written[0]),
+        99 - len(written[0]) - len(written[1]),
+    ]
+    assert len(serving.requests) == 1  # vLLM rendered once
+
+
+@pytest.mark.usefixtures("_tools")
+def test_a_turn_that_a_tool_made_too_long_fails_as_the_clients_fault():
+    serving = Serving(fake.HarmonyContext, outputs(RUN))
+    serving.model_config.max_model_len = 10
+    response = made(serving, tools=[CODE])
+    assert response["error"] == {"code": "invalid_prompt", "message": "The prompt is too long."}
+
+
+@pytest.mark.usefixtures("_tools")
+def test_other_models_have_later_turns_rendered_anew():
+    call = SimpleNamespace(index=0, id="c", function=SimpleNamespace(name="python", arguments='{"code": "1"}'))
+    parser = fake.Parser(delta(tool_calls=[call]), delta(content="Done."))
+    serving = Serving.parsed(fake.SimpleContext, steps_of("call"), steps_of("said"), parser=parser)
+    response = made(serving, tools=[CODE])
+    assert summary(response) == ([("code_interpreter_call", "completed"), DONE], "completed")
+    assert [tool["name"] for tool in serving.requests[0].tools] == ["python"]
+    assert [item["type"] for item in asked(serving, "input")[0]] == ["message", "function_call", "function_call_output"]
+    assert asked(serving, "input")[0][2]["output"] == "1\n"
+
+
+def delta(**fields):
+    return SimpleNamespace(**{"reasoning": None, "content": None, "tool_calls": None, **fields})
+
+
+def steps_of(*texts, **others):
+    steps = [Output([fake.Completion(text, (number,), **others)]) for number, text in enumerate(texts)]
+    steps[-1] = evolve(steps[-1], finished=True, outputs=[evolve(steps[-1].outputs[0], finish_reason="stop")])
+    return steps
+
+
+def test_the_deltas_of_vllms_parsers_become_items():
+    parser = fake.Parser(delta(reasoning="Hm."), None, delta(content="Hello."))
+    response = made(Serving.parsed(fake.SimpleContext, steps_of("a", "b", "c"), parser=parser))
+    assert summary(response) == ([("reasoning", "completed"), DONE], "completed")
+
+
+@pytest.mark.parametrize(("stopped_by", "hidden"), [(None, True), (7, True), ("stop", False)])
+@pytest.mark.parametrize("version", ["0.26.0", "0.32.0"])
+def test_a_parser_that_would_write_the_end_token_does_not_see_it(monkeypatch, version, stopped_by, hidden):
+    fake.install(monkeypatch, version)
+    parser = fake.Parser(delta(content="a"), delta(content="b"))
+    made(Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser))
+    assert [list(ids) for ids in parser.seen] == [[0], [] if hidden and version == "0.26.0" else [1]]
+
+
+def test_a_model_without_parsers_says_text():
+    response = made(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
+    assert response["output"][0]["content"][0]["text"] == "Hello there."
+
+
+def test_a_parser_that_raises_fails_the_response():
+    parser = fake.Parser(delta(content="Hello."), ValueError("a parser"))
+    assert summary(made(Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser))) == (
+        [("message", "incomplete")],
+        "failed",
+    )
+
+
+def test_one_call_is_left_where_no_parallel_ones_are_wanted():
+    calls = [SimpleNamespace(index=at, id=f"c{at}", function=SimpleNamespace(name="f", arguments="{}")) for at in range(2)]
+    parser = fake.Parser(delta(content="Hm."), delta(tool_calls=calls))
+    serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser)
+    assert summary(made(serving, parallel_tool_calls=False))[0] == [DONE, ("function_call", "completed")]
+
+
+SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+
+
+def test_log_probabilities_of_other_models_are_vllms():
+    serving = Serving.parsed(fake.SimpleContext, [*steps_of("Hello", logprobs=[("Hello", -0.5)]), *steps_of("")])
+    serving.script[0][0].finished = False
+    part = made(serving, **SCORED)["output"][0]["content"][0]
+    assert [entry["token"] for entry in part["logprobs"]] == ["Hello"]
+
+
+def test_log_probabilities_of_gpt_oss_have_the_bytes_of_their_tokens():
+    text = "<|channel|>final<|message|>Hi 👩🏽.<|return|>"
+    steps = outputs(text)
+    for each in steps:
+        (token,) = each.outputs[0].token_ids
+        each.outputs[0].logprobs = [{token: SimpleNamespace(logprob=-0.5), 5: SimpleNamespace(logprob=-2.0)}]
+    serving = Serving(fake.HarmonyContext, steps)
+    part = made(serving, **SCORED)["output"][0]["content"][0]
+    assert bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode() == part["text"] == "Hi 👩🏽."
+    assert {(entry["logprob"], len(entry["top_logprobs"])) for entry in part["logprobs"]} == {(-0.5, 1)}
+    assert (asked(serving, "include"), serving.turns[0].sampling.logprobs) == ([None], 1)
+
+
+def test_what_a_transfer_needs_is_in_the_response_that_has_ended():
+    steps = outputs(ANSWER)
+    steps[-1].kv_transfer_params = {"remote": 1}
+    assert made(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
+
+
+@pytest.mark.usefixtures("_tools")
+def test_the_models_own_messages_are_there_for_requests_that_ask_for_them():
+    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER))
+    response = made(serving, enable_response_messages=True, tools=[CODE])
+    assert [message["role"] for message in response["input_messages"]] == ["user"]
+    assert [message["role"] for message in response["output_messages"]] == ["assistant", "tool", "assistant"]
+    response = made(Serving.parsed(fake.SimpleContext, steps_of("a", "b")), enable_response_messages=True)
+    raw = {"type": "raw_message_tokens"}
+    assert response["input_messages"] == [{"message": "Hi", "tokens": [1, 2, 3], **raw}]
+    assert response["output_messages"] == [{"message": "ab", "tokens": [0, 1], **raw}]
+
+
+def test_malformed_harmony_is_one_message_for_those_who_ask():
+    response = made(Serving(fake.HarmonyContext, outputs("<|channel|><|channel|>Hi<|call|>")), enable_response_messages=True)
+    assert [message["role"] for message in response["output_messages"]] == ["assistant"]
+
+
+def test_timings_are_vllms_and_a_response_ends_without_what_vllm_cannot_give(monkeypatch, vllm):
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    serving.enable_per_request_metrics = True
+    assert made(serving)["metrics"] == {
+        "time_to_first_token_ms": 1.0,
+        "tokens": len(ENCODING.encode(ANSWER, allowed_special="all")),
+    }
+    module = vllm["vllm.entrypoints.openai.responses.serving"]
+    monkeypatch.setattr(module, "build_per_request_timing_metrics", lambda *_: 1 / 0)
+    assert "metrics" not in made(serving)
+    monkeypatch.delattr(module, "build_per_request_timing_metrics")
+    assert "metrics" not in made(serving)
+
+
+class Log:
+    """vLLM's log of requests."""
+
+    def __init__(self):
+        self.lines = []
+
+    def log_outputs(self, request_id, outputs, _, *, finish_reason, is_streaming):
+        self.lines.append((request_id, json.loads(outputs)[0]["type"], finish_reason, is_streaming))
+
+
+def test_what_was_generated_is_logged_where_vllm_logs_it():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    serving.request_logger, serving.enable_log_outputs = Log(), True
+    made(serving)
+    ask(serving, {})
+    assert serving.request_logger.lines == [("resp_1", "message", "completed", True), ("resp_1", "message", "completed", False)]
+
+
+def test_the_engine_has_the_request_before_the_answer_begins_and_nobody_waits_for_a_token():
+    gate = asyncio.Event()
+
+    async def asking():
+        engine = fake.Engine()
+        serving = Serving(fake.HarmonyContext, [gate, *outputs(ANSWER)], engine=engine)
+        async with client_of(serving, engine) as client:
+            begun = await client.post(PATH, json={**BODY, "background": True})
+            gate.set()
+            return begun.json()["status"], engine.asked
+
+    assert asyncio.run(asking()) == ("queued", ["resp_1_0"])
+
+
+@pytest.mark.parametrize("way", [{}, {"stream": True}, {"background": True}])
+def test_what_vllm_raises_before_an_answer_begins_is_left_to_its_handlers(way):
+    class Refusing(Serving):
+        async def create_responses(self, *_):
+            raise ValueError("It is refused.")
+
+    (answer,) = ask(Refusing(), way)
+    assert (answer.status_code, answer.json()) == (400, {"refused": "It is refused."})
+
+
+def test_a_fault_of_vllm_while_it_renders_is_no_refusal():
+    class Broken(Serving):
+        async def create_responses(self, *_):
+            raise RuntimeError("It broke.")
+
+    with pytest.raises(RuntimeError, match="It broke"):
+        ask(Broken(), {})
+
+
+def test_the_background_is_vllms_to_refuse_where_nothing_is_stored():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    serving.enable_store = False
+    refused, answer = ask(serving, {"background": True}, {})
+    assert (refused.status_code, answer.json()["store"]) == (400, False)
+
+
+def test_what_vllm_knows_is_asked_of_it_as_it_came():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    made(serving, temperature=0.5, tools=[WEATHER], tool_choice="auto", service_tier="flex", vllm_xargs={"a": 1})
+    names = ("input", "temperature", "tools", "tool_choice", "service_tier", "vllm_xargs", "include")
+    assert asked(serving, *names) == ["Hi", 0.5, [WEATHER], "auto", "flex", {"a": 1}, None]
+
+
+@pytest.mark.parametrize("harmony", [True, False])
+def test_tools_and_calls_are_functions(harmony):
+    serving = (Serving if harmony else Serving.parsed)(fake.HarmonyContext, outputs(ANSWER))
+    call = {"type": "custom_tool_call", "call_id": "call_1", "name": "write", "input": "a"}
+    output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "ok"}
+    choice = {"type": "function", "name": "weather", "namespace": "sky"}
+    made(serving, tools=[SKY, {"type": "web_search"}], tool_choice=choice, input=[HI, call, output])
+    tools, given, chosen = asked(serving, "tools", "input", "tool_choice")
+    assert tools == [{**WEATHER, "name": "sky__weather"}, *([{"type": "web_search_preview"}] if harmony else [])]
+    assert chosen == {"type": "function", "name": "sky__weather"}
+    assert given == [
+        HI,
+        {"type": "function_call", "call_id": "call_1", "name": "write", "arguments": '{"input":"a"}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
+    ]
+
+
+def test_tools_that_the_input_brings_are_offered_and_read_by():
+    brought = [
+        {"type": "tool_search_output", "call_id": None, "execution": "server", "status": "completed", "tools": [SKY]},
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "rail", "tools": [{"name": "trains", "input_schema": CITY}]},
+    ]
+    text = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"
+    serving = Serving(fake.HarmonyContext, outputs(text))
+    response = made(serving, input=[HI, *brought], tools=[{"type": "mcp", "server_label": "rail", "server_url": "http://rail"}])
+    assert [tool["name"] for tool in asked(serving, "tools")[0]] == ["rail__trains", "sky__weather"]
+    assert [(item["type"], item["name"]) for item in response["output"]] == [("mcp_approval_request", "trains")]
+
+
+def test_what_cannot_be_offered_is_left_out_with_a_warning(caplog):
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    with caplog.at_level(logging.WARNING):
+        made(serving, tools=[{"type": "image_generation"}], tool_choice="auto")
+    assert asked(serving, "tools", "tool_choice") == [[], "none"]
+    assert "a tool of the type image_generation is not offered to the model: no function can stand for it" in caplog.messages
+
+
+def test_settings_that_vllm_does_not_know_are_put_into_those_that_it_knows():
+    odd = {"include": ["reasoning.encrypted_content"], "service_tier": "ultrafast", "reasoning": {"effort": "xhigh"}}
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    made(serving, **odd)
+    assert asked(serving, "include", "reasoning") == [None, {"effort": "high"}]
+    assert not hasattr(serving.requests[-1], "service_tier")
+    serving = Serving.parsed(fake.SimpleContext, steps_of("a"))
+    made(serving, **odd, instructions="Be brief.")
+    assert asked(serving, "reasoning", "instructions") == [{"effort": "xhigh"}, "Be brief."]
+
+
+def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    picture = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "data:,"}]}
+    for serving, shown in (
+        (Serving(fake.HarmonyContext, outputs(ANSWER)), "[input_image]"),
+        (Serving.parsed(fake.SimpleContext, steps_of("a")), picture["output"]),
+    ):
+        made(serving, input=[call, picture])
+        assert asked(serving, "input")[0][1]["output"] == shown
+
+
+@pytest.mark.parametrize("said", [{"input": None}, {"input": []}])
+def test_a_request_that_says_nothing_and_continues_nothing_is_refused(said):
+    (answer,) = ask(Serving(), said)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, "input", "missing_required_parameter")
+
+
+class Narrow(Serving):
+    """An instance whose model can take three items."""
+
+    async def create_responses(self, request, raw_request):
+        if len(request.input) > 3:
+            raise ValueError("It is too long.")
+        return await super().create_responses(request, raw_request)
+
+
+def user(text):
+    return {"type": "message", "role": "user", "content": text}
+
+
+def test_the_oldest_turns_go_until_vllm_takes_the_prompt():
+    serving = Narrow(fake.HarmonyContext, outputs(ANSWER))
+    response = made(serving, input=[user(str(number)) for number in range(9)], truncation="auto")
+    assert (response["status"], response["truncation"]) == ("completed", "auto")
+    assert [item["content"] for item in asked(serving, "input")[0]] == ["6", "7", "8"]
+
+
+def test_without_truncation_and_where_nothing_can_go_vllm_refuses():
+    said = {"type": "message", "role": "assistant", "content": "It goes on."}
+    bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [said] * 4, "truncation": "auto"}]
+    assert [answer.json() for answer in ask(Narrow(), *bodies)] == [{"refused": "It is too long."}] * 2
+
+
+KEYS = SimpleNamespace(api_key=["one", "two"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "args", "shared"),
+    [
+        (None, None, {"one": True, "two": True, "other": True}),
+        (None, KEYS, {"one": True, "two": False, "other": True}),
+        ("tenant", KEYS, {"one": True, "two": False, "other": True}),
+        ("key", KEYS, {"one": True, "two": False, "other": False}),
+        ("none", KEYS, {"one": True, "two": True, "other": True}),
+        ("klingon", None, {"one": True, "two": True, "other": True}),
+    ],
+)
+def test_who_shares_the_prefix_cache_is_a_setting(monkeypatch, setting, args, shared):
+    if setting is not None:
+        monkeypatch.setenv("INTERLOCK_CACHE_SALT", setting)
+
+    def salt(key, prompt_cache_key):
+        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+        ask(serving, {"prompt_cache_key": prompt_cache_key}, headers={"authorization": f"Bearer {key}"}, args=args)
+        return serving.turns[0].input["cache_salt"]
+
+    first = salt("one", "a")
+    assert {"one": salt("one", "a") == first, "two": salt("two", "a") == first, "other": salt("one", "b") == first} == shared
+
+
+def test_a_cache_salt_of_a_requests_own_counts_more():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    ask(serving, {"cache_salt": "own"}, headers={"authorization": "Bearer one"}, args=KEYS)
+    assert serving.turns[0].input["cache_salt"] == "own"
+
+
+def test_a_tool_that_fails_is_a_failed_item_and_the_model_goes_on(monkeypatch):
+    host(monkeypatch, lambda call: [Run(call.id), Fail(call.id, "It raised.")])
+    response = made(Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER)), tools=[CODE])
+    assert summary(response) == ([("code_interpreter_call", "failed"), DONE], "completed")
+
+
+def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_hosts_that_are_allowed(monkeypatch, caplog):
+    monkeypatch.setenv("INTERLOCK_ALLOW_MCP_HOSTS", "localhost, mcp.example.com")
+    urls = {"python": "http://a/sse", "browser": "http://b/sse", "container": "http://c/sse", "other": "http://d/sse"}
+    tools = plugin._tools(Serving(urls=urls))
+    assert tools.hosted == {"code_interpreter": "http://a/sse", "web_search": "http://b/sse", "container": "http://c/sse"}
+    assert tools.reach.hosts == {"localhost", "mcp.example.com"}
+    plugin._tools(Serving(urls={"other": "http://d/sse"}))
+    assert caplog.messages == ["no server of --tool-server has a tool that can be called here: python, browser, container"]
