@@ -109,3 +109,50 @@ def _box(name: str, x: float, y: float) -> str:
         f'<rect class="{look}" x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
         f'<text x="{x + WIDTH / 2:g}" y="{y + HEIGHT / 2 + 5:g}">{title}</text>'
     )
+
+
+STATIONS: Final = (
+    ("decode", "bytes to one request, or an error that names the parameter"),
+    ("resolve", "what the request goes on from: items, references, sealed content"),
+    ("offer", "tools as the model is shown them, and how its calls are read back"),
+    ("turn loop", "generate, run tools, generate again, finish"),
+    ("generate", "one turn of an engine: tokens or text, step by step"),
+    ("drive", "output to deltas, deltas to events in a legal order"),
+    ("answer", "a stream, a whole answer, or a log that outlives the process"),
+)
+"""What a request goes through, in order."""
+
+
+def journey() -> str:
+    """Return the stations of a request as SVG."""
+    width, step, left = 880, 62, 150
+    height = len(STATIONS) * step + 110
+    doors = [("POST /v1/responses", 60), ("WebSocket frame", 290), ("vLLM's application", 520)]
+    middle = left + 115
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f"<style>{STYLE} .note {{ font-weight: 400; font-size: 12px; text-anchor: start }}</style>",
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">',
+        '<path d="M0 0 8 4 0 8z"/></marker></defs>',
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+    ]
+    for title, x in doors:
+        parts += [
+            f'<rect class="box" x="{x}" y="24" width="180" height="34" rx="17"/>',
+            f'<text x="{x + 90}" y="46">{title}</text>',
+            f'<path class="arrow" d="M{x + 90} 58C{x + 90} 80 {middle} 74 {middle} 102"/>',
+        ]
+    for number, (title, note) in enumerate(STATIONS):
+        y = 104 + number * step
+        parts += [
+            f'<rect class="box serving" x="{left}" y="{y}" width="230" height="{HEIGHT}" rx="6"/>',
+            f'<text x="{middle}" y="{y + HEIGHT / 2 + 5:g}">{number + 1}. {title}</text>',
+            f'<text class="note" x="{left + 250}" y="{y + HEIGHT / 2 + 4:g}">{note}</text>',
+        ]
+        if number:
+            parts.append(f'<path class="arrow" d="M{middle} {y - step + HEIGHT}V{y - 2}"/>')
+    # Tools run between turns: from the events back to the loop.
+    loop, drive = 104 + 3 * step + HEIGHT / 2, 104 + 5 * step + HEIGHT / 2
+    parts.append(f'<path class="arrow" d="M{left} {drive:g}C{left - 90} {drive:g} {left - 90} {loop:g} {left - 2} {loop:g}"/>')
+    parts.append(f'<text class="note" x="{left - 128}" y="{(loop + drive) / 2 + 4:g}">tools</text>')
+    return "\n".join([*parts, "</svg>\n"])

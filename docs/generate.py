@@ -15,6 +15,7 @@ from typing import get_args
 
 from attrs import evolve
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+import architecture
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 
@@ -86,6 +87,8 @@ def generated() -> dict[Path, str]:
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     files[families] = _filled(page, "framing", _framings())
     files |= {Path("docs", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
+    files[Path("docs", "architecture.svg")] = architecture.drawing()
+    files[Path("docs", "request.svg")] = architecture.journey()
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files
