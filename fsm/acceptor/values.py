@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import orjson
 
 Digest: TypeAlias = bytes
+
+_SHOWN = 200
+"""How many characters of a value are shown."""
 
 
 def an_object(value: object) -> Mapping[str, object]:
@@ -31,9 +34,18 @@ def a_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def inside(value: Mapping[str, object], name: str) -> object:
-    """Return a field of an object, or, if the name has a dot, of an object in it; None if it is not there."""
-    for step in name.split("."):
+def shown(value: object) -> str:
+    """Return a value for a message: its beginning, and for one that Python cannot write what it is."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        text = f"a {type(value).__name__} too large to be shown"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def inside(value: Mapping[str, object], path: Iterable[str]) -> object:
+    """Return a field of an object, or of an object in it; None if it is not there."""
+    for step in path:
         value = cast("Mapping[str, object]", an_object(value).get(step))
     return value
 
