@@ -342,7 +342,7 @@ class Acceptor:
             item.forget()
         elif judge is not None:
             faults += judge(item, event, body)
-        if not faults and "delta" in body:
+        if not faults and type(body.get("delta")) is str:
             self._groove = groove_of(item, event, body)
         return faults
 

@@ -354,7 +354,9 @@ def _part_type(event: str) -> str:
     return next((tag for tag in tags if about.endswith(tag)), "output_text")
 
 
-_TYPE_OF: Final[Mapping[type[StreamEvent], str]] = {event: _part_type(name) for name, event in EVENTS.items() if issubclass(event, PartEvent | SummaryEvent)}
+_TYPE_OF: Final[Mapping[type[StreamEvent], str]] = {
+    event: _part_type(name) for name, event in EVENTS.items() if issubclass(event, PartEvent | SummaryEvent)
+}
 
 
 def _judge_of(event: type[StreamEvent]) -> Judge | None:

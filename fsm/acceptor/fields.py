@@ -31,9 +31,6 @@ _NEWER: Final = frozenset(
     }
 )
 """Fields that older services do not send, and that every client was seen to do without."""
-_JUDGED: Final = frozenset({"error", "incomplete_details", "usage"})
-"""The objects in a response that are looked into. `output` is compared with the items that were done (rule R13), and what the
-response echoes of the request is not the stream's business."""
 _PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
 _KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
 """The types that the API has somewhere, so that they are an error elsewhere."""
@@ -72,19 +69,22 @@ def is_unknown_part(body: Mapping[str, object]) -> bool:
 
 
 def _is_anothers(fault: Fault, event: type[StreamEvent]) -> bool:
-    """Return whether a fault is none, or the business of another rule: numbers of R2, log probabilities of R15, items of R13."""
+    """Return whether a fault is none, or the business of another rule: numbers of R2, log probabilities of R15, the end of R13.
+
+    What a response echoes of its request is not looked into.
+    """
     match fault.path:
         case ("sequence_number",):
             return True
         case ("logprobs", *inner):
-            return fault.kind == "missing" if not inner else "top_logprobs" not in inner
+            return bool(inner) or fault.kind == "missing"
         case ("item", field):
             return fault.kind == "missing" and event is ItemAdded and (fault.type, field) in _LATER
         case ("response", str(field)):
             elsewhere = {"unknown": field not in _OF_AN_EVENT, "value": field not in {"object", "status"}}
             return elsewhere.get(fault.kind, False)
-        case ("response", str(field), *inner):
-            return field not in _JUDGED or fault.kind in {"unknown", "value"} or (fault.kind == "missing" and len(inner) > 1)
+        case ("response", field, *inner):
+            return field != "usage" or len(inner) > 1 or fault.kind == "unknown"
         case _:
             return False
 

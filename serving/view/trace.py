@@ -26,7 +26,7 @@ from attrs import define, field
 
 from interlock.events.dialects import DialectName
 from interlock.events.json import dumps
-from interlock.events.spec import ADDED, DONE, TERMINAL
+from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, Judged, Step
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.trace import hindsight
@@ -145,7 +145,7 @@ class Trace:
         for finding in judged.findings:
             yield "f", self.stream, self.events, self._said(finding)
         self.events += 1
-        if name == DONE.name or name in TERMINAL:
+        if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
 
     def _lane(self, judged: Judged) -> _Lane:
@@ -181,7 +181,7 @@ class Trace:
     def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         item = body.get("item")
         known: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
-        lane.named = body.get("type") == ADDED.name
+        lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
             "kind": known.get("type") or machine,
             "name": known.get("name") or known.get("server_label"),
