@@ -225,7 +225,7 @@ class Acceptor:
         if not name:
             self._forget()
             return [Fault("R14", f"there is no event {shown(body.get('type'))}")]
-        faults = [Fault("R14", f"there is no event {name!r}", habit="unknown-event")]
+        faults = [Fault("R14", f"there is no event {shown(name)}", habit="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:

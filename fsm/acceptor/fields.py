@@ -15,7 +15,7 @@ from interlock.events.items import ITEMS
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Fault, faults, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
-from interlock.fsm.acceptor.values import a_text, an_object, shown
+from interlock.fsm.acceptor.values import a_text, an_object, called, shown
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
@@ -34,6 +34,8 @@ _NEWER: Final = frozenset(
 _PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
 _KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
 """The types that the API has somewhere, so that they are an error elsewhere."""
+_FREE: Final = frozenset({"attributes", "env"})
+"""The objects whose names anybody chooses."""
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
@@ -95,16 +97,17 @@ def _wrong(fault: Fault) -> Wrong:
     field, value = param_of(fault.path[last:]), fault.value
     name = fault.type if fault.type.islower() or not above else above[-1]
     habit = _habit(fault, field)
+    field = shown(field) if above and above[-1] in _FREE else field
     if field == "type" and fault.kind != "unknown":
         message = f"there is no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {shown(value)}"
     elif fault.kind == "unknown":
-        message = f"{name} has no field {field!r}"
+        message = f"{name} has no field {shown(field)}"
     elif fault.kind == "missing":
         message = f"{name}: {field} is missing"
     elif fault.kind == "value":
         message = f"{name}: {field} is {shown(value)}, and not {fault.expected}"
     else:
-        message = f"{name}: {field} is {_called(value)}"
+        message = f"{name}: {field} is {called(value)}"
     return Wrong(message, bool(habit) or fault.kind in {"unknown", "tag"}, habit)
 
 
@@ -123,19 +126,3 @@ def _habit(fault: Fault, field: str) -> str:
             return "field-of-newer"
         case _:
             return ""
-
-
-def _called(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

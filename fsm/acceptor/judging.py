@@ -164,7 +164,7 @@ class Judge:
         """
         self._sent = True
         if said.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {said!r} instead of {CONTENT_TYPE}")
+            self._fault("R5", f"the content type is {shown(said)} instead of {CONTENT_TYPE}")
 
     def feed(self, piece: bytes) -> None:
         """Judge some bytes.
@@ -256,7 +256,7 @@ class Judge:
         name = body.get("type")
         if message.event != name and self._lines is None:
             bare = "event" not in message.fields
-            said = "there is no event line" if bare else f"the event is {message.event!r}"
+            said = "there is no event line" if bare else f"the event is {shown(message.event)}"
             wrong = f"{said}, and the body's type is {shown(name)}"
             self._fault("R5", wrong, message.event, habit="no-event-line" if bare else "")
         findings = self._acceptor.feed(body, message.line)

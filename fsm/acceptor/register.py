@@ -11,7 +11,7 @@ from interlock.events.items import ITEMS
 from interlock.events.stream import ItemAdded, ItemBracket, StreamEvent, wire_name
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import ADDED, Track, kind_of
-from interlock.fsm.acceptor.values import a_text, an_object
+from interlock.fsm.acceptor.values import a_text, an_object, shown
 
 _PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
 
@@ -83,7 +83,7 @@ class Register:
             faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
         item.id = item.id or item_id
         if "item_id" in event.__struct_fields__ and {item.id, *filter(_is_text, item.aliases)} == {item.id} != {item_id}:
-            faults.append(Fault("R7", f"item_id is {item_id!r}, and that of item {item.index} is {item.id!r}"))
+            faults.append(Fault("R7", f"item_id is {shown(item_id)}, and that of item {item.index} is {shown(item.id)}"))
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
@@ -103,11 +103,11 @@ class Register:
             if not isinstance(given, str):
                 continue
             if not given.startswith(prefix):
-                wrong = f"the {name} {given!r} of a {kind} does not begin with {prefix!r}"
+                wrong = f"the {name} {shown(given)} of a {kind} does not begin with {prefix!r}"
                 faults.append(Fault("R7", wrong, habit="foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # that of the call that it is the output of
             if given in self._ids and not shared:
-                faults.append(Fault("R7", f"the {name} {given!r} is used twice"))
+                faults.append(Fault("R7", f"the {name} {shown(given)} is used twice"))
             self._ids.add(given)
         return faults
 

@@ -35,12 +35,31 @@ def a_text(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: its beginning, and for one that Python cannot write what it is."""
+    """Return a value for a message, with its quotes; of a long text the beginning, and of what else is long its JSON type."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
     try:
         text = repr(value)
-    except (RecursionError, ValueError):
-        text = f"a {type(value).__name__} too large to be shown"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    except (RecursionError, ValueError):  # nested deeply, or a number of thousands of digits
+        return called(value)
+    return text if len(text) <= _SHOWN else called(value)
+
+
+def called(value: object) -> str:
+    """Return the JSON type of a value in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
 
 
 def inside(value: Mapping[str, object], path: Iterable[str]) -> object:
