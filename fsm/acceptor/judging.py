@@ -265,7 +265,8 @@ class Judge:
         if a_text(name) in TERMINAL:
             response = body.get("response")
             if isinstance(response, dict):
-                self._status = str(cast("dict[str, object]", response).get("status"))
+                status = cast("dict[str, object]", response).get("status")
+                self._status = status if isinstance(status, str) else shown(status)
         return body
 
     def _fault(self, rule: str, wrong: str, came: str = "", *, habit: str = "") -> None:
