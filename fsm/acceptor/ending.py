@@ -113,7 +113,7 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
 
 
 def _left_call(output: Sequence[object]) -> bool:
-    """Return whether the model stopped inside a call, which neither of the API's reasons says."""
+    """Return whether the model stopped inside a call, which none of the API's reasons says."""
     last = an_object(output[-1] if output else None)
     return a_text(last.get("type")).endswith("_call") and a_text(last.get("status")) not in {"", "completed"}
 

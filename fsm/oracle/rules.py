@@ -18,6 +18,7 @@ Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
+_REASONS: Final = ("max_output_tokens", "max_messages", "content_filter", "steered")
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _STATUSES: Final = {
     "response.created": {"queued", "in_progress"},
@@ -214,7 +215,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
     if response.get("status") == "incomplete":
         left = stream.items[-1].done if details is None and stream.items else None
         left_call = left is not None and left["type"].endswith("_call") and left.get("status") not in (None, "completed")
-        if not left_call and an_object(details).get("reason") not in ("max_output_tokens", "content_filter"):
+        if not left_call and an_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")

@@ -7,7 +7,7 @@ It looks only at items whose parts are in order, since without that there is no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from attrs import frozen
 
@@ -222,8 +222,8 @@ def _is_logprob(entry: object) -> bool:
     sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
     if known.get("bytes") is not None and not isinstance(known["bytes"], list):
         return False
-    others = known.get("top_logprobs", [])
-    sound = sound and (others is None or isinstance(others, list)) and all(_is_logprob(other) for other in a_list(others))
+    others: object = known.get("top_logprobs")
+    sound = sound and (others is None or isinstance(others, list)) and all(map(_is_logprob, a_list(cast("object", others))))
     return sound and all(type(byte) is int and byte in range(256) for byte in a_list(known.get("bytes")))
 
 

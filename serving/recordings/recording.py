@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar, cast, get_args
 
@@ -227,10 +226,14 @@ def _is_deep(fields: Mapping[str, object]) -> bool:
     """Return whether values are nested too deep to be written again in a response."""
     level: list[object] = [fields]
     for _ in range(_DEEPEST):
-        objects = (value.values() for value in level if isinstance(value, dict))
-        lists = (value for value in level if isinstance(value, list))
-        level = [inner for values in cast("Iterator[Iterable[object]]", chain(objects, lists)) for inner in values]
+        level = [inner for value in level for inner in _within(value)]
     return bool(level)
+
+
+def _within(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
