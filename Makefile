@@ -72,8 +72,9 @@ fuzz-stories: .venv/.dev ## Random deltas and faults through the driver, for MIN
 	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
 
 .PHONY: fuzz-judges
-fuzz-judges: .venv/.dev ## Random streams and ten mutants of each before both judges, FUZZ_STREAMS=20000
-	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -q tests/fsm/test_agreement.py
+fuzz-judges: .venv/.dev ## Random streams and mutants before both judges, and hostile ones before all who read streams, FUZZ_STREAMS=20000
+	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_MUTANTS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} \
+	$(BIN)/pytest -q tests/fsm/test_agreement.py tests/serving/test_mutated_streams.py
 
 .PHONY: fuzz-tokens
 fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000

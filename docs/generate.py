@@ -19,7 +19,8 @@ import architecture
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 
-from interlock.events.olditems import ITEMS
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
@@ -41,7 +42,7 @@ ROOT = Path(__file__).parents[1]
 
 DOCS = ROOT / "docs"
 
-STATUSES: Mapping[str, tuple[str, ...]] = {kind: spec.statuses for kind, spec in ITEMS.items()}
+STATUSES: Mapping[str, tuple[str, ...]] = {kind: statuses_of(item) for kind, item in ITEMS.items()}
 
 MODULES = {
     "harmony": framing,
@@ -153,7 +154,7 @@ def _observed(name: str) -> Iterator[str]:
     yield "| in | goes to | when this comes | judged |"
     yield "|---|---|---|---|"
     for edge in OBSERVED[name]:
-        events = ", ".join(f"`{event.name}`" for event in edge.events)
+        events = ", ".join(f"`{wire_name(event)}`" for event in edge.events)
         yield f"| `{edge.source}` | `{edge.dest}` | {events} | legal: {edge.why} |"
 
 

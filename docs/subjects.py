@@ -181,6 +181,21 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
                 {"approval_request_id": "mcpr_1", "approve": True},
             ),
             ("additional_tools", "Tools that are offered from here on.", {"role": "assistant", "tools": []}),
+            (
+                "agent_message",
+                "What one agent says to another, in the beta of several agents.",
+                {"author": "root", "recipient": "scout", "content": [{"type": "text", "text": "Look at the map."}]},
+            ),
+            (
+                "multi_agent_call",
+                "What an agent does with others, likewise.",
+                {"action": "spawn_agent", "arguments": '{"name": "scout"}'},
+            ),
+            (
+                "multi_agent_call_output",
+                "What came of it.",
+                {"call_id": "call_1", "action": "spawn_agent", "output": [{"type": "output_text", "text": "ready"}]},
+            ),
         )
     },
     "harmony": Subject(

@@ -1,8 +1,8 @@
 """The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order.
 
-    types       every event, item, part and tool as one type
-    spec        the events: name, fields, scope
-    items       the kinds of item, and their snapshots
+    parts, items, tools, response, stream
+                every part, item, tool and event, and the response, as one type each
+    shapes      what is wrong with a JSON value, by such a type
     resource    the settings that a response repeats from its request
     sse         the writers: bytes of server-sent events, or objects
     decode      the decoder of server-sent events

@@ -176,7 +176,8 @@ def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:
         body: The event; one that is OpenAI's already is given back as it is.
     """
     said = dict(body)
-    said["type"] = _FROM_OPEN_RESPONSES.get(str(body.get("type")), body.get("type"))
+    name = body.get("type")
+    said["type"] = _FROM_OPEN_RESPONSES.get(name, name) if isinstance(name, str) else name
     error = said.get(OPEN_RESPONSES.error_field)
     if said["type"] == "error" and isinstance(error, Mapping):
         del said[OPEN_RESPONSES.error_field]

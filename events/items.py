@@ -868,10 +868,16 @@ def _is_required(kind: type[Item], name: str) -> bool:
 
 
 @cache
+def literals_of(kind: type[Struct], name: str) -> tuple[str, ...]:
+    """Return the texts that a field can have; none if the type has no such field."""
+    hints = get_type_hints(kind)
+    return tuple(_literals(hints[name])) if name in hints else ()
+
+
+@cache
 def statuses_of(kind: type[Item]) -> tuple[str, ...]:
     """Return the values that the status of an item can have; none for a kind without the field."""
-    hints = get_type_hints(kind)
-    return tuple(_literals(hints["status"])) if "status" in hints else ()
+    return literals_of(kind, "status")
 
 
 def _literals(annotation: object) -> Iterator[str]:

@@ -679,6 +679,12 @@ def wire_name(kind: type[Struct]) -> str:
     return str(kind.__struct_config__.tag)
 
 
+def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
+    """Return the fields that an event has beside those that say what it is about."""
+    about: type[StreamEvent] = event.__bases__[0]
+    return tuple(name for name in event.__struct_fields__ if name not in about.__struct_fields__)
+
+
 EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
     {wire_name(event): event for event in cast("tuple[type[StreamEvent], ...]", get_args(AnyEvent))}
 )

@@ -17,39 +17,42 @@ from typing import Final
 from attrs import define, evolve
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
-from interlock.events.spec import (
-    ADDED,
-    CREATED,
-    DONE,
-    ERROR,
+from interlock.events.stream import (
     EVENTS,
-    IN_PROGRESS,
-    QUEUED,
     TERMINAL,
-    EventSpec,
-    Scope,
+    Created,
+    ErrorEvent,
+    InProgress,
+    ItemAdded,
+    PartEvent,
+    Queued,
+    ResponseEvent,
+    StreamEvent,
+    SummaryEvent,
+    wire_name,
 )
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
+from interlock.fsm.acceptor.fields import in_event, is_unknown_part
 from interlock.fsm.acceptor.finding import About, Fault, Finding
 from interlock.fsm.acceptor.groove import Groove, groove_of
-from interlock.fsm.acceptor.habits import HABITS, MISSING
+from interlock.fsm.acceptor.habits import HABITS
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
-from interlock.fsm.acceptor.shapes import Wrong, in_event, is_unknown_part
 from interlock.fsm.acceptor.trace import Step
-from interlock.fsm.acceptor.track import AUTOMATA, Track
-from interlock.fsm.acceptor.values import a_text, an_object
+from interlock.fsm.acceptor.track import AUTOMATA, DONE, Track
+from interlock.fsm.acceptor.values import Digest, a_text, an_object, digest, shown
 from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
-_OPENING: Final = frozenset({CREATED.name, QUEUED.name, IN_PROGRESS.name})
+_CREATED: Final = wire_name(Created)
+_ERROR: Final = wire_name(ErrorEvent)
+_OPENING: Final = frozenset(map(wire_name, (Created, Queued, InProgress)))
 _TAIL: Final = 2
 """The least number with which a stream that was resumed begins; one that begins with 1 has lost its first event."""
-_PARTS: Final = frozenset({Scope.PART, Scope.SUMMARY})
-_KNOWN: Final = frozenset({ERROR.name, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
+_KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 
 
 @define
@@ -81,7 +84,7 @@ class Acceptor:
         self._numbers = Numbering(first_sequence_number)
         self._items = Register(whole=first_sequence_number == 0)
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
-        self._response_ids: set[object] = set()
+        self._response_ids: set[Digest] = set()
         self._error = False
         self._errored_last = False
         self._pen: Track | None = None
@@ -121,7 +124,7 @@ class Acceptor:
             return Step("", item.index)
         step = evolve(item.automaton.explain(before, event, after), index=item.index)
         # The status of an item that is done tells how it ended.
-        return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE.name else step
+        return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE else step
 
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
         """Judge an event.
@@ -194,17 +197,17 @@ class Acceptor:
             said = from_open_responses(body)
         number, name = said.get("sequence_number"), a_text(said.get("type"))
         place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state, line=line)
-        if self.ended and name == CREATED.name and an_object(said.get("response")).get("id") not in self._response_ids:
+        if self.ended and name == _CREATED and digest(an_object(said.get("response")).get("id")) not in self._response_ids:
             faults.append(Fault("R3", "another response begins, which is judged by itself", habit="another-stream"))
             self._begin_another()
         if self.ended:
             faults.append(Fault("R3", "comes after the terminal event"))
         else:
             faults += self._resumed(name, number)
-            spec = EVENTS.get(name)
-            faults += self._numbered(number) if spec or number is not None else ()
-            faults += self._take_unknown(said, name) if spec is None else self._take(spec, said, place)
-            self._errored_last = spec is ERROR
+            event = EVENTS.get(name)
+            faults += self._numbered(number) if event or number is not None else ()
+            faults += self._take_unknown(said, name) if event is None else self._take(event, said, place)
+            self._errored_last = event is ErrorEvent
         self.events += 1
         return [self._found(fault, place, self.events - 1) for fault in faults]
 
@@ -221,8 +224,8 @@ class Acceptor:
         """Judge an event that nobody knows by what holds for all of them."""
         if not name:
             self._forget()
-            return [Fault("R14", f"there is no event {body.get('type')!r}")]
-        faults = [Fault("R14", f"there is no event {name!r}", habit="unknown-event")]
+            return [Fault("R14", f"there is no event {shown(body.get('type'))}")]
+        faults = [Fault("R14", f"there is no event {shown(name)}", habit="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
@@ -257,21 +260,21 @@ class Acceptor:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
 
-    def _take(self, spec: EventSpec, body: Mapping[str, object], place: _Place) -> list[Fault]:
-        wrongs = [_as_seen(wrong) for wrong in in_event(spec, body)]
+    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Fault]:
+        wrongs = in_event(event, body)
         faults = [Fault("R14", wrong.message, habit=wrong.habit) for wrong in wrongs]
         readable = all(wrong.stray for wrong in wrongs)
-        if spec.scope is Scope.RESPONSE:
-            return faults + self._respond(spec, body, readable=readable)
+        if issubclass(event, ResponseEvent):
+            return faults + self._respond(event, body, readable=readable)
         faults += self._opened()
-        if spec is ERROR:
+        if event is ErrorEvent:
             self._error = True
-        elif spec.name not in _KNOWN:
+        elif wire_name(event) not in _KNOWN:
             faults.append(Fault("R10", "belongs to no lifecycle", habit="unknown-event"))
-        elif spec.scope in _PARTS and is_unknown_part(body):
+        elif issubclass(event, PartEvent | SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
-            faults += self._about_item(spec, body, place, readable=readable)
+            faults += self._about_item(event, body, place, readable=readable)
         return faults
 
     def _opened(self) -> list[Fault]:
@@ -281,84 +284,83 @@ class Acceptor:
         self._response = _RUNNING if opened else _RESPONSE.either(self._response, _RUNNING)
         return [] if opened else [fault]
 
-    def _respond(self, spec: EventSpec, body: Mapping[str, object], *, readable: bool) -> list[Fault]:
+    def _respond(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
         """Judge an event of the response itself."""
         faults: list[Fault] = []
-        following = _RESPONSE.step(self._response, spec.name)
+        name = wire_name(event)
+        following = _RESPONSE.step(self._response, name)
         if following is None:
             faults.append(Fault("R1", "does not come here: the stream opens once, and first", self._response.legal))
-            following = _RESPONSE.either(self._response, _RESPONSE.after(spec.name))
-        self._moved = (None, self._response, spec.name, following)
+            following = _RESPONSE.either(self._response, _RESPONSE.after(name))
+        self._moved = (None, self._response, name, following)
         self._response = following
         if not readable:
             return faults
         response = an_object(body.get("response"))
         faults += self._identified(response.get("id"))
-        if spec.name in TERMINAL:
+        if name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
             seen = Seen(items, self._items.whole, self._error)
-            return [*faults, *judge_status(spec.name, response, "R3"), *judge_end(response, seen)]
-        return [*faults, *judge_status(spec.name, response, "R1"), *judge_opening(response)]
+            return [*faults, *judge_status(event, response, "R3"), *judge_end(response, seen)]
+        return [*faults, *judge_status(event, response, "R1"), *judge_opening(response)]
 
     def _identified(self, response_id: object) -> Iterator[Fault]:
         """Judge whether the response has the id that it had."""
-        if self._response_ids and response_id not in self._response_ids:
-            yield Fault("R7", f"the response's id is now {response_id!r}")
-        self._response_ids.add(response_id)
+        one = digest(response_id)
+        if self._response_ids and one not in self._response_ids:
+            yield Fault("R7", f"the response's id is now {shown(response_id)}")
+        self._response_ids.add(one)
 
-    def _about_item(self, spec: EventSpec, body: Mapping[str, object], place: _Place, *, readable: bool) -> Iterable[Fault]:
+    def _about_item(
+        self, event: type[StreamEvent], body: Mapping[str, object], place: _Place, *, readable: bool
+    ) -> Iterable[Fault]:
         """Judge an event of an item."""
         faults: list[Fault] = []
-        item = self._items.find(spec, body)
+        name = wire_name(event)
+        item = self._items.find(event, body)
         begins = item is None
         if item is None:
-            item, begun = self._items.begin(spec, body)
+            item, begun = self._items.begin(event, body)
             faults += begun
-            if self._error and spec is ADDED:
+            if self._error and event is ItemAdded:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
         place.about = item.about
         ended = item.ended
-        faults += self._items.addressed(item, spec, body)
+        faults += self._items.addressed(item, event, body)
         before = item.node
-        fault = item.move(spec.name)
-        self._moved = (item, before, spec.name, item.node)
+        fault = item.move(name)
+        self._moved = (item, before, name, item.node)
         if fault:
             faults.append(fault)
-        if ended or (fault and spec is ADDED):
+        if ended or (fault and event is ItemAdded):
             return faults
-        faults += self._written(item, spec, begins=begins)
-        judge = JUDGES.get(spec.name)
+        faults += self._written(item, name, begins=begins)
+        judge = JUDGES.get(event)
         if not readable:
             item.forget()
         elif judge is not None:
-            faults += judge(item, spec, body)
-        if not faults and "delta" in spec.fields:
-            self._groove = groove_of(item, spec, body)
+            faults += judge(item, event, body)
+        if not faults and type(body.get("delta")) is str:
+            self._groove = groove_of(item, event, body)
         return faults
 
-    def _written(self, item: Track, spec: EventSpec, *, begins: bool) -> list[Fault]:
+    def _written(self, item: Track, event: str, *, begins: bool) -> list[Fault]:
         """Judge whose turn it is: while one item is written, only tools may have something to say about the others."""
         pen = self._pen
-        if item is pen or (item.automaton and spec.name in item.automaton.apart):
+        if item is pen or (item.automaton and event in item.automaton.apart):
             return []
-        if spec.name != DONE.name:
+        if event != DONE:
             self._pen = item
         if pen is None or begins or self._permissive:
             return []
-        habit = "late-done" if spec.name == DONE.name else ""
+        habit = "late-done" if event == DONE else ""
         return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written", habit=habit)]
 
 
-def _as_seen(wrong: Wrong) -> Wrong:
-    """Judge a field that is missing as clients were seen to take it."""
-    habit = MISSING.get(wrong.message)
-    return wrong if habit is None else evolve(wrong, habit=habit, stray=bool(habit))
-
-
 def _is_nested_error(body: Mapping[str, object]) -> bool:
-    return body.get("type") == ERROR.name and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping)
+    return body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping)
 
 
 def _foreign(body: Mapping[str, object]) -> str:
@@ -366,6 +368,6 @@ def _foreign(body: Mapping[str, object]) -> str:
     name = a_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"
-    if name == ERROR.name and OPEN_RESPONSES.error_field not in body:
+    if name == _ERROR and OPEN_RESPONSES.error_field not in body:
         return "Open Responses nests the fields of an error"
     return ""

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from interlock.events.spec import EVENTS, Place
+from interlock.events.stream import EVENTS, ItemAdded, ItemDone, Place, wire_name
 from interlock.fsm.acceptor.observed import OBSERVED, Observed
 from interlock.fsm.acceptor.trace import Fired, Step, silent_ways
 from interlock.fsm.lifecycle import Emission, Lifecycle
@@ -98,6 +98,8 @@ class Automaton(Generic[S]):
         """The wire names of all its events."""
         self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
         """Those that say that a tool came to its end with a result."""
+        self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
+        """Whether the item comes whole, with nothing between its `added` and its `done`, and so with any status."""
         self.apart = frozenset(
             emission.name
             for name, state in lifecycle.states.items()
@@ -269,7 +271,7 @@ def _names(emissions: Iterable[Emission[S]]) -> tuple[str, ...]:
 
 
 def _specified(edge: Observed) -> tuple[str, ...]:
-    return tuple(event.name for event in edge.events)
+    return tuple(map(wire_name, edge.events))
 
 
 def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
@@ -280,4 +282,4 @@ def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
 
 
 def _is_delta(event: str) -> bool:
-    return "delta" in EVENTS[event].fields
+    return "delta" in EVENTS[event].__struct_fields__

@@ -10,24 +10,26 @@ from typing import Final
 
 from attrs import define
 
-from interlock.events.spec import COMPLETED, CREATED, FAILED, IN_PROGRESS, INCOMPLETE, QUEUED
+from interlock.events.items import literals_of
+from interlock.events.response import IncompleteDetails
+from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests, loosened
+from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests, loosened, shown
 
-_STATUSES: Final = {
-    CREATED.name: {"queued", "in_progress"},
-    QUEUED.name: {"queued"},
-    IN_PROGRESS.name: {"in_progress"},
-    COMPLETED.name: {"completed"},
-    INCOMPLETE.name: {"incomplete", "cancelled"},
-    FAILED.name: {"failed"},
+_STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
+    Created: {"queued", "in_progress"},
+    Queued: {"queued"},
+    InProgress: {"in_progress"},
+    Completed: {"completed"},
+    Incomplete: {"incomplete", "cancelled"},
+    Failed: {"failed"},
 }
 """The statuses of the response that each of its events can show."""
 _FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _BROKEN_OFF: Final = frozenset({"failed", "cancelled"})
 _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
-_REASONS: Final = frozenset({"max_output_tokens", "content_filter"})
+_REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 
 
 @define
@@ -45,16 +47,16 @@ class Seen:
     error: bool
 
 
-def judge_status(event: str, response: Mapping[str, object], rule: str) -> Iterator[Fault]:
+def judge_status(event: type[StreamEvent], response: Mapping[str, object], rule: str) -> Iterator[Fault]:
     """Judge whether an event of the response agrees with its status.
 
     Args:
-        event: Its wire name.
+        event: Which it is.
         response: What it carries.
         rule: R1 for an event that opens the stream, R3 for one that ends it.
     """
     if a_text(response.get("status")) not in _STATUSES[event]:
-        yield Fault(rule, f"the response has the status {response.get('status')!r}")
+        yield Fault(rule, f"the response has the status {shown(response.get('status'))}")
 
 
 def judge_opening(response: Mapping[str, object]) -> Iterator[Fault]:
@@ -84,9 +86,9 @@ def _failure(response: Mapping[str, object], status: object, seen: Seen) -> Iter
             yield Fault("R4", "the response failed and does not say why: error.code and error.message")
     else:
         if response.get("error") is not None:
-            yield Fault("R4", f"the response has an error and the status {status!r}")
+            yield Fault("R4", f"the response has an error and the status {shown(status)}")
         if seen.error:
-            yield Fault("R4", f"there was an error event, and the response has the status {status!r}")
+            yield Fault("R4", f"there was an error event, and the response has the status {shown(status)}")
     for item in seen.items:
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
@@ -99,9 +101,9 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
     if status == "incomplete":
         reason = a_text(an_object(details).get("reason"))
         if reason not in _REASONS and not (details is None and _left_call(a_list(response.get("output")))):
-            yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {details!r}")
+            yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {shown(details)}")
     elif details is not None:
-        yield Fault("R12", f"the response has incomplete_details and the status {status!r}")
+        yield Fault("R12", f"the response has incomplete_details and the status {shown(status)}")
     for item in seen.items:
         if item.status == "incomplete":
             if item is not seen.items[-1]:
@@ -111,7 +113,7 @@ def _cut(response: Mapping[str, object], status: object, seen: Seen) -> Iterator
 
 
 def _left_call(output: Sequence[object]) -> bool:
-    """Return whether the model stopped inside a call, which neither of the API's reasons says."""
+    """Return whether the model stopped inside a call, which none of the API's reasons says."""
     last = an_object(output[-1] if output else None)
     return a_text(last.get("type")).endswith("_call") and a_text(last.get("status")) not in {"", "completed"}
 

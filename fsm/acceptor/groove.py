@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from interlock.events.spec import EventSpec
+from interlock.events.stream import StreamEvent, wire_name
 from interlock.fsm.acceptor.automaton import Node
 from interlock.fsm.acceptor.texts import Text
 from interlock.fsm.acceptor.track import Track
@@ -31,16 +31,16 @@ class Groove:
     moved: tuple[Track | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
-        """Return whether the indices of an event that is equal are whole numbers."""
-        return all(type(body[name]) is int for name in self.indices)
+        """Return whether an event that is equal has whole numbers for its indices, and text where nothing was compared."""
+        return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
 
 
-def groove_of(item: Track, spec: EventSpec, body: Mapping[str, object]) -> Groove | None:
+def groove_of(item: Track, event: type[StreamEvent], body: Mapping[str, object]) -> Groove | None:
     """Remember a delta that was legal, for the next one will be like it."""
-    text = item.part.text if item.part else item.text
-    if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, spec.name):
+    text, name = item.part.text if item.part else item.text, wire_name(event)
+    if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
         return None
-    blank = {name: None for name in ("delta", "sequence_number", "obfuscation") if name in body}
-    indices = tuple(name for name in spec.scope.value if name.endswith("_index"))
-    moved = (item, item.node, spec.name, item.node)
+    blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
+    indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
+    moved = (item, item.node, name, item.node)
     return Groove(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None

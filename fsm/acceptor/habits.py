@@ -237,13 +237,6 @@ HABITS: Final[Mapping[str, Habit]] = {
             "older services",
         ),
         Habit(
-            "no-query",
-            "R14",
-            "a search of the web has no `query`",
-            "clients show it where it is",
-            "OpenAI",
-        ),
-        Habit(
             "nested-error",
             "R14",
             "the fields of an `error` event are nested, as in Open Responses",
@@ -290,11 +283,3 @@ HABITS: Final[Mapping[str, Habit]] = {
     )
 }
 """Every habit by its name."""
-
-MISSING: Final[Mapping[str, str]] = {
-    "search: query is missing": "no-query",
-    "web_search_call: action is missing": "",
-    "response: created_at is missing": "",
-    "response: model is missing": "",
-}
-"""The habit that a missing field is, by what is said of it; empty where a client was seen to break."""

@@ -15,13 +15,14 @@ from attrs import define, evolve, field, frozen
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import loads
-from interlock.events.spec import CREATED, TERMINAL
 from interlock.events.sse import CONTENT_TYPE
+from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding, Severity
 from interlock.fsm.acceptor.habits import HABITS
 from interlock.fsm.acceptor.lines import Lines
 from interlock.fsm.acceptor.trace import Step
+from interlock.fsm.acceptor.values import a_text, shown
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
@@ -163,7 +164,7 @@ class Judge:
         """
         self._sent = True
         if said.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {said!r} instead of {CONTENT_TYPE}")
+            self._fault("R5", f"the content type is {shown(said)} instead of {CONTENT_TYPE}")
 
     def feed(self, piece: bytes) -> None:
         """Judge some bytes.
@@ -242,7 +243,7 @@ class Judge:
         for wrong, habit in _misframed(message) if self._lines is None else ():
             self._fault("R5", wrong, message.event, habit=habit)
         body = None if message.data == DONE else _body(message)
-        if self._marked and (body is None or body.get("type") != CREATED.name):
+        if self._marked and (body is None or body.get("type") != wire_name(Created)):
             self._fault("R3", "comes after the end marker [DONE]", message.event)
             return None
         self._marked = message.data == DONE
@@ -255,16 +256,17 @@ class Judge:
         name = body.get("type")
         if message.event != name and self._lines is None:
             bare = "event" not in message.fields
-            said = "there is no event line" if bare else f"the event is {message.event!r}"
-            wrong = f"{said}, and the body's type is {name!r}"
+            said = "there is no event line" if bare else f"the event is {shown(message.event)}"
+            wrong = f"{said}, and the body's type is {shown(name)}"
             self._fault("R5", wrong, message.event, habit="no-event-line" if bare else "")
         findings = self._acceptor.feed(body, message.line)
         if findings:
             self._tally.add(findings)
-        if name in TERMINAL:
+        if a_text(name) in TERMINAL:
             response = body.get("response")
             if isinstance(response, dict):
-                self._status = str(cast("dict[str, object]", response).get("status"))
+                status = cast("dict[str, object]", response).get("status")
+                self._status = status if isinstance(status, str) else shown(status)
         return body
 
     def _fault(self, rule: str, wrong: str, came: str = "", *, habit: str = "") -> None:

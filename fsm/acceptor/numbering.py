@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define
 
 from interlock.fsm.acceptor.finding import Fault
+from interlock.fsm.acceptor.values import shown
 
 
 @define
@@ -31,7 +32,7 @@ class Numbering:
             self.skip()
             self._missing += 1
             habit = "unnumbered" if not number and self._last is None else ""
-            return [Fault("R2", f"sequence_number is {number!r}, and not a number", habit=habit)]
+            return [Fault("R2", f"sequence_number is {shown(number)}, and not a number", habit=habit)]
         begins, self._last = self._last is None, number
         self._missing = 0
         self.expected = number + 1

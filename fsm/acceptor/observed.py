@@ -11,8 +11,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.events import spec
-from interlock.events.spec import EventSpec
+from interlock.events.stream import ItemAdded, ItemDone, McpInProgress, OutputDone, StreamEvent
 
 
 @frozen
@@ -28,30 +27,30 @@ class Observed:
 
     source: str
     dest: str
-    events: Sequence[EventSpec]
+    events: Sequence[type[StreamEvent]]
     why: str
 
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
     "message": [
-        Observed("pending", "added", [spec.ADDED], "a message may have no part at all; that it is blank is judged by R18"),
-        Observed("added", "completed", [spec.DONE], "likewise"),
-        Observed("added", "incomplete", [spec.DONE], "likewise, if it was cut"),
+        Observed("pending", "added", [ItemAdded], "a message may have no part at all; that it is blank is judged by R18"),
+        Observed("added", "completed", [ItemDone], "likewise"),
+        Observed("added", "incomplete", [ItemDone], "likewise, if it was cut"),
     ],
     "mcp_call": [
         Observed(
             "in_progress",
             "in_progress",
-            [spec.MCP_IN_PROGRESS],
+            [McpInProgress],
             "a call that was approved is said to be in progress once more when its arguments are there",
         ),
     ],
     "shell_call_output": [
-        Observed("in_progress", "incomplete", [spec.DONE], "an output that was cut may say so"),
-        Observed("printing", "incomplete", [spec.OUTPUT_DONE, spec.DONE], "likewise"),
+        Observed("in_progress", "incomplete", [ItemDone], "an output that was cut may say so"),
+        Observed("printing", "incomplete", [OutputDone, ItemDone], "likewise"),
     ],
     "compaction": [
-        Observed("in_progress", "completed", [spec.DONE], "a compaction may come whole, without the event that it is being made"),
+        Observed("in_progress", "completed", [ItemDone], "a compaction may come whole, without the event that it is being made"),
     ],
 }
 """The edges of each kind of item that has any."""

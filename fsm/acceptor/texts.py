@@ -12,6 +12,8 @@ from typing import Final, cast
 
 from attrs import define, field
 
+from interlock.events.parts import Logprob
+from interlock.events.shapes import faults
 from interlock.fsm.acceptor.values import a_list, an_object, digest
 
 _KEPT: Final = 4096
@@ -134,15 +136,10 @@ def _line(entry: object) -> bytes:
 
 
 def unsound(entries: object) -> bool:
-    """Return whether a value is not a list of log probabilities, each with its token."""
-    return not isinstance(entries, list) or not all(map(_is_logprob, cast("list[object]", entries)))
+    """Return whether a value is not a list of log probabilities, each with its token; what is null or more is borne."""
+    wrong = (fault.kind for fault in faults(entries, list[Logprob], direction="stream"))
+    return not all(kind in {"unknown", "null"} for kind in wrong) or not all(map(_is_spelled, a_list(entries)))
 
 
-def _is_logprob(entry: object) -> bool:
-    known = an_object(entry)
-    return isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float} and _is_bytes(known.get("bytes"))
-
-
-def _is_bytes(value: object) -> bool:
-    listed = isinstance(value, list) and all(type(one) is int and one in range(256) for one in a_list(cast("object", value)))
-    return value is None or listed
+def _is_spelled(entry: object) -> bool:
+    return all(cast("int", one) in range(256) for one in a_list(an_object(entry).get("bytes")))

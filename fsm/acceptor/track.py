@@ -5,13 +5,15 @@ It judges the order of an item's events (R7, R8, R10, R11), and nothing of what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final, get_args, get_type_hints
 
 from attrs import define, evolve, field
 
-from interlock.events.olditems import ITEMS, OUTPUT_TEXT, ItemSpec
-from interlock.events.spec import ADDED, DONE, EVENTS, Place
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.parts import OutputText
+from interlock.events.stream import EVENTS, ItemAdded, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.finding import About, Fault
 from interlock.fsm.acceptor.texts import Logprobs, Text
@@ -22,8 +24,9 @@ from interlock.fsm.lifecycles import LIFECYCLES
 AUTOMATA: Final[Mapping[str, Automaton[Item[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
 """The automaton of each kind of item."""
 
-_SPECS: Final[Mapping[str, ItemSpec]] = {str(kind): spec for kind, spec in ITEMS.items()}
-_KIND_OF: Final[Mapping[str, str]] = {spec.prefix: kind for kind, spec in _SPECS.items()}
+ADDED: Final = wire_name(ItemAdded)
+DONE: Final = wire_name(ItemDone)
+_KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
 """The kinds of item that may be done without their other events, or, where that is not true, without the last before it."""
 _OF_A_PART: Final = frozenset({Place.PART, Place.PART_DONE})
@@ -50,7 +53,7 @@ class Part:
     def __attrs_post_init__(self) -> None:
         """Start without text."""
         self.text = Text(self.known)
-        self.logprobs = Logprobs() if self.known and self.type == OUTPUT_TEXT.type else None
+        self.logprobs = Logprobs() if self.known and self.type == wire_name(OutputText) else None
 
 
 @define(eq=False)
@@ -74,7 +77,6 @@ class Track:
     """What must stay the same, as `added` had it."""
     automaton: Automaton[Item[Any]] | None = field(init=False)
     """None for a kind of item that has no lifecycle here."""
-    spec: ItemSpec | None = field(init=False)
     node: Node = field(init=False)
     aliases: set[object] = field(factory=set[object], init=False)
     """The ids and indices that events about it gave, right or wrong, so that a wrong one is found once."""
@@ -120,17 +122,26 @@ class Track:
     def __attrs_post_init__(self) -> None:
         """Start where the lifecycle starts, or anywhere in it."""
         self.automaton = AUTOMATA.get(self.kind)
-        self.spec = _SPECS.get(self.kind)
         start = self.automaton or AUTOMATA["message"]
         self.node = start.start if self.known else start.unknown
         self.text = Text(self.known)
         self.next_index = {"content": 0, "summary": 0} if self.known else {}
-        self.parts = {name: [] if self.known and self.spec else None for name in ("content", "summary")}
+        self.parts = {name: [] if self.known and self.automaton else None for name in ("content", "summary")}
 
     @property
     def state(self) -> str:
         """Where it stands, to be read."""
         return self.node.state if self.automaton else "unknown"
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The statuses that its type knows."""
+        return statuses_of(ITEMS[self.kind]) if self.kind in ITEMS else ()
+
+    @property
+    def own_text(self) -> tuple[str, ...]:
+        """Where it has the text that it writes, as the names of fields; nothing for a kind that writes none, or parts."""
+        return _own_text(self.kind)
 
     @property
     def about(self) -> About:
@@ -140,7 +151,7 @@ class Track:
     @property
     def listed(self) -> bool:
         """Whether it is a listing of tools that completed."""
-        return self.kind == "mcp_list_tools" and self.orderly and self.node.legal == (DONE.name,)
+        return self.kind == "mcp_list_tools" and self.orderly and self.node.legal == (DONE,)
 
     def forget(self) -> None:
         """Forget what can no longer be compared, because an event could not be read."""
@@ -170,17 +181,17 @@ class Track:
         """
         if self.ended:
             return Fault("R7", "comes after the item was done")
-        if event == ADDED.name and self.added:
+        if event == ADDED and self.added:
             return Fault("R7", "the item is added a second time", self.node.legal)
-        self.added = self.added or event == ADDED.name
-        self.ended = event == DONE.name
-        self.quiet = self.quiet and (event == ADDED.name or event.endswith(".done"))
+        self.added = self.added or event == ADDED
+        self.ended = event == DONE
+        self.quiet = self.quiet and (event == ADDED or event.endswith(".done"))
         following = self.automaton.step(self.node, event) if self.automaton else self.node
         if following is not None or self.automaton is None:
             self.node = following or self.node
             return None
         fault = self._misplaced(event, self.automaton)
-        if event == DONE.name and self.quiet == _MAY_LACK_EVENTS.get(self.kind):
+        if event == DONE and self.quiet == _MAY_LACK_EVENTS.get(self.kind):
             fault = evolve(fault, habit="no-middle")
         self.orderly = False
         self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
@@ -199,6 +210,27 @@ class Track:
         if self.node.inside_part or not _OF_A_PART.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Fault("R8", "breaks the order of parts", legal)
         return Fault("R10", f"does not come here in the lifecycle of a {self.kind}", legal)
+
+
+@cache
+def _own_text(kind: str) -> tuple[str, ...]:
+    events = map(EVENTS.__getitem__, AUTOMATA[kind].events if kind in AUTOMATA else ())
+    names = (own_fields(event)[0] for event in events if is_own_text(event) and "delta" not in own_fields(event))
+    for name in names:
+        holders = (field for field, hint in get_type_hints(ITEMS[kind]).items() if name in _fields_in(hint))
+        return (name,) if name in ITEMS[kind].__struct_fields__ else (next(holders), name)
+    return ()
+
+
+def is_own_text(event: type[StreamEvent]) -> bool:
+    """Return whether an event is about a text that is a field of its item."""
+    return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
+
+
+def _fields_in(hint: object) -> Iterator[str]:
+    """Yield the fields of the objects that a field may hold."""
+    for arm in get_args(hint):
+        yield from getattr(arm, "__struct_fields__", ())
 
 
 def kind_of(item_id: str, event: str) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import orjson
 
 Digest: TypeAlias = bytes
+
+_SHOWN = 200
+"""How many characters of a value are shown."""
 
 
 def an_object(value: object) -> Mapping[str, object]:
@@ -31,9 +34,37 @@ def a_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def inside(value: Mapping[str, object], name: str) -> object:
-    """Return a field of an object, or, if the name has a dot, of an object in it; None if it is not there."""
-    for step in name.split("."):
+def shown(value: object) -> str:
+    """Return a value for a message, with its quotes; of a long text the beginning, and of what else is long its JSON type."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested deeply, or a number of thousands of digits
+        return called(value)
+    return text if len(text) <= _SHOWN else called(value)
+
+
+def called(value: object) -> str:
+    """Return the JSON type of a value in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def inside(value: Mapping[str, object], path: Iterable[str]) -> object:
+    """Return a field of an object, or of an object in it; None if it is not there."""
+    for step in path:
         value = cast("Mapping[str, object]", an_object(value).get(step))
     return value
 
@@ -76,7 +107,10 @@ def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 
 def loosened(value: Mapping[str, object]) -> Mapping[str, Digest]:
     """Return the digests of an object's fields without what no client reads twice: nulls, log probabilities, encryptions."""
-    return digests(an_object(_loose(value)))
+    try:
+        return digests(an_object(_loose(value)))
+    except RecursionError:
+        return digests(value)
 
 
 def _loose(value: object) -> object:

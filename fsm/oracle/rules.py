@@ -18,6 +18,7 @@ Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
+_REASONS: Final = ("max_output_tokens", "max_messages", "content_filter", "steered")
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _STATUSES: Final = {
     "response.created": {"queued", "in_progress"},
@@ -62,7 +63,7 @@ def r3_ending(stream: Stream) -> Iterator[Violation]:
 def r3_status(stream: Stream) -> Iterator[Violation]:
     """R3, R1: the event's name agrees with the response's status."""
     for place, name in enumerate(stream.names):
-        if name in _STATUSES and (status := stream.events[place]["response"]["status"]) not in _STATUSES[name]:
+        if name in _STATUSES and (status := stream.events[place]["response"].get("status")) not in _STATUSES[name]:
             yield Violation("R1" if name in _OPENING else "R3", place, f"{name} carries the status {status}")
 
 
@@ -71,18 +72,18 @@ def r4_failure(stream: Stream) -> Iterator[Violation]:
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
-    failed, error = response["status"] == "failed", response.get("error")
+    failed, error = response.get("status") == "failed", response.get("error")
     if failed and not (error and _says(error.get("code")) and _says(error.get("message"))):
         yield Violation("R4", last, "a failed response without error.code and error.message")
     if not failed and error is not None:
-        yield Violation("R4", last, f"a response with an error has the status {response['status']}")
+        yield Violation("R4", last, f"a response with an error has the status {response.get('status')}")
     if "error" in stream.names:
         place = stream.names.index("error")
         if not failed:
-            yield Violation("R4", place, f"an error event in a response that ends {response['status']}")
+            yield Violation("R4", place, f"an error event in a response that ends {response.get('status')}")
         if any(item.at > place for item in stream.items):
             yield Violation("R4", place, "an item begins after an error event")
-    if response["status"] != "completed":
+    if response.get("status") != "completed":
         for item in stream.items:
             if item.done is None:
                 yield Violation("R4", last, f"item {item.index} is left open")
@@ -211,18 +212,18 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
     if response is None:
         return
     details = response.get("incomplete_details")
-    if response["status"] == "incomplete":
+    if response.get("status") == "incomplete":
         left = stream.items[-1].done if details is None and stream.items else None
         left_call = left is not None and left["type"].endswith("_call") and left.get("status") not in (None, "completed")
-        if not left_call and an_object(details).get("reason") not in ("max_output_tokens", "content_filter"):
+        if not left_call and an_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
-        yield Violation("R12", last, f"a response with incomplete_details has the status {response['status']}")
+        yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")
     for item in stream.items:
         if item.done is not None and item.done.get("status") == "incomplete":
             if item.index != len(stream.items) - 1:
                 yield Violation("R12", item.end, f"item {item.index} is incomplete, but not the last")
-            if response["status"] == "completed":
+            if response.get("status") == "completed":
                 yield Violation("R12", last, f"the response is completed, but item {item.index} is incomplete")
 
 

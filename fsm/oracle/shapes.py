@@ -1,4 +1,4 @@
-"""Whether the events, items and parts of a stream have the fields that the API gives them (rule R14).
+"""Whether the events and items of a stream have the fields that the API gives them (rule R14).
 
 It compares with the tables in `vocabulary`. It knows nothing of order, nor of what the values say.
 """
@@ -6,30 +6,30 @@ It compares with the tables in `vocabulary`. It knows nothing of order, nor of w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from attrs import frozen
 
 from interlock.fsm.oracle import vocabulary
-from interlock.fsm.oracle.view import Json, Violation, a_list, an_object
+from interlock.fsm.oracle.view import Json, Violation, an_object
 
-_TYPES: Final[dict[str, type]] = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "object": dict,
-    "array": list,
-    "null": type(None),
+_TYPES: Final[dict[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
 }
-_STATUSES: Final = frozenset({"completed", "incomplete", "failed", "in_progress", "queued", "cancelled"})
+_ADDED: Final = "response.output_item.added"
 
 
 @frozen
 class _Shape:
-    """The fields of one type: the types that each may have, which of them must be there, and which only in the end."""
+    """The fields of one type: the words for what each may be, which of them must be there, and which only in the end."""
 
-    fields: Mapping[str, frozenset[type]]
+    fields: Mapping[str, frozenset[str]]
     required: frozenset[str]
     later: frozenset[str]
 
@@ -50,16 +50,15 @@ def _shape(fields: Sequence[str]) -> _Shape:
     """Read one line of a table."""
     pairs = [field.split(":") for field in fields]
     return _Shape(
-        {name.rstrip("?+"): frozenset(_TYPES[word] for word in types.split("|")) for name, types in pairs},
+        {name.rstrip("?+"): frozenset(words.split("|")) for name, words in pairs},
         frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
         frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
     )
 
 
-_EVENTS: Final = _shapes(vocabulary.EVENTS, "type:string", "sequence_number?:integer")
-_ITEMS: Final = _shapes(vocabulary.ITEMS, "type:string")
-_PARTS: Final = _shapes(vocabulary.PARTS, "type:string")
-_ACTIONS: Final = _shapes(vocabulary.ACTIONS, "type:string")
+_OBJECTS: Final = _shapes(vocabulary.OBJECTS)
+_EVENTS: Final = _shapes(vocabulary.EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
+_ITEMS: Final = _shapes(vocabulary.ITEMS, "type:string", "agent?:<agent>|null")
 _RESPONSE: Final = _shapes(vocabulary.RESPONSE)["response"]
 _USAGE: Final = _shapes(vocabulary.USAGE)["usage"]
 
@@ -70,10 +69,10 @@ def malformed(events: Sequence[Json]) -> list[Violation]:
 
 
 def strays(events: Sequence[Json]) -> list[Violation]:
-    """Find the fields that do not belong where they are, in events, items and parts."""
+    """Find the fields that do not belong where they are, in events and items."""
     found: list[Violation] = []
     for place, body in enumerate(events):
-        for table, value in _typed_in(body):
+        for table, value in ((_EVENTS, body), (_ITEMS, an_object(body.get("item")))):
             name = str(value.get("type"))
             if name in table and not value.keys() <= table[name].fields.keys():
                 extra = sorted(value.keys() - table[name].fields.keys())
@@ -83,77 +82,52 @@ def strays(events: Sequence[Json]) -> list[Violation]:
     return found
 
 
-def _typed_in(body: Json) -> Iterator[tuple[Mapping[str, _Shape], Json]]:
-    """Yield an event and the item and parts that it carries, each with the table to compare it with."""
-    yield _EVENTS, body
-    if "item" in body:
-        item = an_object(body["item"])
-        yield _ITEMS, item
-        yield _ACTIONS, an_object(item.get("action"))
-        for part in (*a_list(item.get("content")), *a_list(item.get("summary"))):
-            yield _PARTS, an_object(part)
-    elif "part" in body:
-        yield _PARTS, an_object(body["part"])
-
-
 def _in_event(body: Json) -> Iterator[str]:
     """Yield what is malformed in an event."""
     name = str(body.get("type"))
-    shape = _EVENTS.get(name)
-    if shape is None:
+    if name not in _EVENTS:
         yield f"there is no event {name!r}"
         return
-    yield from _wrong(body, shape, name)
-    if "item" in shape.required:
-        yield from _in_item(an_object(body.get("item")), ended=name == "response.output_item.done")
-    elif "part" in shape.required:
-        yield from _in_typed(body.get("part"), _PARTS, "part")
-    elif "annotation" in shape.required and not isinstance(an_object(body.get("annotation")).get("type"), str):
-        yield "an annotation without a type"
-    elif "response" in shape.required:
-        yield from _in_response(an_object(body.get("response")))
+    yield from _wrong(body, _EVENTS[name], name)
+    if "item" in _EVENTS[name].required:
+        item = an_object(body.get("item"))
+        kind = str(item.get("type"))
+        if kind not in _ITEMS:
+            yield f"there is no item {kind!r}"
+            return
+        yield from _wrong(item, _ITEMS[kind], kind)
+        if name != _ADDED:
+            yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
+    elif "response" in _EVENTS[name].required:
+        response = an_object(body.get("response"))
+        yield from _wrong(response, _RESPONSE, "response")
+        if isinstance(response.get("usage"), dict):
+            yield from _wrong(response["usage"], _USAGE, "usage")
 
 
 def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
     """Yield which fields are missing or of a wrong type; unknown ones are passed over."""
-    for field, types in shape.fields.items():
+    for field, words in shape.fields.items():
         if field in value:
-            if type(value[field]) not in types:
-                yield f"{name}: {field} is a {type(value[field]).__name__}"
+            if not _fits(value[field], words):
+                yield f"{name}: {field} is {value[field]!r:.80}"
         elif field in shape.required:
             yield f"{name}: {field} is missing"
 
 
-def _in_typed(value: object, table: Mapping[str, _Shape], what: str) -> Iterator[str]:
-    """Yield what is malformed in an object that says its type."""
-    body = an_object(value)
-    kind = str(body.get("type"))
-    if kind in table:
-        yield from _wrong(body, table[kind], kind)
-    else:
-        yield f"there is no {what} {kind!r}"
+def _fits(value: object, words: frozenset[str]) -> bool:
+    """Return whether a value is one of those that a field may have."""
+    if not words.isdisjoint(("any", _TYPES[type(value)])):
+        return True
+    if isinstance(value, list):
+        inner = frozenset(word[1:] for word in words if word.startswith("*"))
+        return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
+    if isinstance(value, dict):
+        known = an_object(cast("object", value))
+        return any(_is(known, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+    return isinstance(value, str) and value in words
 
 
-def _in_item(item: Json, *, ended: bool) -> Iterator[str]:
-    """Yield what is malformed in an item."""
-    yield from _in_typed(item, _ITEMS, "item")
-    shape = _ITEMS.get(str(item.get("type")))
-    if ended and shape is not None:
-        yield from (f"{item['type']}: {field} is missing" for field in shape.later - item.keys())
-    for part in (*a_list(item.get("content")), *a_list(item.get("summary"))):
-        yield from _in_typed(part, _PARTS, "part")
-    if item.get("type") == "web_search_call" and "action" in item:
-        yield from _in_typed(item.get("action"), _ACTIONS, "action")
-    if item.get("type") == "message" and item.get("role") != "assistant":
-        yield "a message of the response is not the assistant's"
-
-
-def _in_response(response: Json) -> Iterator[str]:
-    """Yield what is malformed in a response object."""
-    yield from _wrong(response, _RESPONSE, "response")
-    if response.get("object") != "response":
-        yield "response: object is not 'response'"
-    if str(response.get("status")) not in _STATUSES:
-        yield f"response: there is no status {response.get('status')!r}"
-    if isinstance(response.get("usage"), dict):
-        yield from _wrong(response["usage"], _USAGE, "usage")
+def _is(value: Json, shape: _Shape) -> bool:
+    """Return whether an object has the fields of a type, and no others unless it may have any."""
+    return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))

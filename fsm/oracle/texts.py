@@ -7,7 +7,7 @@ It looks only at items whose parts are in order, since without that there is no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from attrs import frozen
 
@@ -222,6 +222,8 @@ def _is_logprob(entry: object) -> bool:
     sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
     if known.get("bytes") is not None and not isinstance(known["bytes"], list):
         return False
+    others: object = known.get("top_logprobs")
+    sound = sound and (others is None or isinstance(others, list)) and all(map(_is_logprob, a_list(cast("object", others))))
     return sound and all(type(byte) is int and byte in range(256) for byte in a_list(known.get("bytes")))
 
 
@@ -233,7 +235,8 @@ def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
 def _part_logprobs(part: _Part) -> Iterator[Violation]:
     """Compare the log probabilities of a part's deltas with its text, with those of its done event and with its own."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
-    wholes = (part.text_done["logprobs"], part.done["part"].get("logprobs", entries))
+    of_part = part.done["part"].get("logprobs")
+    wholes = (part.text_done["logprobs"], entries if of_part is None else of_part)
     if any(_tokens(whole) != _tokens(entries) for whole in wholes):
         yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
     if entries and not _rebuilds(entries, _text_of(part.text_done)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from interlock.events.dialects import DialectName
+from interlock.events.json import clean
 from interlock.serving.cli.expanding import expanded, is_url
 from interlock.serving.cli.inputs import PATIENCE, UNUSABLE
 
@@ -125,7 +126,7 @@ def _written(given: Sequence[str], judged: Callable[[str], Checked], form: Forma
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(line)
+        typer.echo(clean(line))
 
 
 def _read(judging: Judge, source: str, body: Path | None, headers: dict[str, str], timeout: float) -> str:

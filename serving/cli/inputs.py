@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
+from interlock.events.json import clean
+
 if TYPE_CHECKING:
     from interlock.serving.recordings.recording import Recording
 
@@ -24,7 +26,7 @@ def fail(message: str) -> NoReturn:
     Raises:
         typer.Exit: Always.
     """
-    typer.echo(f"interlock: {message}", err=True)
+    typer.echo(clean(f"interlock: {message}"), err=True)
     raise typer.Exit(UNUSABLE)
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import attrs
-import orjson
+import msgspec
 import typer
 from attrs import frozen
 
+from interlock.events.json import dumps
 from interlock.fsm.acceptor import HABITS, RULES, Finding, Reported, Verdict
 
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
@@ -63,7 +64,7 @@ def as_json(checked: Iterable[Checked]) -> bytes:
     sources = [_object(one) for one in checked]
     words = [source["verdict"] for source in sources]
     worst = next((word for word in ("illegal", "unreadable") if word in words), "legal")
-    return orjson.dumps({"version": 1, "verdict": worst, "sources": sources}, option=orjson.OPT_INDENT_2)
+    return msgspec.json.format(dumps({"version": 1, "verdict": worst, "sources": sources}), indent=2)
 
 
 def _object(one: Checked) -> dict[str, object]:

@@ -27,6 +27,7 @@ from typing import Final, TypeVar, cast, get_args
 from attrs import asdict, field, frozen
 
 from interlock.events.json import loads
+from interlock.fsm.acceptor.values import shown
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Chunk, Format, FormatName, Tagged
@@ -35,6 +36,7 @@ from interlock.serving.engines.engine import EngineOutput
 T = TypeVar("T")
 
 VERSION: Final = 1  # of the format
+_DEEPEST: Final = 200
 
 # JSON's types as Python has them, and in words.
 _OBJECT: Final[type[dict[str, object]]] = dict
@@ -177,6 +179,8 @@ class _Line:
             raise RecordingError(number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise RecordingError(number, "not a JSON object")
+        if _is_deep(cast("dict[str, object]", fields)):
+            raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
         return cls(number, cast("dict[str, object]", fields))
 
     def within(self, name: str) -> _Line | None:
@@ -216,6 +220,20 @@ class _Line:
         if not all(isinstance(value, dict) for value in values):
             raise RecordingError(self.number, f"{name} has to be a list of objects")
         return cast("list[Mapping[str, object]]", values)
+
+
+def _is_deep(fields: Mapping[str, object]) -> bool:
+    """Return whether values are nested too deep to be written again in a response."""
+    level: list[object] = [fields]
+    for _ in range(_DEEPEST):
+        level = [inner for value in level for inner in _within(value)]
+    return bool(level)
+
+
+def _within(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
@@ -264,7 +282,7 @@ def _token_ids(line: _Line) -> tuple[int, ...]:
     for value in ids:
         # Any integer: an id that no vocabulary has is what an engine yielded too, and the parser's to recover from.
         if not isinstance(value, int) or isinstance(value, bool):
-            raise RecordingError(line.number, f"token_ids has {value!r}, which is no token id")
+            raise RecordingError(line.number, f"token_ids has {shown(value)}, which is no token id")
     return tuple(cast("list[int]", ids))
 
 

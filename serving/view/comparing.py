@@ -132,7 +132,10 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
         if "".join(left.texts) != "".join(right.texts):
             yield "delta"
     elif left.data != right.data:
-        yield from _unlike(_parsed(left.data), _parsed(right.data), "")
+        try:
+            yield from [*_unlike(_parsed(left.data), _parsed(right.data), "")]
+        except RecursionError:
+            yield ""  # nested too deeply to say where
 
 
 def _unlike(left: object, right: object, path: str) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import orjson
 from attrs import define, field
 
 from interlock.events.dialects import OPENAI, Dialect
+from interlock.events.json import dumps
 from interlock.events.sse import DONE_FRAME
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
@@ -68,7 +68,7 @@ class _Origin:
             elif chunk.text:
                 self.texts.append(chunk.text)
             elif chunk.delta is not None:
-                self.texts.append(orjson.dumps(chunk.delta, default=str).decode())
+                self.texts.append(dumps(chunk.delta).decode())
         elif step.result is not None:
             self.texts.append(step.result.output if step.result.error is None else step.result.error)
         elif step.ends_turn is not None and self.parser is not None:

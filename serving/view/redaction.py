@@ -113,7 +113,8 @@ def redacted(value: object, place: Place = EVENT) -> object:
             shown = {name: redacted(inner, place[name]) for name, inner in members.items() if name in place}
             return {**shown, MUCH: len(members) - len(shown)} if len(shown) < len(members) else shown
         case list(), Mapping():
-            return [redacted(inner, place) for inner in cast("list[object]", value)]
+            entries = cast("list[object]", value)
+            return [MUCH if isinstance(inner, list) else redacted(inner, place) for inner in entries]
         case _:
             return MUCH
 

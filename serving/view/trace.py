@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
-import orjson
 from attrs import define, field
 
 from interlock.events.dialects import DialectName
 from interlock.events.json import dumps
-from interlock.events.spec import ADDED, DONE, TERMINAL
+from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, Judged, Step
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.trace import hindsight
+from interlock.fsm.acceptor.values import a_text, shown
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
@@ -139,13 +139,14 @@ class Trace:
         data = judged.message.data
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
-        name = MARKER if data == MARKER else str((body or {}).get("type", judged.message.event))
-        shown = _hidden(data, body) if self.redact else data
-        yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, shown
+        type_ = (body or {}).get("type", judged.message.event)
+        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else shown(type_)
+        text = _hidden(data, body) if self.redact else data
+        yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
         for finding in judged.findings:
             yield "f", self.stream, self.events, self._said(finding)
         self.events += 1
-        if name == DONE.name or name in TERMINAL:
+        if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
 
     def _lane(self, judged: Judged) -> _Lane:
@@ -181,13 +182,14 @@ class Trace:
     def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         item = body.get("item")
         known: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
-        lane.named = body.get("type") == ADDED.name
+        lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
-            "kind": known.get("type") or machine,
-            "name": known.get("name") or known.get("server_label"),
-            "id": known.get("id") or body.get("item_id"),
+            "kind": a_text(known.get("type")) or machine,
+            "name": a_text(known.get("name")) or a_text(known.get("server_label")) or None,
+            "id": a_text(known.get("id")) or a_text(body.get("item_id")) or None,
         }
-        yield "lane", self.stream, lane.number, {**about, "index": body.get("output_index")}
+        index = body.get("output_index")
+        yield "lane", self.stream, lane.number, {**about, "index": index if isinstance(index, int) else None}
 
     def _said(self, finding: Finding) -> Mapping[str, object]:
         return {
@@ -211,4 +213,4 @@ def encoded(lines: Iterable[Line]) -> bytes:
     Args:
         lines: Of a trace.
     """
-    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS) for line in lines)
+    return b"".join(dumps(line) + b"\n" for line in lines)

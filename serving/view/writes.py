@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from interlock.events.olditems import ITEMS
-from interlock.events.spec import EVENTS, EventSpec, Scope
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.stream import (
+    EVENTS,
+    ItemBracket,
+    ItemEvent,
+    PartEvent,
+    ResponseEvent,
+    StreamEvent,
+    SummaryEvent,
+    own_fields,
+    wire_name,
+)
 
-_LISTS: Final[Mapping[Scope, tuple[str, str]]] = {
-    Scope.PART: ("content", "content_index"),
-    Scope.SUMMARY: ("summary", "summary_index"),
-}
-"""The list of parts that an event of a scope is about, and the field that holds the part's place in it."""
-
-_BESIDE: Final = frozenset({"logprobs", "name", "status"})
+_BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
 """What an event carries beside the text that it writes."""
 
 
@@ -29,26 +33,26 @@ def writes() -> Mapping[str, Mapping[str, object]]:
         `append` or `set` (a text), `push` (an entry of a list) or `status`; `from` is the field of the event; `to` the field
         of the item or part; `list` and `index` say where the part stands.
     """
-    return {name: write for name, spec in EVENTS.items() for write in _write(spec)}
+    return {name: write for name, event in EVENTS.items() for write in _write(event)}
 
 
-def _write(spec: EventSpec) -> Iterator[Mapping[str, object]]:
-    parts, index = _LISTS.get(spec.scope, ("", ""))
-    place = {"list": parts, "index": index} if parts else {}
-    stem, _, last = spec.name.rpartition(".")
-    texts = [name for name in spec.fields if name not in _BESIDE]
+def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
+    parts = "content" if issubclass(event, PartEvent) else "summary" if issubclass(event, SummaryEvent) else ""
+    place = {"list": parts, "index": f"{parts}_index"} if parts else {}
+    stem, _, last = wire_name(event).rpartition(".")
+    fields = [name for name in own_fields(event) if name not in _BESIDE]
     whole = EVENTS.get(f"{stem}.done")
-    if spec.scope is Scope.RESPONSE:
+    if issubclass(event, ResponseEvent):
         yield {"op": "all", "from": "response"}
-    elif spec.scope is Scope.BRACKET:
+    elif issubclass(event, ItemBracket):
         yield {"op": "all", "from": "item"}
-    elif "part" in spec.fields:
+    elif "part" in fields:
         yield {"op": "put", "from": "part", **place}
-    elif "annotation" in spec.fields:
+    elif "annotation" in fields:
         yield {"op": "push", "from": "annotation", "to": "annotations", **place}
-    elif last == "delta" and whole is not None and "delta" in spec.fields:
-        yield from ({"op": "append", "from": "delta", "to": name, **place} for name in whole.fields if name not in _BESIDE)
-    elif last == "done" and spec.scope in {Scope.ITEM, Scope.PART, Scope.SUMMARY}:
-        yield from ({"op": "set", "from": name, "to": name, **place} for name in texts)
-    elif any(last in item.statuses and stem == f"response.{kind}" for kind, item in ITEMS.items()):
+    elif last == "delta" and whole is not None and "delta" in fields:
+        yield from ({"op": "append", "from": "delta", "to": name, **place} for name in own_fields(whole) if name not in _BESIDE)
+    elif last == "done" and (parts or event.__bases__[0] is ItemEvent):
+        yield from ({"op": "set", "from": name, "to": name, **place} for name in fields)
+    elif any(last in statuses_of(item) and stem == f"response.{kind}" for kind, item in ITEMS.items()):
         yield {"op": "status", "from": "", "to": "status", "value": last}

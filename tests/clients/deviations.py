@@ -259,7 +259,6 @@ DEVIATIONS = {
     "vendor-field": edited(ANSWERED, _with_vendor_fields),
     "null": edited(ANSWERED, _with_nulls),
     "field-of-newer": edited(ANSWERED, without_fields("parallel_tool_calls", "tool_choice", "tools", inside="response")),
-    "no-query": calling(lambda at: searched(at, ["search"])),
     "nested-error": answering(*thought(0), {"type": "error", "error": ERROR}, like="failed after an error event", **FAILED),
     "no-logprobs": edited(ANSWERED, without_fields("logprobs")),
     "tokens-differ": answering(*answer(0, logprobs=LOGPROBS[::-1])),

@@ -7,12 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.events import spec, stream
-from interlock.events.items import ITEMS, FunctionCall, InputItem, Message
-from interlock.events.olditems import ITEMS as ITEM_SPECS
+from interlock.events import stream
+from interlock.events.items import FunctionCall, InputItem, Message
 from interlock.events.parts import OutputText
 from interlock.events.response import CreateResponse
-from interlock.events.stream import EVENTS, TERMINAL, AnyEvent, ItemAdded, TextDelta, wire_name
+from interlock.events.stream import EVENTS, TERMINAL, AnyEvent, ItemAdded, Place, TextDelta, own_fields, wire_name
 
 OBSERVED = Path(__file__).parent.parent / "corpus" / "observed"
 SETTINGS = (
@@ -121,19 +120,21 @@ def test_what_is_wrong_with_a_request_is_said_with_its_path(body, message):
     assert str(caught.value) == message
 
 
-def test_events_stand_where_they_stood():
-    assert {name: (event.before.name, event.after.name) for name, event in EVENTS.items()} == {
-        name: (event.before.name, event.after.name) for name, event in spec.EVENTS.items()
-    }
-    assert TERMINAL == spec.TERMINAL
+def test_the_terminal_events_are_those_after_which_nothing_comes():
+    assert {"response.completed", "response.incomplete", "response.failed"} == TERMINAL
+    assert {name for name, event in EVENTS.items() if event.after is Place.AFTER} == {*TERMINAL, "response.output_item.done"}
 
 
-def test_kinds_of_items_are_what_they_were():
-    kinds = {name: ITEMS[name] for name in ITEM_SPECS}
-    assert {name: (kind.prefix, dict(kind.made), kind.late, kind.opaque) for name, kind in kinds.items()} == {
-        name: (item.prefix, dict(item.made), item.late, item.opaque) for name, item in ITEM_SPECS.items()
-    }
-    assert ITEMS.keys() - ITEM_SPECS.keys() == {"agent_message", "multi_agent_call", "multi_agent_call_output"}
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (TextDelta, ("delta", "logprobs", "obfuscation")),
+        (stream.ArgumentsDone, ("arguments", "name")),
+        (stream.McpCompleted, ()),
+    ],
+)
+def test_an_event_has_fields_beside_those_that_say_what_it_is_about(event, fields):
+    assert own_fields(event) == fields
 
 
 def test_names_are_tags():

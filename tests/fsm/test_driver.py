@@ -385,8 +385,15 @@ def test_partial_images_are_numbered():
 
 
 def test_tools_are_listed():
-    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(Succeed("mcpl_1", {"tools": [{"name": "search"}]}))
-    assert item == {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "wiki", "tools": [{"name": "search"}]}
+    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(
+        Succeed("mcpl_1", {"tools": [{"name": "search", "input_schema": {}}]})
+    )
+    assert item == {
+        "id": "mcpl_1",
+        "type": "mcp_list_tools",
+        "server_label": "wiki",
+        "tools": [{"name": "search", "input_schema": {}}],
+    }
     (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(Fail("mcpl_1", "gone"))
     assert item["error"] == "gone"
 

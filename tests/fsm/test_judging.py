@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor.judging import LISTED, Judge, judge
+from interlock.fsm.acceptor.lines import Lines
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
@@ -38,6 +39,34 @@ def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(dat
     found = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
     assert [(one.rule, one.event, one.came) for one in found] == [("R5", 2, "x")]
     assert (verdict.status, verdict.events) == ("completed", 4)
+
+
+@pytest.mark.parametrize("body", [b'{"type": {}}', b'{"type": ["response.created"]}', rb'{"type": "\ud800"}', b"{}"])
+def test_an_event_of_no_name_is_none(body) -> None:
+    verdict = judge([b"data: " + body + b"\n\n"])
+    assert (verdict.events, verdict.rules.get("R14"), verdict.status) == (1, 1, None)
+
+
+def test_the_id_and_the_status_of_a_response_may_be_anything() -> None:
+    frames = FRAMES.replace(b'"resp_1"', b'[["resp_1"]]').replace(b'"completed"', b'{"a": {}}')
+    assert judge([frames]).status == "{'a': {}}"
+    assert messages(frames, rule="R14")[0] == "response: id is a list"
+
+
+def test_lines_without_framing_are_read_however_they_are_split() -> None:
+    lines = b"\n".join(line[len(b"data: ") :] for line in FRAMES.split(b"\n") if line.startswith(b"data: {"))
+    whole = judge([lines])
+    assert (whole.events, whole.status, whole.rules) == (3, "completed", {"R5": 1})
+    assert judge(lines[place : place + 1] for place in range(len(lines))) == whole
+    assert judge([b"\n\n", lines, b"\n \n"]).events == 3
+
+
+def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:
+    lines = Lines(limit=20)
+    assert [*lines.feed(b'{"type": '), *lines.feed(b'"x"}'), *lines.feed(b" " * 20), *lines.feed(b"}" * 99)] == []
+    (message,) = lines.feed(b"\n{}")
+    assert (message.overlong, message.data, message.line) == (True, '{"type": "x"}', 1)
+    assert [(message.overlong, message.data, message.line) for message in lines.end()] == [(False, "{}", 2)]
 
 
 @pytest.mark.parametrize("text", [rb'"\ud800"', b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])

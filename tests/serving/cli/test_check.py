@@ -157,6 +157,13 @@ def test_bare_lines_of_json_are_judged_without_their_framing(tmp_path) -> None:
     assert (found["line"], found["message"]) == (5, "the data is not a JSON object: '{'")
 
 
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+@pytest.mark.parametrize("body", [r'{"type": "\ud800"}', '{"type": {}}', '{"type": "response.created", "response": {"id": []}}'])
+def test_what_cannot_be_encoded_or_hashed_is_judged_and_written(form, body) -> None:
+    result = run("-", "--format", form, given=f"data: {body}\n\n")
+    assert (result.exit_code, "R14" in result.output) == (1, True)
+
+
 def test_a_job_is_told_by_annotations() -> None:
     result = run(CORPUS / "broken" / "R5-crlf.sse", CORPUS / "broken" / "R9-delta-lost.sse", "/no/such", "--format", "github")
     crlf, text, missing = result.stdout.splitlines()

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from interlock.events.olditems import ITEMS
+from interlock.events.items import ITEMS
 from interlock.fsm.diagram import RENDERERS
 from interlock.parsers.framing import HARMONY
 from interlock.serving.cli.commands import app

@@ -103,6 +103,7 @@ def test_what_was_written_is_read_back_the_same() -> None:
         ([b"\xff\xfe\x00"], 1, "not JSON: "),
         (["[" * 100_000], 1, "not JSON: "),
         ([HEADER, "{", "}"], 2, "not JSON: "),
+        ([f'{{"interlock_recording": 1, "request": {"[" * 300 + "]" * 300}}}'], 1, "nested more than 200 levels deep"),
         (recording({"tokens": [1]}), 2, "unknown field: tokens"),
         (recording({"token_ids": 1}), 2, "token_ids has to be a list"),
         (recording({"token_ids": [1, "2"]}), 2, "token_ids has '2', which is no token id"),

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from interlock.events.spec import EVENTS
+from interlock.events.stream import EVENTS
 from interlock.fsm.acceptor import HABITS, RULES
 from interlock.fsm.acceptor.track import AUTOMATA
 from interlock.serving.cli.commands import app
