@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+import architecture
 from attrs import evolve
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
-import architecture
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
 from subjects import SUBJECTS
 

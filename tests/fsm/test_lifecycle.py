@@ -1,7 +1,6 @@
 """Lifecycles run as they are declared: the compiled rows and the edges say the same."""
 
 import pytest
-from attrs import define
 
 from interlock.events.stream import Completed, Created, Queued
 from interlock.fsm.errors import IllegalTransition
@@ -30,7 +29,6 @@ DOOR = Lifecycle(
 )
 
 
-@define(eq=False)
 class Door(Subject["Door"]):
     times: int = 0
 
