@@ -20,7 +20,6 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "rich": "cli",
     "typer": "cli",
     "httpx2": "serve",
-    "jsonschema": "serve",
     "mcp": "serve",
     "mcp_types": "serve",
     "starlette": "serve",

@@ -28,7 +28,7 @@ from interlock.serving.requests.compaction import is_summary
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.values import elements, members, text_of
 
-__all__ = ["count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
+__all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
 CONTEXT: Final = 131_072
 """Tokens of a prompt at most, as gpt-oss has them."""
@@ -85,9 +85,9 @@ def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
         turn: What is asked.
     """
     yield _system(turn.request.reasoning_effort), True
-    told = [*_told(turn)]
-    if told:
-        yield from _message("developer", "# Instructions\n\n", *told)
+    texts = [*_developer_texts(turn)]
+    if texts:
+        yield from _message("developer", "# Instructions\n\n", *texts)
     names = tool_names(turn.items)
     for item in turn.items:
         yield from _item(item, names)
@@ -101,8 +101,8 @@ def _system(effort: str | None) -> str:
     return encoding().decode(encoding().render_conversation(Conversation.from_messages([message])))
 
 
-def _told(turn: Turn) -> Iterator[str]:
-    """Yield what stands before the conversation: instructions, tools, the form of the answer."""
+def _developer_texts(turn: Turn) -> Iterator[str]:
+    """Yield the instructions, the tools and the form of the answer."""
     if turn.request.instructions:
         yield turn.request.instructions
     if turn.request.tools:
@@ -128,7 +128,7 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
             yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
         case "function_call" | "custom_tool_call":
             yield from _message(
-                "assistant<|channel|>commentary", f"to=functions.{item.get('name')}", _given(item), end="<|call|>"
+                "assistant<|channel|>commentary", f"to=functions.{item.get('name')}", call_text(item), end="<|call|>"
             )
         case _ if is_answered(item):
             yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
@@ -136,7 +136,8 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
             yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
 
 
-def _given(item: Item) -> str:
+def call_text(item: Item) -> str:
+    """Return the arguments of a call, or the input of a custom tool."""
     return text_of(item.get("arguments", item.get("input")))
 
 

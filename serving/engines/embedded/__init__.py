@@ -1,10 +1,10 @@
 """The embedded engine: a deterministic stand-in model that runs anywhere, so that clients can be written and tested.
 
-engine      the engine
-model       what the model says, made of the request's own words
-choosing    which tools it calls
-schema      JSON that fits a schema (with scalars and pattern), and judging by `jsonschema`
-writing     the model's words as harmony tokens
+engine   the engine: chunks, rates, budgets
+model    the words of the model, made of those of the request
+calls    the tools that it calls
+schema   values for JSON schemas
+writing  its words as tokens
 """
 
 from interlock.serving.engines.embedded.engine import MODEL, EmbeddedEngine

@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.serving.engines.embedded.choosing import chosen_calls
-from interlock.serving.engines.embedded.model import speak
+from interlock.serving.engines.embedded.calls import calls_for
+from interlock.serving.engines.embedded.model import messages_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.create import read_request
 
@@ -24,7 +24,7 @@ def turn(words, *, tools=(), items=(), **settings):
 
 
 def called(words, **settings):
-    return [(call.recipient, call.text) for call in chosen_calls(turn(words, **settings))]
+    return [(call.recipient, call.text) for call in calls_for(turn(words, **settings))]
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_what_the_tools_said_is_in_the_answer_with_marks_that_name_its_pages() -
         {"type": "code_interpreter_call", "id": "ci_2", "outputs": [{"type": "logs", "logs": "43"}]},
         {"type": "web_search_call", "id": "ws_2", "output": "Nothing."},
     ]
-    *_, answer = speak(turn("Hello", items=items))
+    *_, answer = messages_for(turn("Hello", items=items))
     assert answer.text == "Frames: They hold levers.【4†L0】\npython says: 42\npython says: 43\nbrowser says: Nothing."

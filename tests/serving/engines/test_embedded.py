@@ -185,12 +185,10 @@ def test_a_function_of_a_namespace_is_called_by_its_flat_name():
     [
         (None, "run this: ls -l", "ls -l"),
         ({"type": "text"}, "ls", "ls"),
-        ({"type": "grammar", "syntax": "regex", "definition": "^[0-9]{3}$"}, "x: y", "000"),
-        ({"type": "grammar", "syntax": "regex", "definition": "(?=a)"}, "x: y", "y"),
         ({"type": "grammar", "syntax": "lark", "definition": "start: x"}, "x: y", "y"),
     ],
 )
-def test_a_custom_tool_gets_text(form, words, text):
+def test_a_custom_tool_gets_the_words_of_the_user_whatever_its_grammar(form, words, text):
     assert called(asked(words, tools=[{"type": "custom", "name": "shell", "format": form}])) == [("functions.shell", text)]
 
 
@@ -284,7 +282,15 @@ def test_a_schema_for_the_answer_is_met():
     form = {"type": "json_schema", "name": "n", "schema": CITY}
     assert answer(asked(text={"format": form})) == '{"city": "Paris"}'
     assert Draft202012Validator(CITY).is_valid(json.loads(answer(asked("Hi", text={"format": form}))))
-    assert answer(asked(text={"format": {**form, "schema": {"type": "string", "enum": []}}})) == "{}"
+    with pytest.raises(PromptError, match="cannot fill a JSON schema with `pattern`"):
+        outputs(asked(text={"format": {**form, "schema": {"type": "string", "pattern": "^a$"}}}))
+
+
+def test_a_strict_function_that_cannot_be_filled_fails_the_turn_and_another_gets_plain_arguments():
+    city = {"type": "object", "properties": {"city": {"type": "string", "pattern": "^P"}}, "required": ["city"]}
+    assert called(asked(tools=[{**WEATHER, "parameters": city}])) == [("functions.get_weather", '{"city": "Paris"}')]
+    with pytest.raises(PromptError, match="cannot fill a JSON schema with `pattern`"):
+        outputs(asked(tools=[{**WEATHER, "parameters": city, "strict": True}]))
 
 
 def test_a_json_object_is_one_even_after_a_tool():

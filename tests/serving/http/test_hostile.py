@@ -20,6 +20,11 @@ KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "requests").glob(
 """What `make fuzz-requests` has found."""
 
 ANSWERS = {
+    "a pattern that takes exponential time": (200, "invalid_prompt"),
+    "`minItems` of 100,000": (200, "invalid_prompt"),
+    "`minLength` of 100,000": (200, "invalid_prompt"),
+    "`uniqueItems`, `minItems` of 5,000": (200, "invalid_prompt"),
+    "references that double 40 times": (200, "invalid_prompt"),
     "20,000 properties": (200, "invalid_prompt"),
     "20,000 properties, strict": (200, "invalid_prompt"),
     "200,000 times the same ideograph": (200, "invalid_prompt"),

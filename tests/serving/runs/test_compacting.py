@@ -11,7 +11,7 @@ from openai import OpenAI
 from websockets.sync.client import connect
 
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.engines.embedded.summing import UNANSWERED
+from interlock.serving.engines.embedded.calls import UNANSWERED
 from interlock.serving.engines.engine import Turn
 from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.requests.compaction import SUMMARIZE, summary_message
