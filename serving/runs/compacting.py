@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from attrs import frozen
 
@@ -16,13 +16,23 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.errors import EngineError, PromptError
 from interlock.serving.requests.values import elements, members
 
-if TYPE_CHECKING:
-    from interlock.serving.runs import run
-
 __all__ = ["FAILED", "Compaction", "CompactionError", "Summary", "compacting", "summary", "summary_of"]
 
 FAILED: Final = "The conversation could not be compacted: "
 """What the message of an error begins with that says why there is no summary."""
+
+
+class Writing(Protocol):
+    """A run that writes a summary."""
+
+    @property
+    def driver(self) -> ResponseDriver[Any]:
+        """Makes its events."""
+        ...
+
+    def events(self) -> AsyncGenerator[Any, None]:
+        """Make the response."""
+        ...
 
 
 class CompactionError(EngineError):
@@ -57,7 +67,7 @@ class Compaction:
     """
 
     is_due: Callable[[], Awaitable[bool]]
-    begin: Callable[[], Awaitable[run.Run[Any]]]
+    begin: Callable[[], Awaitable[Writing]]
     seal: Callable[[str], str]
     take: Callable[[str], Awaitable[None]]
     alone: bool = False
@@ -87,7 +97,7 @@ async def compacting(driver: ResponseDriver[Any], compaction: Compaction) -> Asy
     yield [Succeed(item.id, {"encrypted_content": compaction.seal(summary.text)})]
 
 
-async def summary_of(writing: run.Run[Any]) -> Summary:
+async def summary_of(writing: Writing) -> Summary:
     """Return what comes of a run that writes a summary.
 
     Args:

@@ -186,6 +186,6 @@ def test_requests_share_the_prefix_cache_whatever_their_prompt_cache_keys_where_
     def cached(key):
         request = asked(DONE, input="word " * 300, prompt_cache_key=key)
         answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()
-        return answer["usage"]["input_tokens_details"]["cached_tokens"] > 0
+        return answer["usage"]["input_tokens_details"]["cached_tokens"] > 200  # more than every prompt begins with
 
     assert [cached(key) for key in ("a", "a", "b")] == [False, True, True]
