@@ -333,8 +333,9 @@ class ResponseDriver(Generic[T]):
         if not mark:
             self._fire_item(item, "annotate", annotation)
         elif place := item.find(mark):
-            self._fire_item(item, "annotate", placed(annotation, *place))
-            item.marked = place[1]
+            start, marked = place
+            self._fire_item(item, "annotate", placed(annotation, start, marked[0]))
+            item.marked = marked
 
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._open.get(item_id)
@@ -456,9 +457,13 @@ class ResponseDriver(Generic[T]):
         write, keep = self._repeat(event), item.sent.write
 
         def stream(text: str, number: int) -> T:
-            text = text if text.isascii() else clean(text)
+            try:
+                data = text.encode()
+            except UnicodeEncodeError:
+                text = clean(text)
+                data = text.encode()
             frame = write(text, number)
-            keep(text)  # last, so that nothing is kept that was not written
+            keep(data)  # last, so that nothing is kept that was not written
             return frame
 
         return stream

@@ -6,7 +6,7 @@ Its methods record what an edge's events say. They fire nothing and make no even
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from io import StringIO
+from io import BytesIO
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, cast
 
 from msgspec import UNSET, field
@@ -52,16 +52,17 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     part: Part | None = None
     """The part whose text is whole, until the part is."""
     part_index: int = -1
-    sent: StringIO = field(default_factory=StringIO)
-    """The open text as far as it was sent. A list of its deltas would hold an object for each of them."""
+    sent: BytesIO = field(default_factory=BytesIO)
+    """The UTF-8 of the open text as far as it was sent. A list of its deltas would hold an object for each of them, and so would a
+    `StringIO` up to Python 3.12."""
     whole: str = ""
     """The text that ended last."""
     logprobs: list[Logprob] = []  # noqa: RUF012 - msgspec makes a new one for each item
     """The log probabilities of the open text as far as they were sent."""
     annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
-    marked: int = 0
-    """Where the mark of the last annotation ends in the open text."""
+    marked: tuple[int, int] = (0, 0)
+    """Where the mark of the last annotation ends in the open text, in characters and in bytes."""
     unsent: str = ""
     """Text that was not sent yet: white space that is held back (rule R18), or the text of the delta being fired."""
     unsent_logprobs: Sequence[Logprob] = ()
@@ -80,7 +81,7 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     @property
     def text(self) -> str:
         """The text that was written last: the item's own or a part's, as far as it was sent."""
-        return self.whole or self.sent.getvalue()
+        return self.whole or self.sent.getvalue().decode()
 
     @property
     def is_opaque(self) -> bool:
@@ -134,7 +135,7 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     def send(self) -> str:
         """Record that the unsent text goes out in a delta, and return it."""
         text, self.unsent = self.unsent, ""
-        self.sent.write(text)
+        self.sent.write(text.encode())
         return text
 
     def send_logprobs(self) -> list[Logprob]:
@@ -145,26 +146,33 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
 
     def end_text(self) -> str:
         """Record that the open text is whole (rule R9), and return it."""
-        self.whole, self.sent = self.sent.getvalue(), StringIO()
+        self.whole, self.sent = self.sent.getvalue().decode(), BytesIO()
         return self.whole
 
     def open_part(self, parts: Sequence[object]) -> int:
         """Record that a part begins behind the others, and return its index (rule R8)."""
         self.part_index = len(parts)
-        self.logprobs, self.annotations, self.marked = [], (), 0
+        self.logprobs, self.annotations, self.marked = [], (), (0, 0)
         return self.part_index
 
-    def find(self, text: str) -> tuple[int, int] | None:
-        """Return where a text stands behind the mark of the last annotation: its start and its end in the part, in characters.
+    def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
+        """Find a text in the open part, behind the mark of the last annotation.
 
         Args:
             text: At least one character.
 
         Returns:
-            None if the text is not there, or not whole.
+            Where it starts, in characters, and where it ends, in characters and in bytes; None if it is not there, or not whole.
         """
-        start = self.sent.getvalue().find(clean(text), self.marked)
-        return None if start < 0 else (start, start + len(text))
+        wanted = clean(text).encode()
+        characters, position = self.marked
+        with self.sent.getbuffer() as sent:
+            rest = bytes(sent[position:])
+        at = rest.find(wanted)
+        if at < 0:
+            return None
+        start = characters + len(rest[:at].decode())
+        return start, (start + len(text), position + at + len(wanted))
 
     def shown_as_json(self) -> Mapping[str, object]:
         """Return the item as it was shown last, as plain JSON values."""

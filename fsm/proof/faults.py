@@ -7,7 +7,7 @@ The subject and the events must then be what they were before the edge, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from io import StringIO
+from io import BytesIO
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -109,7 +109,7 @@ def _frozen(value: object) -> object:
     match value:
         case list():
             return [*cast("list[object]", value)]
-        case StringIO():
+        case BytesIO():
             return value.getvalue(), value.tell()
         case _:
             return value
