@@ -53,7 +53,7 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     """The part whose text is whole, until the part is."""
     part_index: int = -1
     sent: BytesIO = field(default_factory=BytesIO)
-    """The UTF-8 of the open text as far as it was sent. A list of its deltas would hold an object for each of them, and so would a
+    """The UTF-8 of the open text as far as it was sent. A list of its deltas would hold an object for each, and so would a
     `StringIO` up to Python 3.12."""
     whole: str = ""
     """The text that ended last."""
