@@ -11,7 +11,10 @@ from urllib.parse import parse_qsl
 from interlock.serving.store.errors import StoreUnfit
 from interlock.serving.store.store import ResponseStore
 
-__all__ = ["TTL", "open_store"]
+__all__ = ["IN_MEMORY", "TTL", "open_store"]
+
+IN_MEMORY: Final = "memory:?ttl=never"
+"""The store of a server whose owner names none."""
 
 TTL: Final = 30 * 86_400.0
 """Seconds for which a response is stored, if nothing else is said: as long as OpenAI does."""
@@ -26,7 +29,7 @@ Reader: TypeAlias = Callable[[str], object]
 """Reads the value of a parameter; raises `ValueError`."""
 
 
-def open_store(url: str) -> ResponseStore:
+def open_store(url: str = IN_MEMORY) -> ResponseStore:
     """Create the store that a URL names. Nothing is opened or connected yet: that happens when the store is first needed.
 
     `memory:`, `sqlite:PATH`, and `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters come after a

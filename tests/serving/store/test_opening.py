@@ -1,6 +1,7 @@
 """A store is what its URL says, and a URL that says nothing is refused in words that help."""
 
 import asyncio
+import subprocess
 import sys
 
 import pytest
@@ -14,7 +15,7 @@ def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
     assert isinstance(store, MemoryStore)
     assert (store.max_bytes, store.max_responses, store.ttl) == (2 * 2**20, 5, 43_200)
     assert open_store("memory:").ttl == 30 * 86_400
-    assert open_store("memory:?ttl=never").ttl is None
+    assert open_store("memory:?ttl=never").ttl is open_store().ttl is None
 
 
 def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
@@ -68,3 +69,20 @@ def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypat
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(StoreUnfit, match=r"This store needs apsw; install it with: pip install 'interlock\[sqlite\]'"):
         open_store(url)
+
+
+WITHOUT_APSW = """
+import sys
+sys.modules["apsw"] = None
+import interlock.serving.http.app, interlock.serving.vllm.plugin
+from interlock.serving.store import StoreUnfit, open_store
+try:
+    open_store()
+except StoreUnfit as error:
+    print(error)
+"""
+
+
+def test_a_server_and_the_plugin_are_imported_without_apsw_and_say_what_is_missing_when_they_open_a_store() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_APSW], capture_output=True, check=True, text=True)
+    assert done.stdout == "This store needs apsw; install it with: pip install 'interlock[sqlite]'\n"
