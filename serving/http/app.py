@@ -49,7 +49,7 @@ from interlock.serving.runs.turns import ResponseRun, Unwritten
 from interlock.serving.sealing import Envelope, SealingKeys
 from interlock.serving.sockets.connection import Begun, Connection, Limits
 from interlock.serving.sockets.memory import Memory
-from interlock.serving.store import MemoryStore, ResponseStore, StoredResponse, StoreError
+from interlock.serving.store import ResponseStore, StoredResponse, StoreError, open_store
 from interlock.serving.tools.protocol import ToolRunner
 
 __all__ = ["Api", "create_app"]
@@ -98,7 +98,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         ValueError: A key is empty, or cannot be sent in a header.
     """
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    maker = Maker(engine, Archive(store or MemoryStore()), tools, envelope, OpenRuns(max_streams))
+    maker = Maker(engine, Archive(store or open_store()), tools, envelope, OpenRuns(max_streams))
     api = Api(maker, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
     middleware = [Middleware(Shield)]
     if cors_origins:

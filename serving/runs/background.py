@@ -25,7 +25,7 @@ from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.run import Run
 from interlock.serving.store import Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
-from interlock.serving.store.leases import LEASE, RENEW
+from interlock.serving.store.values import LEASE, RENEW
 
 __all__ = ["Backgrounds", "Owner"]
 

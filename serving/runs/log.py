@@ -20,9 +20,8 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.identity import now, random_id
 from interlock.serving.store.errors import LeaseLost, StoreDown
-from interlock.serving.store.leases import Lease
 from interlock.serving.store.store import ResponseStore
-from interlock.serving.store.values import Log, StoredResponse
+from interlock.serving.store.values import Lease, Log, StoredResponse
 
 __all__ = ["LOOK", "Tail", "adopt", "taken_up", "whole_log"]
 

@@ -18,9 +18,8 @@ from interlock.serving.errors import ApiError
 from interlock.serving.identity import random_id
 from interlock.serving.requests.conversation import Item
 from interlock.serving.store.errors import Conflict, StoreDown
-from interlock.serving.store.leases import RENEW
 from interlock.serving.store.store import ConversationStore
-from interlock.serving.store.values import Addition, StoredResponse
+from interlock.serving.store.values import RENEW, Addition, StoredResponse
 
 __all__ = ["Membership", "commit_end", "locked", "no_such_conversation"]
 

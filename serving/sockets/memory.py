@@ -14,8 +14,7 @@ from attrs import define, field, frozen
 
 from interlock.serving.errors import ApiError
 from interlock.serving.store import StoredResponse
-from interlock.serving.store.packing import pack
-from interlock.serving.store.pieces import body_of, put_together
+from interlock.serving.store.chain import body_of, pack, put_together
 
 __all__ = ["NO_ROOM", "Memory", "Share"]
 

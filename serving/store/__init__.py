@@ -4,13 +4,17 @@ A store knows responses, those that are being made in the background too, the it
 nothing of requests or of HTTP.
 """
 
+from typing import TYPE_CHECKING
+
+from interlock.late import exporter
 from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull, StoreUnfit
-from interlock.serving.store.leases import LEASE, RENEW, Lease
-from interlock.serving.store.memory import MemoryStore
+from interlock.serving.store.notifications import Subscription
 from interlock.serving.store.opening import open_store
 from interlock.serving.store.store import SHARED, ConversationStore, ResponseStore
-from interlock.serving.store.values import Addition, Conversation, Info, Log, StoredResponse, Swept
-from interlock.serving.store.wakes import Watch
+from interlock.serving.store.values import LEASE, RENEW, Addition, Conversation, Info, Lease, Log, StoredResponse, Swept
+
+if TYPE_CHECKING:
+    from interlock.serving.store.sqlite import MemoryStore
 
 __all__ = [
     "LEASE",
@@ -32,7 +36,10 @@ __all__ = [
     "StoreFull",
     "StoreUnfit",
     "StoredResponse",
+    "Subscription",
     "Swept",
-    "Watch",
     "open_store",
 ]
+
+# It needs apsw, which a command without the server may not have.
+__getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sqlite"])

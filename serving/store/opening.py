@@ -9,10 +9,12 @@ from typing import Final, Literal, TypeAlias, cast
 from urllib.parse import parse_qsl
 
 from interlock.serving.store.errors import StoreUnfit
-from interlock.serving.store.memory import MemoryStore
 from interlock.serving.store.store import ResponseStore
 
-__all__ = ["TTL", "open_store"]
+__all__ = ["IN_MEMORY", "TTL", "open_store"]
+
+IN_MEMORY: Final = "memory:?ttl=never"
+"""The store of a server whose owner names none."""
 
 TTL: Final = 30 * 86_400.0
 """Seconds for which a response is stored, if nothing else is said: as long as OpenAI does."""
@@ -27,7 +29,7 @@ Reader: TypeAlias = Callable[[str], object]
 """Reads the value of a parameter; raises `ValueError`."""
 
 
-def open_store(url: str) -> ResponseStore:
+def open_store(url: str = IN_MEMORY) -> ResponseStore:
     """Create the store that a URL names. Nothing is opened or connected yet: that happens when the store is first needed.
 
     `memory:`, `sqlite:PATH`, and `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters come after a
@@ -51,8 +53,8 @@ def open_store(url: str) -> ResponseStore:
 def _memory(scheme: str, place: str, query: str) -> ResponseStore:
     if place:
         raise StoreUnfit(f"{scheme}: takes no path.")
-    given = _read(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
-    return cast("Callable[..., ResponseStore]", MemoryStore)(**{"ttl": TTL, **given})
+    parameters = _read(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
+    return _store("sqlite", "MemoryStore", "apsw")(**{"ttl": TTL, **parameters})
 
 
 def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
@@ -63,16 +65,16 @@ def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
     readers: dict[str, Reader] = {
         "ttl": _duration, "logs": _duration, "synchronous": _level, "busy": _duration, "max_bytes": _size
     }  # fmt: skip
-    given = _read(scheme, query, readers)
-    return _made("interlock.serving.store.sqlite", "SqliteStore", "apsw", "sqlite")(place, **{"ttl": TTL, **given})
+    parameters = _read(scheme, query, readers)
+    return _store("sqlite", "SqliteStore", "apsw")(place, **{"ttl": TTL, **parameters})
 
 
 def _redis(scheme: str, place: str, query: str) -> ResponseStore:
     if not re.match(r"//[^/]", place):
         raise StoreUnfit(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
-    given = _read(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
-    made = _made("interlock.serving.store.redis", "RedisStore", "redis", "redis")
-    return made(f"{scheme.replace('valkey', 'redis')}:{place}", **{"ttl": TTL, **given})
+    parameters = _read(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
+    make = _store("redis", "RedisStore", "redis")
+    return make(f"{scheme.replace('valkey', 'redis')}:{place}", **{"ttl": TTL, **parameters})
 
 
 _SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {
@@ -84,10 +86,10 @@ _SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {
 }
 
 
-def _made(module: str, name: str, package: str, extra: str) -> Callable[..., ResponseStore]:
-    """Return what makes a store whose package may not be installed."""
+def _store(extra: str, name: str, package: str) -> Callable[..., ResponseStore]:
+    """Return a class of stores, whose package may not be installed; its folder has the name of the extra."""
     try:
-        return cast("Callable[..., ResponseStore]", getattr(import_module(module), name))
+        return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{extra}"), name))
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
@@ -96,15 +98,15 @@ def _made(module: str, name: str, package: str, extra: str) -> Callable[..., Res
 
 def _read(scheme: str, query: str, readers: Mapping[str, Reader]) -> dict[str, object]:
     """Return the parameters of a URL."""
-    given: dict[str, object] = {}
+    parameters: dict[str, object] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in readers:
             raise StoreUnfit(f"{scheme}: takes {', '.join(readers)}, and no parameter {name!r}.")
         try:
-            given[name] = readers[name](value)
+            parameters[name] = readers[name](value)
         except ValueError as error:
             raise StoreUnfit(f"{scheme}: cannot take {name}={value}.") from error
-    return given
+    return parameters
 
 
 def _duration(value: str) -> float | None:
@@ -124,10 +126,10 @@ def _connections(value: str) -> int:
 
 
 def _amount(value: str, units: Mapping[str, int]) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)", value, flags=re.ASCII)
-    if found is None or found[2] not in units:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)", value, flags=re.ASCII)
+    if match is None or match[2] not in units:
         raise ValueError(value)
-    return float(found[1]) * units[found[2]]
+    return float(match[1]) * units[match[2]]
 
 
 def _level(value: str) -> Literal["normal", "full"]:

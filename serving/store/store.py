@@ -3,6 +3,8 @@
 Several processes may share a store. Nothing that one of them was told is taken back: what a method has written is there for all.
 """
 
+# ruff: noqa: D417 - what all methods take is explained above them
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from interlock.serving.requests.conversation import Item
-from interlock.serving.store.leases import Lease
-from interlock.serving.store.values import Addition, Conversation, Info, Log, StoredResponse, Swept
-from interlock.serving.store.wakes import Watch
+from interlock.serving.store.notifications import Subscription
+from interlock.serving.store.values import Addition, Conversation, Info, Lease, Log, StoredResponse, Swept
 
 __all__ = ["SHARED", "ConversationStore", "ResponseStore"]
 
@@ -23,62 +24,43 @@ SHARED: Final = ""
 class ConversationStore(Protocol):
     """Holds the conversations that clients have created, until they delete them.
 
-    Each method raises `StoreDown` if the store cannot be used now.
+    `tenant` is to whom a conversation belongs: what one has stored is not there for another. `conversation_id` is its id. Each
+    method raises `StoreDown` if the store cannot be used now.
     """
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
         """Store a new conversation.
 
         Args:
-            tenant: To whom it belongs.
             conversation: It.
             items: What it begins with. Each has an id.
         """
         ...
 
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
-        """Return a conversation, or None if there is none.
-
-        Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
-        """
+        """Return a conversation, or None if there is none."""
         ...
 
     async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
         """Give a conversation other metadata, and return it, or None if there is none.
 
         Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
             metadata: All of its metadata.
         """
         ...
 
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
-        """Delete a conversation, and return whether there was one.
-
-        Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
-        """
+        """Delete a conversation, and return whether there was one."""
         ...
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
-        """Return the items of a conversation in their order, or None if there is no such conversation.
-
-        Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
-        """
+        """Return the items of a conversation in their order, or None if there is no such conversation."""
         ...
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
         """Add items to the end of a conversation, and return it, or None if there is none.
 
         Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
             items: The items, each with an id.
 
         Raises:
@@ -90,8 +72,6 @@ class ConversationStore(Protocol):
         """Remove an item from a conversation, and return the conversation, or None if there is none or it has no such item.
 
         Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
             item_id: The item's id.
 
         Raises:
@@ -105,8 +85,6 @@ class ConversationStore(Protocol):
         An `Addition` that is committed ends the hold.
 
         Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
             owner: Who holds it: the id of the response that is to be added.
 
         Returns:
@@ -121,8 +99,6 @@ class ConversationStore(Protocol):
         """Let others add to a conversation again, if this owner holds it.
 
         Args:
-            tenant: To whom it belongs.
-            conversation_id: Its id.
             owner: As for `hold`.
         """
         ...
@@ -131,15 +107,14 @@ class ConversationStore(Protocol):
 class ResponseStore(ConversationStore, Protocol):
     """Holds responses for as long as it can or is to. The edges of the table `stored` say what it accepts.
 
-    Whatever a client's request reaches has a tenant: what one has stored is not there for another. Each method raises `StoreDown`
-    if the store cannot be used now.
+    `tenant` is to whom a response belongs: what one has stored is not there for another. `response_id` is its id, and `lease` is
+    that of its owner. Each method raises `StoreDown` if the store cannot be used now.
     """
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
         """Store a response that has ended, and what it adds to a conversation, in one commit.
 
         Args:
-            tenant: To whom it belongs.
             stored: The response. It takes the place of an ended one with its id.
             addition: What it adds to a conversation.
 
@@ -152,10 +127,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Return a response, or None if it is not held, or no more.
 
         One in the background is as it was enqueued until it has ended.
-
-        Args:
-            tenant: To whom it belongs.
-            response_id: The response's id.
         """
         ...
 
@@ -163,7 +134,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Delete a response, its log, and the items that nothing else refers to; return whether there was one.
 
         Args:
-            tenant: To whom it belongs.
             response_id: The response's id. If it is being made, its owner loses the lease.
         """
         ...
@@ -172,7 +142,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Return items that are held, by their ids; one that is not there is left out.
 
         Args:
-            tenant: To whom they belong.
             item_ids: The ids of items of conversations or outputs.
         """
         ...
@@ -181,7 +150,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Store a response that is to be made in the background.
 
         Args:
-            tenant: To whom it belongs.
             stored: The response as it is now.
             owner: Who is to make it.
 
@@ -198,7 +166,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Append events to the log of a response, which renews its lease.
 
         Args:
-            lease: The owner's.
             first: The number of the first of them.
             frames: The events as they are sent, numbered one by one.
 
@@ -213,9 +180,6 @@ class ResponseStore(ConversationStore, Protocol):
 
     async def renew(self, lease: Lease) -> bool:
         """Renew a lease, and return whether cancelling was asked for.
-
-        Args:
-            lease: The owner's.
 
         Raises:
             LeaseLost: Another owns the response, or it has ended or is gone.
@@ -242,33 +206,23 @@ class ResponseStore(ConversationStore, Protocol):
         ...
 
     async def cancel(self, tenant: str, response_id: str) -> bool:
-        """Ask the owner of a response to cancel it; return whether there is such a response, ended or not.
-
-        Args:
-            tenant: To whom it belongs.
-            response_id: The response's id.
-        """
+        """Ask the owner of a response to cancel it; return whether there is such a response, ended or not."""
         ...
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return events of a response in the background, or None if there is no such response.
 
         Args:
-            tenant: To whom it belongs.
             response_id: The response's id. One that was put as a whole has no events.
             first: The number of the first event that is wanted.
             limit: How many events at most.
         """
         ...
 
-    def watching(self, tenant: str, response_id: str) -> AbstractContextManager[Watch]:
-        """Watch a response: every change of its log, of its state and of its flag wakes who waits.
+    def watching(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
+        """Subscribe to a response: every change of its log, of its state and of its flag ends a wait.
 
-        Watch first and read then, so that nothing falls between.
-
-        Args:
-            tenant: To whom it belongs.
-            response_id: The response's id.
+        Subscribe first and read then, so that nothing falls between.
         """
         ...
 
@@ -276,8 +230,6 @@ class ResponseStore(ConversationStore, Protocol):
         """Take over a response whose owner is lost.
 
         Args:
-            tenant: To whom it belongs.
-            response_id: The response's id.
             owner: Who takes over.
 
         Returns:

@@ -1,16 +1,21 @@
-"""What a store holds and what it says: responses, conversations, logs, and how much there is of them."""
+"""What a store holds and returns: responses, conversations, leases, logs, and how much there is of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 from attrs import field, frozen
 
 from interlock.serving.requests.conversation import Item
-from interlock.serving.store.leases import Lease
 
-__all__ = ["Addition", "Conversation", "Info", "Log", "StoredResponse", "Swept"]
+__all__ = ["LEASE", "RENEW", "Addition", "Conversation", "Info", "Lease", "Log", "StoredResponse", "Swept"]
+
+LEASE: Final = 15.0
+"""Seconds that a lease lasts."""
+
+RENEW: Final = 5.0
+"""Seconds after which an owner renews its lease: it may fail twice before others take over."""
 
 
 @frozen
@@ -71,6 +76,23 @@ class Addition:
     conversation_id: str
     version: int
     items: tuple[Item, ...] = field(repr=False)
+
+
+@frozen
+class Lease:
+    """The right to write the events of one response.
+
+    Args:
+        tenant: To whom the response belongs.
+        response_id: The response.
+        owner: Who has the lease.
+        epoch: How many have had it, this owner included; the store takes nothing from those before.
+    """
+
+    tenant: str
+    response_id: str
+    owner: str
+    epoch: int
 
 
 @frozen

@@ -40,8 +40,8 @@ from interlock.serving.runs.archive import Archive
 from interlock.serving.runs.making import Maker
 from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.sockets.connection import Limits
-from interlock.serving.store import MemoryStore, StoreError
-from interlock.serving.store.opening import open_store
+from interlock.serving.store import StoreError
+from interlock.serving.store.opening import IN_MEMORY, open_store
 from interlock.serving.tools.configuration import ToolServers
 from interlock.serving.tools.hosted import HostedTool
 from interlock.serving.tools.reach import Reach
@@ -155,7 +155,7 @@ class InterlockPlugin:
         if self._watch is not None:
             self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
-        if serving.enable_store and processes > 1 and isinstance(archive.store, MemoryStore):
+        if serving.enable_store and processes > 1 and _store_url().startswith("memory:"):
             logger.warning(
                 "With %d API processes, a stored response is there only in the one that made it, unless %s names a store.",
                 processes,
@@ -288,10 +288,13 @@ def _archive(serving: Serving) -> Archive:
     Raises:
         StoreError: The environment names no store that there is.
     """
-    url = os.environ.get(STORE)
-    if url:
+    if os.environ.get(STORE):
         serving.enable_store = True
-    return Archive(open_store(url) if url else MemoryStore())
+    return Archive(open_store(_store_url()))
+
+
+def _store_url() -> str:
+    return os.environ.get(STORE) or IN_MEMORY
 
 
 def _tools(serving: Serving) -> ToolServers:

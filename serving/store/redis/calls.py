@@ -1,4 +1,6 @@
-"""Calls of the scripts in Redis: one client for the process and its event loop, which connects when it is first needed.
+"""Calls of the scripts that run inside Redis: one client for the process and its event loop, which connects when first needed.
+
+Each script is one commit, and fires the edges of tables that it is given as data.
 
 A connection may have been lost since it was last used, as by a restart of Redis, and that shows only when it is used. Whether
 what was asked was carried out is not known then; what may be done twice is asked again, about the rest who asked decides.
@@ -7,8 +9,9 @@ what was asked was carried out is not known then; what may be done twice is aske
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,13 +23,20 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from interlock.events.json import dumps
+from interlock.fsm.processes.conversation import CONVERSATION
+from interlock.fsm.processes.stored import STORED
+from interlock.fsm.table import Table
 from interlock.serving.store.errors import StoreDown
-from interlock.serving.store.leases import LEASE
-from interlock.serving.store.redis.scripts import SCRIPTS, VERSION
+from interlock.serving.store.values import LEASE
 
-__all__ = ["CONNECTIONS", "Calls", "Severed"]
+__all__ = ["CONNECTIONS", "SCRIPTS", "VERSION", "Calls", "Severed"]
 
 R = TypeVar("R")
+T = TypeVar("T")
+E = TypeVar("E")
+
+VERSION: Final = 1
+"""The version of the layout that the scripts know."""
 
 PREFIX: Final = "interlock"
 """What the names of all keys begin with."""
@@ -41,13 +51,43 @@ CONNECTIONS: Final = 50
 """How many connections a process has at most, if its URL does not say."""
 
 
+_HERE: Final = Path(__file__).parent
+_NAMES: Final = ("write", "known", "get", "read", "find", "converse", "lost", "sweep", "census")
+_CONVERSING: Final = frozenset({"write", "converse"})
+
+
+def _lua(name: str, table: Table[T, E]) -> str:
+    """Return a table as Lua: for each state and trigger, the state that follows and the effects."""
+
+    def state(of: str) -> str:
+        rows = table.states[of].rows.items()
+        return ", ".join(f"{trigger} = {{'{dest.name}', {{{_listed(effects)}}}}}" for trigger, (dest, effects) in rows)
+
+    return f"local {name} = {{{', '.join(f'{of} = {{{state(of)}}}' for of in table.states)}}}\n"
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _script(name: str) -> str:
+    edges, parts = [_lua("EDGES", STORED)], ["common", name]
+    if name in _CONVERSING:
+        edges, parts = [*edges, _lua("TALKS", CONVERSATION)], ["common", "conversing", name]
+    return "".join(edges) + "".join((_HERE / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+
+
+SCRIPTS: Final = {name: _script(name) for name in _NAMES}
+"""The text of each script."""
+
+
 class Severed(StoreDown):
     """The connection was lost, or there was none: it is not known whether what was asked was carried out."""
 
 
 @define(eq=False)
 class Calls:
-    """What is asked of one server.
+    """The calls of one server. Each method raises `StoreDown` if it cannot be used now, or has another layout.
 
     Args:
         url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
@@ -83,31 +123,22 @@ class Calls:
         if client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
             settings |= {"max_connections": self.max_connections, "timeout": WAIT, "retry": Retry(NoBackoff(), 0)}
-            made = redis.Redis.from_pool(cast("Any", redis.BlockingConnectionPool).from_url(self.url, **settings))
-            self._client = client = made
-            self._scripts = {name: made.register_script(text) for name, text in SCRIPTS.items()}
+            client = redis.Redis.from_pool(cast("Any", redis.BlockingConnectionPool).from_url(self.url, **settings))
+            self._client, self._scripts = client, {name: client.register_script(text) for name, text in SCRIPTS.items()}
             self._loop, self._fits = loop, False
             self._tenants.clear()
         return client
 
     async def run(
-        self, name: str, tenant: str, asked: dict[str, object], values: Sequence[bytes] = (), *, again: bool = True
+        self, name: str, tenant: str, fields: dict[str, object], values: Sequence[bytes] = (), *, again: bool = True
     ) -> Any:  # noqa: ANN401 - Redis'
         """Run a script, and return what it returned.
 
-        Args:
-            name: Which one.
-            tenant: Of whom it speaks.
-            asked: What it reads as JSON.
-            values: The bytes that follow.
-            again: Whether it does the same when it is run twice.
-
-        Raises:
-            StoreDown: The server cannot be used now, or has another layout.
+        It reads `fields` as JSON, and `values` as the bytes that follow. With `again` it does the same when it is run twice.
         """
-        told = -1 if self.clock is None else _milliseconds(self.clock())
-        said = {"told": told, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl)}
-        arguments = [dumps({**said, "logs": _milliseconds(self.logs), **asked}), *values]
+        now = -1 if self.clock is None else _milliseconds(self.clock())
+        times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
+        arguments = [dumps({**times, **fields}), *values]
 
         async def call() -> Any:  # noqa: ANN401 - Redis'
             if not self._fits or tenant not in self._tenants:
@@ -117,29 +148,17 @@ class Calls:
         return await (self._repeated(call) if again else self._guarded(call))
 
     async def tenants(self) -> list[str]:
-        """Return all tenants that have stored something.
-
-        Raises:
-            StoreDown: The server cannot be used now.
-        """
-        found = await self._repeated(lambda: cast("Any", self.client).smembers(f"{PREFIX}:tenants"))
-        return sorted(tenant.decode() for tenant in found)
+        """Return all tenants that have stored something."""
+        tenants = await self._repeated(lambda: cast("Any", self.client).smembers(f"{PREFIX}:tenants"))
+        return sorted(tenant.decode() for tenant in tenants)
 
     async def about(self) -> dict[str, Any]:
-        """Return what the server says of itself.
-
-        Raises:
-            StoreDown: The server cannot be used now.
-        """
+        """Return what the server says of itself."""
         about: dict[str, Any] = await self._repeated(lambda: cast("Any", self.client).info())
         return about
 
     async def layout(self) -> int:
-        """Return the version of the layout, which an empty server gets.
-
-        Raises:
-            StoreDown: The server cannot be used now.
-        """
+        """Return the version of the layout, which an empty server gets."""
         client = cast("Any", self.client)
 
         async def look() -> int:

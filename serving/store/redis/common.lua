@@ -3,7 +3,7 @@
 -- KEYS[1] is what the names of all keys of a tenant begin with; it holds a hash tag, so that they are in one slot of a cluster.
 -- ARGV[1] is JSON; bytes follow as arguments of their own.
 local base = KEYS[1]
-local asked = cjson.decode(ARGV[1])
+local args = cjson.decode(ARGV[1])
 
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
 
@@ -11,9 +11,9 @@ local function whole(number) return string.format('%.0f', number) end
 
 -- The time in milliseconds: that of Redis, so that all processes have one clock; or the one that is told, for tests.
 local time = redis.call('TIME')
-local now = asked.told >= 0 and asked.told or time[1] * 1000 + math.floor(time[2] / 1000)
+local now = args.now >= 0 and args.now or time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function lapsed(till) return not (now < till and till <= now + 2 * asked.lease) end
+local function lapsed(till) return not (now < till and till <= now + 2 * args.lease) end
 
 -- The response as it is stored; nil if there is none. EDGES is the table `stored`.
 local FIELDS = {'state', 'tip', 'outputs', 'owner', 'epoch', 'till', 'cancelled', 'oldest', 'following', 'written'}
@@ -34,7 +34,7 @@ local function state_of(row)
     if not row then return 'absent' end
     local state = row.state
     if lapsed(row.till) and EDGES[state].lapse then state = EDGES[state].lapse[1] end
-    if asked.ttl > 0 and now >= row.written + asked.ttl and EDGES[state].expire then state = EDGES[state].expire[1] end
+    if args.ttl > 0 and now >= row.written + args.ttl and EDGES[state].expire then state = EDGES[state].expire[1] end
     return state
 end
 
@@ -78,8 +78,8 @@ local function wake(name) redis.call('PUBLISH', key('w', name), '') end
 
 -- Removes up to so many responses that are stored no longer, and returns how many it did.
 local function expire(limit)
-    if asked.ttl == 0 then return 0 end
-    local due = redis.call('ZRANGEBYSCORE', base .. ':written', '-inf', whole(now - asked.ttl), 'LIMIT', 0, limit)
+    if args.ttl == 0 then return 0 end
+    local due = redis.call('ZRANGEBYSCORE', base .. ':written', '-inf', whole(now - args.ttl), 'LIMIT', 0, limit)
     for _, name in ipairs(due) do
         remove(name, record(name))
         wake(name)

@@ -1,10 +1,10 @@
 -- Does one thing with a conversation: reads it, or fires an edge of the table `conversation`. Returns false if there is none or it
 -- has no such item, 'held' if the table has no such edge, and else the conversation.
-local name = asked.id
+local name = args.id
 local talk = conversation(name)
-if not talk and asked.what ~= 'create' then return false end
+if not talk and args.what ~= 'create' then return false end
 
-if asked.what == 'items' then
+if args.what == 'items' then
     local bodies = {}
     for place, digest in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
         bodies[place] = redis.call('HGET', key('i', digest), 'body')
@@ -13,19 +13,19 @@ if asked.what == 'items' then
 end
 
 local found -- the item that is to be removed: its place, and its digest
-if asked.item then
+if args.item then
     for place, digest in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
-        if not found and redis.call('HGET', key('i', digest), 'id') == asked.item then found = {place - 1, digest} end
+        if not found and redis.call('HGET', key('i', digest), 'id') == args.item then found = {place - 1, digest} end
     end
     if not found then return false end
 end
 
 local changes = {
     create = function()
-        redis.call('HSET', key('c', name), 'created_at', asked.created_at, 'metadata', ARGV[2], 'version', asked.version,
+        redis.call('HSET', key('c', name), 'created_at', args.created_at, 'metadata', ARGV[2], 'version', args.version,
             'owner', '', 'till', 0)
         redis.call('SADD', base .. ':conversations', name)
-        grow(name, asked.items, 3)
+        grow(name, args.items, 3)
     end,
     describe = function() redis.call('HSET', key('c', name), 'metadata', ARGV[2]) end,
     change = function()
@@ -34,16 +34,16 @@ local changes = {
             redis.call('LREM', key('m', name), 1, '')
             drop(found[2])
         else
-            grow(name, asked.items, 2)
+            grow(name, args.items, 2)
         end
     end,
     delete = function() forget(name) end,
 }
-if asked.what == 'create' and talk then -- the new one takes the place of one with its id
+if args.what == 'create' and talk then -- the new one takes the place of one with its id
     converse(name, talk, 'delete', '', changes.delete)
     talk = nil
 end
-if asked.what ~= 'look' and not converse(name, talk, asked.what, asked.owner, changes[asked.what]) then return 'held' end
-if asked.what == 'delete' then return 'deleted' end
+if args.what ~= 'look' and not converse(name, talk, args.what, args.owner, changes[args.what]) then return 'held' end
+if args.what == 'delete' then return 'deleted' end
 talk = conversation(name)
 return {talk.created_at, talk.metadata, talk.version}

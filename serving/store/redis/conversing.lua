@@ -29,7 +29,7 @@ local function converse(name, talk, trigger, by, change)
     if not edge then return false end
     for _, effect in ipairs(edge[2]) do
         if effect == 'take' then
-            redis.call('HSET', key('c', name), 'owner', by, 'till', whole(now + asked.lease))
+            redis.call('HSET', key('c', name), 'owner', by, 'till', whole(now + args.lease))
         elseif effect == 'free' then
             redis.call('HSET', key('c', name), 'owner', '')
         else

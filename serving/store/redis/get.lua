@@ -1,5 +1,5 @@
 -- Returns the body of a response, how many of its last items are its output, and the items of its conversation from the last on.
-local row = record(asked.id)
+local row = record(args.id)
 if not row or next(EDGES[state_of(row)]) == nil then return false end
 local items = {}
 local link = row.tip
@@ -8,4 +8,4 @@ while link ~= '' do
     items[#items + 1] = redis.call('HGET', key('i', found[2]), 'body')
     link = found[1]
 end
-return {redis.call('HGET', key('r', asked.id), 'body'), row.outputs, items}
+return {redis.call('HGET', key('r', args.id), 'body'), row.outputs, items}

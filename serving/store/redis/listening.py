@@ -1,4 +1,4 @@
-"""Wake-ups from Redis: one connection for the process, however many watch."""
+"""Notifications from Redis: one connection for the process, however many subscriptions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final, TypeAlias, cast
 from attrs import define, field
 from redis.exceptions import RedisError
 
+from interlock.serving.store.notifications import Notifications
 from interlock.serving.store.redis.calls import PREFIX, Calls, base_of
-from interlock.serving.store.wakes import Wakes
 
 __all__ = ["Listener"]
 
 AGAIN: Final = 0.5
-"""Seconds after which a connection that was lost is tried again. Who watches looks by himself meanwhile."""
+"""Seconds after which a connection that was lost is tried again. Subscribers look by themselves meanwhile."""
 
 PATIENCE: Final = 10.0
 """Seconds for which a silent connection is listened to before it is done anew."""
@@ -29,20 +29,20 @@ ALIVE: Final = f"{PREFIX}:alive"
 
 @define(eq=False)
 class Listener:
-    """Subscribes to the channels of what is watched, and wakes those who watch.
+    """Subscribes to the channels of responses that have subscriptions, and notifies these.
 
     Args:
         calls: To the server.
-        wakes: Those who watch.
+        notifications: The subscriptions.
     """
 
     calls: Calls
-    wakes: Wakes
+    notifications: Notifications
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def hurry(self) -> None:
-        """Notice that others are watched now."""
+        """Notice that there are other subscriptions now."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
         self._changed.set()
@@ -71,7 +71,7 @@ class Listener:
                 await asyncio.sleep(AGAIN if self._is_on else 0)
 
     async def _attend(self, channels: Any) -> None:  # noqa: ANN401 - of a class without types
-        """Follow on one connection what is watched, and wake those who watch it."""
+        """Follow the subscriptions on one connection, and notify them."""
         subscribed: dict[bytes, Key] = {}
         hearing, noticing = self._hearing(channels), asyncio.create_task(self._changed.wait())
         self._changed.set()
@@ -85,8 +85,8 @@ class Listener:
                 if hearing.done():
                     message = hearing.result()
                     key = None if message is None else subscribed.get(message["channel"])
-                    if key is not None:  # that it is subscribed to now wakes as well: something may have come before
-                        self.wakes.wake(*key)
+                    if key is not None:  # a new subscription is notified as well: something may have come before
+                        self.notifications.notify(*key)
                     hearing = self._hearing(channels)
         finally:
             hearing.cancel()
@@ -97,8 +97,8 @@ class Listener:
         return asyncio.create_task(channels.get_message(timeout=PATIENCE))
 
     async def _follow(self, channels: Any, subscribed: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
-        """Subscribe to what is watched now, and to nothing else."""
-        wanted = {channel_of(*key): key for key in self.wakes.watched()}
+        """Subscribe to the channels that are needed now, and to no others."""
+        wanted = {channel_of(*key): key for key in self.notifications.responses()}
         added, gone = wanted.keys() - subscribed.keys(), subscribed.keys() - wanted.keys()
         if added:
             subscribed.update({channel: wanted[channel] for channel in added})

@@ -13,25 +13,23 @@ from typing import Any, Final, cast
 
 from attrs import define, field
 
+from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.conversation import Item
-from interlock.serving.store.changes import Change
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack, unpack_item
+from interlock.serving.store.edits import Edit, EditResult, ResponseEdits
 from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown
-from interlock.serving.store.leases import Lease
-from interlock.serving.store.packing import unpack
-from interlock.serving.store.pieces import Piece, body_of, links_of, pieces_of, put_together
-from interlock.serving.store.redis.calls import CONNECTIONS, Calls, Severed
-from interlock.serving.store.redis.conversing import RedisConversations
+from interlock.serving.store.notifications import Notifications, Subscription
+from interlock.serving.store.redis.calls import CONNECTIONS, VERSION, Calls, Severed
 from interlock.serving.store.redis.listening import Listener
-from interlock.serving.store.redis.scripts import VERSION
-from interlock.serving.store.values import Info, Log, StoredResponse, Swept
-from interlock.serving.store.wakes import Wakes, Watch
-from interlock.serving.store.writing import Writing, Written
+from interlock.serving.store.values import Conversation, Info, Lease, Log, StoredResponse, Swept
 
 __all__ = ["RedisStore"]
 
+_T = ConversationTrigger
+
 LONG: Final = 16
-"""Items of a conversation from which on it is asked first how much of it is stored already, to send the rest only."""
+"""Items of a conversation from which on it is arguments first how much of it is stored already, to send the rest only."""
 
 SWEPT_AT_ONCE: Final = 100
 """Responses that are removed by one script, during which Redis does nothing else."""
@@ -39,9 +37,12 @@ SWEPT_AT_ONCE: Final = 100
 _LEASED: Final = frozenset({StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTrigger.FINISH})
 _NEW: Final = frozenset({StoredTrigger.PUT, StoredTrigger.ENQUEUE})
 
+_ONCE: Final = frozenset({_T.CHANGE, _T.DELETE})
+"""What does something else to a conversation when it is done again."""
+
 
 @define(eq=False)
-class RedisStore(RedisConversations, Writing):
+class RedisStore(ResponseEdits):
     """Holds responses in Redis; see `ResponseStore`.
 
     Args:
@@ -57,50 +58,90 @@ class RedisStore(RedisConversations, Writing):
     logs: float | None = field(default=None, kw_only=True)
     clock: Callable[[], float] | None = field(default=None, kw_only=True)
     max_connections: int = field(default=CONNECTIONS, kw_only=True)
-    _wakes: Wakes = field(factory=Wakes, init=False)
+    _notifications: Notifications = field(factory=Notifications, init=False)
+    _calls: Calls = field(init=False)
     _listener: Listener = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make what connects when it is needed."""
         self._calls = Calls(self.url, self.ttl, self.logs, self.clock, self.max_connections)
-        self._listener = Listener(self._calls, self._wakes)
+        self._listener = Listener(self._calls, self._notifications)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """Return a response."""
-        found = await self._calls.run("get", tenant, {"id": response_id})
-        if found is None:
+        reply = await self._calls.run("get", tenant, {"id": response_id})
+        if reply is None:
             return None
-        body, outputs, items = found
+        body, outputs, items = reply
         return put_together(body, reversed(items), int(outputs))
 
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
-        """Return items that are held."""
+        """Return items that are stored."""
         wanted = [*item_ids]
         bodies: list[bytes] = await self._calls.run("find", tenant, {"ids": wanted}) if wanted else []
-        return {item_id: cast("Item", unpack(body)) for item_id, body in zip(wanted, bodies, strict=True) if body}
+        return {item_id: unpack_item(body) for item_id, body in zip(wanted, bodies, strict=True) if body}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return events of a response."""
-        found = await self._calls.run("read", tenant, {"id": response_id, "first": first, "limit": limit})
-        if found is None:
+        reply = await self._calls.run("read", tenant, {"id": response_id, "first": first, "limit": limit})
+        if reply is None:
             return None
-        frames, oldest, following, state, cancelled = found
+        frames, oldest, following, state, cancelled = reply
         return Log(tuple(frames), first, int(oldest), int(following), state.decode(), bool(cancelled))
 
     @contextmanager
-    def watching(self, tenant: str, response_id: str) -> Generator[Watch]:
-        """Watch a response."""
-        with self._wakes.watching(tenant, response_id) as watch:
+    def watching(self, tenant: str, response_id: str) -> Generator[Subscription]:
+        """Subscribe to a response."""
+        with self._notifications.subscribe(tenant, response_id) as subscription:
             self._listener.hurry()
-            yield watch
+            yield subscription
         self._listener.hurry()
+
+    async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
+        """Store a new conversation."""
+        fields = {"created_at": conversation.created_at, "version": conversation.version}
+        await self._converse(tenant, conversation.id, _T.CREATE, items, [pack(conversation.metadata)], **fields)
+
+    async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
+        """Return a conversation."""
+        return _conversation(conversation_id, await self._converse(tenant, conversation_id, "look"))
+
+    async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
+        """Give a conversation other metadata."""
+        return _conversation(conversation_id, await self._converse(tenant, conversation_id, _T.DESCRIBE, (), [pack(metadata)]))
+
+    async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
+        """Delete a conversation."""
+        return await self._converse(tenant, conversation_id, _T.DELETE) is not None
+
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+        """Return the items of a conversation."""
+        reply = await self._converse(tenant, conversation_id, "items")
+        return None if reply is None else tuple(unpack_item(body) for body in reply[0])
+
+    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
+        """Add items to a conversation that nobody holds."""
+        return _conversation(conversation_id, await self._converse(tenant, conversation_id, _T.CHANGE, items))
+
+    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
+        """Remove an item from a conversation that nobody holds."""
+        return _conversation(conversation_id, await self._converse(tenant, conversation_id, _T.CHANGE, item=item_id))
+
+    async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
+        """Keep others from adding to a conversation."""
+        conversation = _conversation(conversation_id, await self._converse(tenant, conversation_id, _T.HOLD, owner=owner))
+        return None if conversation is None else conversation.version
+
+    async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
+        """Let others add to a conversation again."""
+        await self._converse(tenant, conversation_id, _T.RELEASE, owner=owner)
 
     async def lost(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return responses whose owner is lost."""
         lost: list[tuple[str, str]] = []
         for tenant in await self._calls.tenants():
-            found = await self._calls.run("lost", tenant, {"limit": limit})
-            lost += [(tenant, name.decode()) for name in found]
+            reply = await self._calls.run("lost", tenant, {"limit": limit})
+            lost += [(tenant, name.decode()) for name in reply]
         return lost[:limit]
 
     async def sweep(self) -> Swept:
@@ -110,7 +151,7 @@ class RedisStore(RedisConversations, Writing):
             while True:
                 removed, names = await self._calls.run("sweep", tenant, {"limit": SWEPT_AT_ONCE})
                 for name in names:
-                    trimmed += await self._write(tenant, name.decode(), Change(StoredTrigger.TRIM)) is not None
+                    trimmed += await self._write(tenant, name.decode(), Edit(StoredTrigger.TRIM)) is not None
                 expired += removed
                 if max(removed, len(names)) < SWEPT_AT_ONCE:
                     break
@@ -122,10 +163,10 @@ class RedisStore(RedisConversations, Writing):
         leases: list[Lease] = []
         conversations = items = events = 0
         for tenant in await self._calls.tenants():
-            states, owners, logged, talks, pieces = await self._calls.run("census", tenant, {})
+            states, owners, logged, talks, chunks = await self._calls.run("census", tenant, {})
             counts.update(state.decode() for state in states)
             leases += [Lease(tenant, name.decode(), owner.decode(), int(epoch)) for name, owner, epoch in owners]
-            conversations, items, events = conversations + talks, items + int(pieces), events + logged
+            conversations, items, events = conversations + talks, items + int(chunks), events + logged
         about = await self._calls.about()
         kind = f"Redis {about['redis_version']}"
         return Info(kind, VERSION, counts, conversations, items, events, int(about["used_memory"]), tuple(leases))
@@ -143,87 +184,112 @@ class RedisStore(RedisConversations, Writing):
         return version
 
     async def close(self) -> None:
-        """Let go of the connections. What is asked for afterwards connects again."""
+        """Let go of the connections. What is arguments for afterwards connects again."""
         await self._listener.stop()
         await self._calls.close()
 
-    async def _write(self, tenant: str, response_id: str, change: Change) -> Written | None:
-        """Fire the edge of a change in a script."""
-        pieces = () if change.stored is None else pieces_of(tenant, change.stored.conversation)
-        links = [link.hex() for link in links_of(tenant, pieces)]
+    async def _converse(
+        self,
+        tenant: str,
+        conversation_id: str,
+        what: str,
+        items: Sequence[Item] = (),
+        values: Sequence[bytes] = (),
+        **fields: object,
+    ) -> Any:  # noqa: ANN401 - Redis'
+        chunks = chunks_of(tenant, items)
+        named = [[chunk.digest.hex(), chunk.id] for chunk in chunks]
+        arguments = {"id": conversation_id, "what": what, "items": named, **fields}
+        bodies = [*values, *(chunk.packed for chunk in chunks)]
+        reply = await self._calls.run("converse", tenant, arguments, bodies, again=what not in _ONCE)
+        if reply == b"held":
+            raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
+        return reply
+
+    async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
+        """Fire the edge of an edit in a script."""
+        chunks = () if edit.stored is None else chunks_of(tenant, edit.stored.conversation)
+        links = [link.hex() for link in links_of(tenant, chunks)]
         known = await self._calls.run("known", tenant, {"links": links}) if len(links) > LONG else 0
         try:
-            told = await self._told(tenant, response_id, change, pieces, links, known)
+            reply = await self._run_write(tenant, response_id, edit, chunks, links, known)
         except Severed:
-            if not _may_come_again(change):
+            if not _may_come_again(edit):
                 raise
-            told = await self._told(tenant, response_id, change, pieces, links, 0)
-            if _was_made(change, told):
-                return Written(max(change.epoch, 1), cancelled=False)
-        if told[0] == b"again":  # what was there of the conversation has been deleted meanwhile
-            told = await self._told(tenant, response_id, change, pieces, links, 0)
-        match told:
+            reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
+            if _was_made(edit, reply):
+                return EditResult(max(edit.epoch, 1), cancelled=False)
+        if reply[0] == b"again":  # what was there of the conversation has been deleted meanwhile
+            reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
+        match reply:
             case [b"ok", epoch, cancelled]:
-                return Written(int(epoch), bool(cancelled))
+                return EditResult(int(epoch), bool(cancelled))
             case [b"gap", expected]:
-                raise Gap(int(expected), change.first)
+                raise Gap(int(expected), edit.first)
             case [b"lease", state, _]:
-                raise LeaseLost(f"The lease of {change.owner!r} is over: the response is {state.decode()}.")
-            case [b"none", state, _] if change.trigger in _NEW:
+                raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state.decode()}.")
+            case [b"none", state, _] if edit.trigger in _NEW:
                 raise Conflict(f"There is a response with that id already; it is {state.decode()}.")
             case [b"changed"]:
-                raise Conflict(f"The conversation '{_joined(change)}' has changed meanwhile.")
+                raise Conflict(f"The conversation '{_joined(edit)}' has changed meanwhile.")
             case _:
                 return None
 
-    async def _told(
-        self, tenant: str, response_id: str, change: Change, pieces: Sequence[Piece], links: Sequence[str], known: int
+    async def _run_write(
+        self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], links: Sequence[str], known: int
     ) -> list[Any]:
         """Run the script that writes."""
-        stored, addition = change.stored, change.addition
-        added = () if addition is None else pieces_of(tenant, addition.items)
-        asked: dict[str, object] = {
+        stored, addition = edit.stored, edit.addition
+        added = () if addition is None else chunks_of(tenant, addition.items)
+        arguments: dict[str, object] = {
             "id": response_id,
-            "trigger": change.trigger,
-            "leased": change.trigger in _LEASED,
-            "owner": change.owner,
-            "epoch": change.epoch,
-            "first": change.first,
+            "trigger": edit.trigger,
+            "leased": edit.trigger in _LEASED,
+            "owner": edit.owner,
+            "epoch": edit.epoch,
+            "first": edit.first,
             "known": links[known - 1] if known else "",
-            "links": [[link, *_named(piece)] for link, piece in zip(links[known:], pieces[known:], strict=True)],
+            "links": [[link, *_named(chunk)] for link, chunk in zip(links[known:], chunks[known:], strict=True)],
             "outputs": 0 if stored is None else len(stored.output),
-            "conversation": _joined(change),
+            "conversation": _joined(edit),
             "version": 0 if addition is None else addition.version,
-            "added": [[*_named(piece)] for piece in added],
+            "added": [[*_named(chunk)] for chunk in added],
         }
         body = b"" if stored is None else body_of(stored)
-        values = [body, *(piece.packed for piece in (*pieces[known:], *added)), *change.frames]
-        told: list[Any] = await self._calls.run("write", tenant, asked, values, again=False)
-        return told
+        values = [body, *(chunk.packed for chunk in (*chunks[known:], *added)), *edit.frames]
+        reply: list[Any] = await self._calls.run("write", tenant, arguments, values, again=False)
+        return reply
 
 
-def _joined(change: Change) -> str:
-    """Return the conversation to which a change adds."""
-    return "" if change.addition is None else change.addition.conversation_id
+def _joined(edit: Edit) -> str:
+    """Return the conversation to which an edit adds."""
+    return "" if edit.addition is None else edit.addition.conversation_id
 
 
-def _may_come_again(change: Change) -> bool:
-    """Return whether a change may be made again when it is not known whether it was made: whether it can be seen afterwards."""
-    return change.trigger not in {StoredTrigger.ADOPT, StoredTrigger.DELETE} and change.addition is None
+def _may_come_again(edit: Edit) -> bool:
+    """Return whether an edit may be made again when it is not known whether it was made: whether it can be seen afterwards."""
+    return edit.trigger not in {StoredTrigger.ADOPT, StoredTrigger.DELETE} and edit.addition is None
 
 
-def _was_made(change: Change, told: Sequence[Any]) -> bool:
-    """Return whether the refusal of a change that came again says that it was made the first time: by nobody else."""
-    match told:
+def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
+    """Return whether the refusal of an edit that came again says that it was made the first time: by nobody else."""
+    match reply:
         case [b"gap", expected]:
-            return int(expected) == change.first + len(change.frames)
+            return int(expected) == edit.first + len(edit.frames)
         case [b"lease", b"ended", epoch]:
-            return change.trigger is StoredTrigger.FINISH and int(epoch) == change.epoch
+            return edit.trigger is StoredTrigger.FINISH and int(epoch) == edit.epoch
         case [b"none", b"queued", owner]:
-            return change.trigger is StoredTrigger.ENQUEUE and owner.decode() == change.owner
+            return edit.trigger is StoredTrigger.ENQUEUE and owner.decode() == edit.owner
         case _:
             return False
 
 
-def _named(piece: Piece) -> tuple[str, str]:
-    return piece.digest.hex(), piece.id
+def _named(chunk: Chunk) -> tuple[str, str]:
+    return chunk.digest.hex(), chunk.id
+
+
+def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # noqa: ANN401 - Redis'
+    if reply is None:
+        return None
+    created_at, metadata, version = reply
+    return Conversation(conversation_id, int(created_at), cast("Mapping[str, object]", unpack(metadata)), int(version))

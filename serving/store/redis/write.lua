@@ -1,32 +1,32 @@
 -- Fires an edge of the table `stored`, and carries out its effects. What is refused is refused before anything is written.
--- ARGV: the body, the bodies of the items of `asked.links`, those of `asked.added`, the events.
-local name = asked.id
+-- ARGV: the body, the bodies of the items of `args.links`, those of `args.added`, the events.
+local name = args.id
 local row = record(name)
 local state = state_of(row)
 if row and next(EDGES[state]) == nil then
     remove(name, row)
     row, state = nil, 'absent'
 end
-local edge = EDGES[state][asked.trigger]
-if asked.leased and (not edge or row.owner ~= asked.owner or row.epoch ~= asked.epoch) then return {'lease', state, row and row.epoch or 0} end
+local edge = EDGES[state][args.trigger]
+if args.leased and (not edge or row.owner ~= args.owner or row.epoch ~= args.epoch) then return {'lease', state, row and row.epoch or 0} end
 if not edge then return {'none', state, row and row.owner or ''} end
 local effects = {}
 for _, effect in ipairs(edge[2]) do effects[effect] = true end
 
 row = row or {tip = '', outputs = 0, owner = '', epoch = 0, till = 0, cancelled = 0, oldest = 0, following = 0, written = 0}
-if effects.log and asked.first ~= row.following then return {'gap', whole(row.following)} end
-if effects.join and asked.conversation ~= '' then
-    local talk = conversation(asked.conversation)
-    if not talk or talk.version ~= asked.version then return {'changed'} end
+if effects.log and args.first ~= row.following then return {'gap', whole(row.following)} end
+if effects.join and args.conversation ~= '' then
+    local talk = conversation(args.conversation)
+    if not talk or talk.version ~= args.version then return {'changed'} end
 end
-if effects.keep and asked.known ~= '' and redis.call('EXISTS', key('l', asked.known)) == 0 then return {'again'} end
+if effects.keep and args.known ~= '' and redis.call('EXISTS', key('l', args.known)) == 0 then return {'again'} end
 
 local before = row.tip
 local place = 3
 row.state = edge[1]
 if effects.keep then
-    local link = asked.known
-    for offset, piece in ipairs(asked.links) do
+    local link = args.known
+    for offset, piece in ipairs(args.links) do
         if redis.call('EXISTS', key('l', piece[1])) == 0 then
             take(piece[2], piece[3], ARGV[place + offset - 1])
             redis.call('HSET', key('l', piece[1]), 'before', link, 'item', piece[2], 'holders', 0)
@@ -35,19 +35,19 @@ if effects.keep then
         link = piece[1]
     end
     if link ~= '' then redis.call('HINCRBY', key('l', link), 'holders', 1) end
-    row.tip, row.outputs, row.written = link, asked.outputs, now
+    row.tip, row.outputs, row.written = link, args.outputs, now
     redis.call('HSET', key('r', name), 'body', ARGV[2])
     let_go(before)
 end
-place = place + #asked.links
-if effects.join and asked.conversation ~= '' then
-    converse(asked.conversation, conversation(asked.conversation), 'join', name, function()
-        grow(asked.conversation, asked.added, place)
+place = place + #args.links
+if effects.join and args.conversation ~= '' then
+    converse(args.conversation, conversation(args.conversation), 'join', name, function()
+        grow(args.conversation, args.added, place)
     end)
 end
-place = place + #asked.added
-if effects.take then row.owner, row.epoch = asked.owner, row.epoch + 1 end
-if effects.take or effects.extend then row.till, row.written = now + asked.lease, now end
+place = place + #args.added
+if effects.take then row.owner, row.epoch = args.owner, row.epoch + 1 end
+if effects.take or effects.extend then row.till, row.written = now + args.lease, now end
 if effects.log then
     for offset = place, #ARGV do redis.call('RPUSH', key('e', name), ARGV[offset]) end
     row.following = row.following + #ARGV - place + 1

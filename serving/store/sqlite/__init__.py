@@ -1,5 +1,6 @@
-"""A store in a file of SQLite, for the processes of one host. It needs the package `apsw`: `pip install 'interlock[sqlite]'`."""
+"""Stores in SQLite: in a file, for the processes of one host, and in memory, for one process. They need the package `apsw`."""
 
+from interlock.serving.store.sqlite.memory import MemoryStore
 from interlock.serving.store.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["MemoryStore", "SqliteStore"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interlock.serving.store.errors import StoreDown
-from interlock.serving.store.sqlite.sql import Sql
+from interlock.serving.store.sqlite.connection import Sql
 
 __all__ = ["VERSION", "create", "migrate", "require_layout"]
 
@@ -70,9 +70,6 @@ VERSION: Final = max(LAYOUTS)
 def version_of(connection: Sql) -> int:
     """Return the version of the layout; 0 for an empty file.
 
-    Args:
-        connection: To the file.
-
     Raises:
         StoreDown: The file is another program's.
     """
@@ -85,20 +82,13 @@ def version_of(connection: Sql) -> int:
 
 
 def create(connection: Sql) -> None:
-    """Make the layout in an empty file, unless another process has made it meanwhile.
-
-    Args:
-        connection: To the file.
-    """
+    """Make the layout in an empty file, unless another process has made it meanwhile."""
     if version_of(connection) == 0:
         migrate(connection)
 
 
 def migrate(connection: Sql) -> int:
     """Bring the layout up to date in one transaction, and return the version that it was of.
-
-    Args:
-        connection: To the file.
 
     Raises:
         StoreDown: The file is of a newer layout.
@@ -120,9 +110,6 @@ def migrate(connection: Sql) -> int:
 
 def require_layout(connection: Sql) -> None:
     """Refuse a file whose layout is not the one that is known here.
-
-    Args:
-        connection: To the file.
 
     Raises:
         StoreDown: It is of another version.

@@ -24,7 +24,7 @@ from interlock.serving.runs.membership import Membership
 from interlock.serving.runs.open_runs import OpenRuns
 from interlock.serving.runs.turns import begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
-from interlock.serving.store.changes import Change
+from interlock.serving.store.edits import Edit
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"
@@ -202,8 +202,8 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
     async def trimmed():
         store = MemoryStore()
         _, stored = await made(store, *steps(ANSWER))
-        held = store._held[TENANT, stored.id]
-        held.trimmed, held.frames = 4, held.frames[4:]
+        store._sql.do("DELETE FROM event WHERE number < 4")
+        store._sql.do("UPDATE response SET oldest = 4")
         archive = Archive(store)
         with pytest.raises(ApiError) as refused:
             await archive.tail(TENANT, stored, 3)
@@ -229,7 +229,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
             if taken == "trimmed":
                 ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
                 await store.finish(lease, len(frames), [b"the last"], ended)
-                await store._write(TENANT, response_id, Change(StoredTrigger.TRIM))
+                await store._write(TENANT, response_id, Edit(StoredTrigger.TRIM))
             else:
                 await store.delete(TENANT, response_id)
             return frames, [frame async for some in tail for frame in some]

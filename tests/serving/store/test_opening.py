@@ -1,6 +1,7 @@
 """A store is what its URL says, and a URL that says nothing is refused in words that help."""
 
 import asyncio
+import subprocess
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
     assert isinstance(store, MemoryStore)
     assert (store.max_bytes, store.max_responses, store.ttl) == (2 * 2**20, 5, 43_200)
     assert open_store("memory:").ttl == 30 * 86_400
+    assert open_store("memory:?ttl=never").ttl is open_store().ttl is None
 
 
 def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
@@ -60,9 +62,27 @@ def test_what_names_no_store_is_refused(url, said) -> None:
     assert str(refused.value).startswith(said)
 
 
-def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch) -> None:
+@pytest.mark.parametrize("url", ["sqlite:store.db", "memory:"])
+def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url) -> None:
     for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sqlite")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(StoreUnfit, match=r"This store needs apsw; install it with: pip install 'interlock\[sqlite\]'"):
-        open_store("sqlite:store.db")
+        open_store(url)
+
+
+WITHOUT_APSW = """
+import sys
+sys.modules["apsw"] = None
+import interlock.serving.http.app, interlock.serving.vllm.plugin
+from interlock.serving.store import StoreUnfit, open_store
+try:
+    open_store()
+except StoreUnfit as error:
+    print(error)
+"""
+
+
+def test_a_server_and_the_plugin_are_imported_without_apsw_and_say_what_is_missing_when_they_open_a_store() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_APSW], capture_output=True, check=True, text=True)
+    assert done.stdout == "This store needs apsw; install it with: pip install 'interlock[sqlite]'\n"

@@ -16,8 +16,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.store import Addition, Conflict, Conversation, Gap, LeaseLost, StoreDown, StoredResponse, open_store
 from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.redis.calls import Calls, Severed, base_of
-from interlock.serving.store.redis.scripts import SCRIPTS
+from interlock.serving.store.redis.calls import SCRIPTS, Calls, Severed, base_of
 
 pytestmark = needs_redis
 

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.serving.store import StoreDown, StoredResponse, StoreUnfit
 from interlock.serving.store.sqlite import SqliteStore, layout
-from interlock.serving.store.sqlite.versions import loses_commits
+from interlock.serving.store.sqlite.connection import loses_commits
 
 
 def stored(number, *items, output=()):

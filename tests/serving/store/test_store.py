@@ -2,11 +2,11 @@
 
 import asyncio
 import gc
-import tracemalloc
 
+import apsw
 import pytest
 
-from interlock.serving.store import MemoryStore, StoredResponse
+from interlock.serving.store import Conversation, MemoryStore, StoredResponse, StoreFull
 
 
 def stored(number, *items, text=""):
@@ -27,11 +27,17 @@ def found(store, *ids):
     return dict(asyncio.run(store.find("", ids)))
 
 
-def size_of(*responses):
-    store = MemoryStore()
-    put(store, *responses)
-    return store.held_bytes
+def size_of(store):
+    return asyncio.run(store.info()).size
 
+
+TEXT = "x" * 20_000
+BOUND = 70_000
+"""Bytes, in which there is room for three responses with that text, but not for four."""
+
+
+EMPTY = 600_000
+"""Bytes that SQLite takes for the tables without rows, and for its prepared statements."""
 
 SHARED = {"id": "msg_in", "type": "message"}
 
@@ -60,24 +66,98 @@ def test_too_many_responses_push_out_the_one_that_was_not_used_longest() -> None
 
 
 def test_too_many_bytes_push_out_as_many_responses_as_it_takes() -> None:
-    size = size_of(stored(1))
-    store = MemoryStore(max_bytes=3 * size)
-    put(store, stored(1), stored(2), stored(3))
+    store = MemoryStore(max_bytes=BOUND)
+    put(store, stored(1, text=TEXT), stored(2, text=TEXT), stored(3, text=TEXT))
     assert held(store, 1, 2, 3) == [1, 2, 3]
-    put(store, stored(4, text="x" * size))
+    put(store, stored(4, text=2 * TEXT))
     assert held(store, 1, 2, 3, 4) == [3, 4]
+    assert size_of(store) - size_of(MemoryStore()) <= BOUND
 
 
 def test_a_response_that_is_larger_than_the_bound_is_not_held_and_pushes_nothing_out() -> None:
-    store = MemoryStore(max_bytes=10_000)
-    put(store, stored(1), stored(2, text="x" * 10_000))
+    store = MemoryStore(max_bytes=BOUND)
+    put(store, stored(1), stored(2, text=4 * TEXT))
     assert held(store, 1, 2) == [1]
+    assert found(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
+
+
+def test_a_response_whose_conversation_is_larger_than_the_bound_is_not_held_though_most_of_it_is_there() -> None:
+    store = MemoryStore(max_bytes=BOUND)
+    items = [{"id": f"msg_{number}", "type": "message", "text": f"{number}" * 20_000} for number in range(4)]
+    put(store, *[stored(count, *items[:count]) for count in range(1, 5)])
+    assert held(store, 1, 2, 3, 4) == [1, 2, 3]
 
 
 def test_a_response_that_is_put_again_counts_once() -> None:
-    store = MemoryStore(max_bytes=2 * size_of(stored(1)))
-    put(store, *[stored(1)] * 5, stored(2))
+    store = MemoryStore(max_bytes=BOUND)
+    put(store, *[stored(1, text=TEXT)] * 5, stored(2, text=TEXT))
     assert held(store, 1, 2) == [1, 2]
+
+
+def test_what_is_being_made_stays_and_leaves_no_room_for_more_of_it() -> None:
+    store = MemoryStore(max_bytes=BOUND)
+
+    async def story():
+        lease = await store.enqueue("", stored(1, text=TEXT), "a")
+        for number in range(10):
+            await store.append(lease, number, [TEXT.encode()])
+        await store.put("", stored(2, text=TEXT))
+        with pytest.raises(StoreFull):
+            await store.enqueue("", stored(3), "a")
+        there = [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+        await store.finish(lease, 10, [b"end"], stored(1))
+        await store.enqueue("", stored(4), "a")
+        return there, [await store.get("", f"resp_{number}") is not None for number in (1, 2, 4)]
+
+    assert asyncio.run(story()) == ([True, True, False], [False, False, True])
+
+
+def test_one_that_is_larger_than_the_bound_is_made_if_no_other_is() -> None:
+    store = MemoryStore(max_bytes=BOUND)
+
+    async def story():
+        lease = await store.enqueue("", stored(1, text=4 * TEXT), "a")
+        await store.finish(lease, 0, [b"end"], stored(1, text=5 * TEXT))
+        return await store.get("", "resp_1") is not None
+
+    assert asyncio.run(story())
+
+
+def test_as_many_are_made_as_may_be_held_and_no_more() -> None:
+    store = MemoryStore(max_responses=2)
+
+    async def story():
+        for number in (1, 2):
+            await store.enqueue("", stored(number), "a")
+        with pytest.raises(StoreFull):
+            await store.enqueue("", stored(3), "a")
+        return (await store.info()).responses, await store.get("", "resp_3")
+
+    assert asyncio.run(story()) == ({"queued": 2}, None)
+
+
+def test_too_many_conversations_push_out_the_one_that_was_not_used_longest_but_none_that_is_held() -> None:
+    store = MemoryStore(max_responses=3)
+
+    async def story():
+        for number in (1, 2, 3):
+            await store.create_conversation("", Conversation(f"conv_{number}", 0, {}), [SHARED])
+        await store.hold("", "conv_1", "resp_1")
+        await store.conversation("", "conv_2")
+        for number in (4, 5):
+            await store.create_conversation("", Conversation(f"conv_{number}", 0, {}))
+        return [number for number in range(1, 6) if await store.conversation("", f"conv_{number}") is not None]
+
+    assert asyncio.run(story()) == [1, 4, 5]
+
+
+def test_what_raises_on_its_way_into_the_store_changes_nothing() -> None:
+    store = MemoryStore()
+    put(store, stored(1, SHARED))
+    with pytest.raises(TypeError):
+        put(store, StoredResponse({"id": "resp_2", "output": [], "no": object()}, ({"id": "msg_2", "type": "message"},)))
+    put(store, stored(3))
+    assert (held(store, 1, 2, 3), found(store, "msg_2")) == ([1, 3], {})
 
 
 def test_a_value_that_is_rare_in_json_is_given_back_as_it_was() -> None:
@@ -112,22 +192,17 @@ def many_lists(number):
 @pytest.mark.parametrize("make", [large, small, turn, many_lists], ids=lambda make: make.__name__)
 def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
     bound = 2 * 2**20
-    tracemalloc.start()
-    try:
-        store = MemoryStore(max_bytes=bound)
-        before = tracemalloc.get_traced_memory()[0]
+    gc.collect()  # the stores of other tests
+    before = apsw.memory_used()
+    store = MemoryStore(max_bytes=bound)
 
-        async def fill():
-            for number in range(1500):
-                await store.put("", make(number))
+    async def fill():
+        for number in range(1500):
+            await store.put("", make(number))
 
-        asyncio.run(fill())
-        gc.collect()
-        held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
+    asyncio.run(fill())
     assert store.held_bytes <= bound
-    assert held <= 1.1 * bound
+    assert apsw.memory_used() - before <= 1.02 * bound + EMPTY
 
 
 def test_a_deleted_response_is_gone_and_makes_room() -> None:

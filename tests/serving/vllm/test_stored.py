@@ -97,7 +97,7 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
         answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {"background": True}, {"store": False})]
         return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
 
-    monkeypatch.setattr(plugin, "MemoryStore", Down)
+    monkeypatch.setattr(plugin, "open_store", lambda _url: Down())
     refused = 503, "store_unavailable"
     assert asking(steps, ANSWER) == [refused, refused, (200, None)]
 
@@ -111,5 +111,5 @@ def test_a_store_that_takes_no_response_costs_one_and_the_next_are_refused(monke
         answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {}, {"store": False})]
         return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
 
-    monkeypatch.setattr(plugin, "MemoryStore", Full)
+    monkeypatch.setattr(plugin, "open_store", lambda _url: Full())
     assert asking(steps, ANSWER) == [(200, None), (503, "store_unavailable"), (200, None)]
