@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.inputs import fail, read_recording
+from interlock.serving.cli.sources import fail, read_recording
 from interlock.serving.tools.hosted import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from attrs import frozen
 from interlock.fsm.deltas import Delta
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.engines.script import rounds
-from interlock.serving.recordings.recording import RecordedTurn, ToolResult
-from interlock.serving.recordings.replay import tool_deltas
+from interlock.serving.recordings import RecordedTurn, ToolResult, tool_deltas
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.tools.protocol import NoTools, Tools

@@ -13,8 +13,7 @@ from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.framing import Trigger
 from interlock.parsers.vocabulary import vocabulary
-from interlock.serving.recordings.recording import Recording
-from interlock.serving.recordings.replay import Step, replay_steps
+from interlock.serving.recordings import Recording, Step, replay_steps
 from interlock.serving.view.redaction import HIDDEN
 from interlock.serving.view.trace import Line, Trace
 

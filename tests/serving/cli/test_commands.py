@@ -20,8 +20,7 @@ from interlock.serving.cli.commands import EXAMPLES, app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http import server
 from interlock.serving.http.app import create_app
-from interlock.serving.recordings.recording import read
-from interlock.serving.recordings.replay import replay_frames, replay_response
+from interlock.serving.recordings import read, replay_frames, replay_response
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -73,7 +72,7 @@ def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
 
 def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
     result = run("replay", "-", given=b"{}\n")
-    message = "interlock: standard input:1: no recording: its first line has no interlock_recording\n"
+    message = "interlock: standard input:1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -210,7 +209,7 @@ def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
     result = run("serve", "--script", path)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"interlock: {path}:1: no recording: its first line has no interlock_recording\n",
+        f"interlock: {path}:1: not a recording: its first line has no interlock_recording\n",
     )
 
 

@@ -103,7 +103,7 @@ def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> Non
     file.write_text('{"interlock_recording": 1, "format": "harmony"}\n{"token_ids": "x"}\n')
     result = view(file, "--html", tmp_path / "out.html")
     assert result.exit_code == 2
-    assert "broken.jsonl:2: token_ids has to be a list" in result.stderr
+    assert "broken.jsonl:2: Expected `array | null`, got `str` - at `$.token_ids`" in result.stderr
 
 
 def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
