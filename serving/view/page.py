@@ -1,7 +1,7 @@
-"""The document: the page's program and style, with the lines in it or with the address where they come from.
+"""The HTML document of the viewer: its program and style, and its lines or the address that serves them.
 
-What is shown is somebody else's, so the document says itself that nothing but its own program may run and that nothing may
-be loaded from anywhere; it works from a disk and without a network.
+A stream is not to be trusted, so the document's policy lets nothing run but its own program, and nothing load from elsewhere. It
+works from a disk and without a network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from interlock.serving.view.writes import writes
 PAGE: Final = Path(__file__).parent / "page"
 
 VERSION: Final = 1
-"""Of the lines; the page refuses others."""
+"""The version of the lines; the page refuses others."""
+
+NDJSON: Final = "application/x-ndjson"
+"""The media type of the lines."""
 
 Mode: TypeAlias = Literal["stream", "compare", "coverage", "list"]
 """What the page shows: one stream, two beside one another, how often edges fired, or the last responses of a server."""
@@ -35,7 +38,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""What goes with everything that a viewer serves."""
+"""The headers of every response of a viewer."""
 
 
 @cache
@@ -49,10 +52,10 @@ def _machines() -> object:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page.
+    """Return the first line of a page: what it shows, and the machines and rules that later lines refer to.
 
     Args:
-        mode: What it shows.
+        mode: What the page shows.
         streams: For each stream its `name`, and its `request` (`method`, `url`, `body`) if that is known.
         redact: Whether texts are hidden.
     """
@@ -91,20 +94,11 @@ def _document(title: str, connect: str, data: str) -> str:
 
 
 def served(title: str) -> str:
-    """Return the document that fetches its lines from `lines`, beside its own address.
-
-    Args:
-        title: What it is called.
-    """
+    """Return the document that fetches its lines from `lines`, relative to its own address."""
     return _document(title, "'self'", '<meta name="interlock-lines" content="lines">')
 
 
 def standalone(title: str, lines: Iterable[Line]) -> str:
-    """Return the document that holds its lines, in one piece.
-
-    Args:
-        title: What it is called.
-        lines: All of them, the head first.
-    """
+    """Return the document that holds its lines, the head first."""
     packed = base64.b64encode(gzip.compress(encoded(lines), mtime=0)).decode()
     return _document(title, "'none'", f'<script type="application/gzip" id="lines">{packed}</script>')
