@@ -200,7 +200,7 @@ def test_serve_writes_the_format_of_a_family() -> None:
 
 def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
     result = run("serve", "--family", "pythonic")
-    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: there is qwen3_coder")
+    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: choose one of qwen3_coder")
 
 
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
