@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 
 from attrs import define, field
 
+from interlock.fsm.acceptor.judging import DONE
 from interlock.serving.view.trace import Line
 
 _Edge: TypeAlias = tuple[str, str, str, str]
@@ -29,11 +30,12 @@ class Coverage:
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
         """Count the edges of a stream by the lines of its trace; all traces share their steps."""
         steps: list[int] = []
-        findings = 0
+        events = findings = 0
         for line in (line for batch in batches for line in batch):
             match line:
-                case ("e", _, _, _, _, int() as step, *_):
+                case ("e", _, _, wire_name, _, int() as step, *_):
                     steps.append(step)
+                    events += wire_name != DONE
                 case ("step", int() as number, about):
                     self._fired[number] = _edges(cast("Mapping[str, object]", about))
                 case ("fix", _, fixes):
@@ -45,7 +47,7 @@ class Coverage:
                 case _:
                     pass
         number = len(self.files)
-        self.files.append({"name": name, "events": len(steps), "findings": findings})
+        self.files.append({"name": name, "events": events, "findings": findings})
         for step in steps:
             edges, certain = self._fired.get(step, ((), True))
             (self._certain if certain else self._possible).update(edges)

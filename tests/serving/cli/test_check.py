@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from interlock.fsm.acceptor import HABITS, RULES, Finding
 from interlock.serving.cli.commands import app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = CORPUS / "legal" / "message.sse"
@@ -296,6 +299,13 @@ def test_a_server_that_refuses_is_quoted(url) -> None:
         2,
         f'interlock: {url}/refused: 401 Unauthorized: {{"error": {{"message": "no key"}}}}\n',
     )
+
+
+def test_a_server_that_takes_no_get_needs_a_body() -> None:
+    with ServerThread(create_app(EmbeddedEngine())) as url:
+        result = run(f"{url}/v1/responses")
+    error = "405 Method Not Allowed: it takes no GET; add --body FILE to POST the request in a file"
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {url}/v1/responses: {error}\n")
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,12 @@ def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
         assert [model.id for model in client.models.list()] == ["m"]
 
 
+def test_a_client_that_insists_on_the_name_of_a_model_is_served_by_it() -> None:
+    with served("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
+        assert [model.id for model in client.models.list()] == ["tiny", "gpt-4o"]
+        assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
+
+
 EMPTY = "the key is empty; to let everybody in, give none at all"
 SPACED = "the key begins or ends with white space, which is no part of a header"
 CONTROL = "the key has control characters, which a header cannot hold"
