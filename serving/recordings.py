@@ -203,6 +203,8 @@ class _Line:
             return msgspec.convert(self.fields, kind)
         except msgspec.ValidationError as error:
             raise RecordingError(self.number, str(error)) from None
+        except UnicodeEncodeError:
+            raise RecordingError(self.number, "a lone surrogate in the name of a field, or in a value of a fixed set") from None
 
 
 def _is_deep(fields: Mapping[str, object]) -> bool:

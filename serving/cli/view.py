@@ -79,7 +79,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
         request = UrlRequest.from_options(body, header or [], api_key, timeout)
         with ExitStack() as stack:
             streams = [_opened(stack, name, request) for name in names]
-            batches = _batches(streams, dialect, redact=redact)
+            batches = page_batches(streams, dialect, redact=redact)
             _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
     elif coverage is not None and not names:
         files = [name for name in expanded([str(coverage)]) if Path(name).is_file()]
@@ -93,7 +93,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 
 @frozen
-class _Stream:
+class StreamSource:
     """A source whose beginning was read.
 
     Args:
@@ -109,7 +109,7 @@ class _Stream:
     recording: Recording | None = None
 
     @classmethod
-    def read(cls, name: str, source: Source) -> _Stream:
+    def read(cls, name: str, source: Source) -> StreamSource:
         """Read the beginning of a source, and all of it if it is a recording.
 
         Raises:
@@ -151,19 +151,19 @@ class _Stream:
         yield [*trace.end()]
 
 
-def _opened(stack: ExitStack, name: str, request: UrlRequest) -> _Stream:
+def _opened(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
     """Open a source until a stack is left, or end the command with a message that says why it cannot be read."""
     from interlock.serving.recordings import RecordingError
 
     try:
-        return _Stream.read(name, stack.enter_context(opened(name, request)))
+        return StreamSource.read(name, stack.enter_context(opened(name, request)))
     except SourceError as error:
         fail(f"{error}")
     except RecordingError as error:
         fail(f"{name}:{error.line}: {error.message}")
 
 
-def _batches(streams: Sequence[_Stream], dialect: DialectName, *, redact: bool) -> Batches:
+def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
     """Yield the lines of the page of one stream, or of two side by side."""
     from interlock.serving.view.comparing import Side, pairs
     from interlock.serving.view.page import head
@@ -192,14 +192,14 @@ def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, 
     steps, coverage = Steps(), Coverage()
     for name in files:
         with suppress(SourceError, RecordingError), opened(name) as source:
-            stream = _Stream.read(name, source)
+            stream = StreamSource.read(name, source)
             coverage.add(str(Path(name).relative_to(folder)), stream.batches(Trace(0, steps, dialect), dialect))
     yield [coverage.line(linked=linked)]
 
 
 def _file_batches(name: str, dialect: DialectName, *, redact: bool) -> Batches:
     with opened(name) as source:
-        yield from _batches([_Stream.read(name, source)], dialect, redact=redact)
+        yield from page_batches([StreamSource.read(name, source)], dialect, redact=redact)
 
 
 def _show(

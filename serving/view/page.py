@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -17,9 +17,20 @@ from typing import Final, Literal, TypeAlias, cast
 
 import orjson
 
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.stream import (
+    EVENTS,
+    ItemBracket,
+    ItemEvent,
+    PartEvent,
+    ResponseEvent,
+    StreamEvent,
+    SummaryEvent,
+    own_fields,
+    wire_name,
+)
 from interlock.fsm.acceptor import HABITS, RULES
 from interlock.serving.view.trace import Line, encoded
-from interlock.serving.view.writes import writes
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -63,6 +74,43 @@ def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = 
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     habits = {name: (habit.what, habit.why) for name, habit in HABITS.items()}
     return "head", {**about, "machines": _machines(), "rules": rules, "habits": habits, "writes": writes()}
+
+
+_BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
+"""The fields of an event beside the text that it writes."""
+
+
+def writes() -> Mapping[str, Mapping[str, object]]:
+    """Return where each event writes in its item, as read from the types of the events; the page knows no event by name.
+
+    Returns:
+        For each wire name an object: `op` is `all` (the item is the value of a field of the event), `put` (a part is),
+        `append` or `set` (a text), `push` (an entry of a list) or `status`; `from` is the field of the event; `to` the field
+        of the item or part; `list` and `index` are the fields with the part's list and its place there.
+    """
+    return {name: write for name, event in EVENTS.items() for write in _write(event)}
+
+
+def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
+    parts = "content" if issubclass(event, PartEvent) else "summary" if issubclass(event, SummaryEvent) else ""
+    place = {"list": parts, "index": f"{parts}_index"} if parts else {}
+    stem, _, last = wire_name(event).rpartition(".")
+    fields = [name for name in own_fields(event) if name not in _BESIDE]
+    whole = EVENTS.get(f"{stem}.done")
+    if issubclass(event, ResponseEvent):
+        yield {"op": "all", "from": "response"}
+    elif issubclass(event, ItemBracket):
+        yield {"op": "all", "from": "item"}
+    elif "part" in fields:
+        yield {"op": "put", "from": "part", **place}
+    elif "annotation" in fields:
+        yield {"op": "push", "from": "annotation", "to": "annotations", **place}
+    elif last == "delta" and whole is not None and "delta" in fields:
+        yield from ({"op": "append", "from": "delta", "to": name, **place} for name in own_fields(whole) if name not in _BESIDE)
+    elif last == "done" and (parts or event.__bases__[0] is ItemEvent):
+        yield from ({"op": "set", "from": name, "to": name, **place} for name in fields)
+    elif any(last in statuses_of(item) and stem == f"response.{kind}" for kind, item in ITEMS.items()):
+        yield {"op": "status", "from": "", "to": "status", "value": last}
 
 
 def _policy(connect: str) -> str:

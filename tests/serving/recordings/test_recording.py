@@ -109,6 +109,7 @@ def test_what_was_written_is_read_back_the_same() -> None:
         (["[" * 100_000], 1, "not JSON: "),
         ([HEADER, "{", "}"], 2, "not JSON: "),
         ([f'{{"interlock_recording": 1, "request": {"[" * 300 + "]" * 300}}}'], 1, "nested more than 200 levels deep"),
+        (recording({"\ud800": 1}), 2, "a lone surrogate in the name of a field, or in a value of a fixed set"),
         (recording({"tokens": [1]}), 2, "Object contains unknown field `tokens`"),
         (recording({"token_ids": 1}), 2, "Expected `array | null`, got `int` - at `$.token_ids`"),
         (recording({"token_ids": [1, "2"]}), 2, "Expected `int`, got `str` - at `$.token_ids[1]`"),

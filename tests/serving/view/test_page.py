@@ -16,8 +16,8 @@ from interlock.fsm.acceptor import HABITS, RULES
 from interlock.fsm.acceptor.track import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
+from interlock.serving.view.page import writes
 from interlock.serving.view.site import Site
-from interlock.serving.view.writes import writes
 
 ROOT = Path(__file__).parents[3]
 
