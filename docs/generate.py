@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 import architecture
+import machines
 from attrs import evolve
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
@@ -34,9 +35,8 @@ from interlock.parsers.families import SYNTAXES, USUAL, family
 from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.writing import Said, encode
-from interlock.serving.cli.diagrams import GRAPHS, HOSTS
-from interlock.serving.recordings.recording import read
-from interlock.serving.view import pictures
+from interlock.serving.cli.diagram import process_graphs, stream_graphs
+from interlock.serving.recordings import read
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,12 +70,11 @@ LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
-    for name, graph in GRAPHS.items():
+    for name, graph in {**stream_graphs(), **process_graphs()}.items():
         folder = Path("docs", "lifecycles")
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
-    streamed = [graph for name, graph in GRAPHS.items() if name not in HOSTS]
-    files[Path("serving", "view", "page", "machines.json")] = pictures.written(streamed)
+    files[Path("serving", "view", "page", "machines.json")] = machines.written(stream_graphs().values())
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")
@@ -326,7 +325,7 @@ def _line(text: str) -> str:
 def _index() -> Iterator[str]:
     yield "| lifecycle | states | edges | the way to the good end |"
     yield "|---|---|---|---|"
-    yield from map(_entry, GRAPHS.values())
+    yield from map(_entry, [*stream_graphs().values(), *process_graphs().values()])
 
 
 def _entry(graph: Graph) -> str:

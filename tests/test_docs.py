@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.serving.cli.diagrams import GRAPHS
+from interlock.serving.cli.diagram import process_graphs, stream_graphs
 
 ROOT = Path(__file__).parents[1]
+GRAPHS = {**stream_graphs(), **process_graphs()}
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "recordings" / "README.md", *DOCS.rglob("*.md")]
 

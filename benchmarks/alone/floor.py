@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alone.script import FRAME, MODEL
-from interlock.serving.cli.inputs import read_recording
+from interlock.serving.cli.sources import read_recording
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of

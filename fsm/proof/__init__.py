@@ -10,7 +10,7 @@ raise in each edge, `mutations` changes lifecycles, one edge at a time, to show 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeVar
 
@@ -74,7 +74,11 @@ class Proof:
 
 
 def prove(
-    lifecycles: Lifecycles = DECLARED, *, kinds: Collection[ItemKind] = tuple(ITEMS), open_items: int = OPEN_ITEMS
+    lifecycles: Lifecycles = DECLARED,
+    *,
+    kinds: Collection[ItemKind] = tuple(ITEMS),
+    open_items: int = OPEN_ITEMS,
+    progress: Callable[[int, int], None] = lambda _explored, _known: None,
 ) -> Proof:
     """Explore the driver, and judge every stream that it can give.
 
@@ -82,9 +86,10 @@ def prove(
         lifecycles: What the driver composes.
         kinds: The kinds of items that are opened; by default all.
         open_items: How many items may be open in a state that is explored.
+        progress: Called with how many states were explored, and how many are known, again and again.
     """
     explorer = Explorer(lifecycles, kinds, open_items)
-    explorer.run()
+    explorer.run(progress)
     faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))
     coverage = {"response": _coverage(lifecycles.response, explorer.fired)}
     coverage.update((kind, _coverage(lifecycles.items[kind], explorer.fired)) for kind in kinds)

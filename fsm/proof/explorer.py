@@ -8,7 +8,7 @@ to it, so a counterexample is as short as it can be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast
 
@@ -206,8 +206,8 @@ class Explorer:
     events: int = field(default=0, init=False)
     counterexample: Counterexample | None = field(default=None, init=False)
 
-    def run(self) -> None:
-        """Explore until nothing new appears, or something is wrong.
+    def run(self, progress: Callable[[int, int], None] = lambda _explored, _known: None) -> None:
+        """Explore until nothing new appears, or something is wrong; report how many states were explored, and how many are known.
 
         Where nothing is open, an item of every kind is opened. Beside an open item, one kind stands for all of like tables
         (docs/proof.md says why).
@@ -218,6 +218,7 @@ class Explorer:
         self.states.add(start.state)
         found = deque([start])
         while found and self.counterexample is None:
+            progress(len(self.states) - len(found), len(self.states))
             node = found.popleft()
             for after in self._leave(node, beside if node.state.open_items else alone):
                 if after.state not in self.states and self._is_explored(after.state, unlike):

@@ -1,17 +1,15 @@
 """The command `interlock`.
 
-main      the way in: says what is missing where a package is not installed
-commands  the list of the commands, with an example of each
+main      the entry point: names the package that is missing
+commands  the list of the commands with examples, and `interlock replay`
 serve     `interlock serve`: runs the server
-launch    `interlock serve --engine vllm`: starts vLLM in the place of the process
-check     `interlock check`: judges a stream
-verdicts  how a verdict is printed
-sources   where a stream to be judged comes from: a file, standard input, a server
+check     `interlock check`: judges streams
+report    the findings of `check` as text, JSON or annotations
+view      `interlock view`: shows streams on a page
 verify    `interlock verify`: runs the proof
 diagram   `interlock diagram`: draws a table
-diagrams  what `interlock diagram` can draw
-replay    `interlock replay`: runs a recording
-inputs    reading a recording, and ending with a message
+store     `interlock store`: looks into a store
+sources   the input of commands: files, standard input, servers; and how a command fails without it
 
 The modules that `commands` imports declare options and import nothing heavy; what a command needs is imported when it runs.
 """

@@ -1,22 +1,33 @@
 """The command `interlock check`: what is wrong with streams, for a person, a program or a CI job.
 
-It knows options and exit statuses. What is wrong is for `interlock.fsm.acceptor` to find and for `report` to write.
+It knows options and exit statuses. Finding what is wrong is the task of `interlock.fsm.acceptor`, writing it that of `report`.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from interlock.events.dialects import DialectName
 from interlock.events.json import clean
-from interlock.serving.cli.expanding import expanded, is_url
-from interlock.serving.cli.inputs import PATIENCE, UNUSABLE
+from interlock.serving.cli.sources import (
+    UNUSABLE,
+    URL_SECONDS,
+    ApiKey,
+    BodyFile,
+    Headers,
+    SourceError,
+    Timeout,
+    UrlRequest,
+    expanded,
+    is_url,
+    opened,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from interlock.fsm.acceptor import Judge
@@ -28,32 +39,21 @@ Format: TypeAlias = Literal["text", "json", "github"]
 ILLEGAL: Final = 1
 """The exit status when a stream has an error."""
 NARROW: Final = 80
-"""How long a line is where there is no terminal."""
+"""The length of a line where there is no terminal."""
 WIDE: Final = 110
-"""How long it is at most."""
-
-Sources = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SOURCE...", help="Files, folders, - for standard input, or URLs.", show_default=False),
-]
-BodyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="POST the request in this file to the URL; without it, GET the URL.")
-]
-
-Timeout = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time to read a URL, from the connection to the end.")
-]
+"""The greatest length of a line."""
 
 
 def check(  # noqa: PLR0913 - a command has an argument for each of its options
-    sources: Sources = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE...", help="Files, folders, - for standard input, or URLs.", show_default=False),
+    ] = None,
     *,
     body: BodyFile = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of the request; may be given again.")
-    ] = None,
-    api_key: Annotated[str | None, typer.Option(metavar="KEY", help="The key to send to the server.")] = None,
-    timeout: Timeout = PATIENCE,
+    header: Headers = None,
+    api_key: ApiKey = None,
+    timeout: Timeout = URL_SECONDS,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
     permissive: Annotated[bool, typer.Option("--permissive", help="Allow items that are written at the same time.")] = False,
     first: Annotated[
@@ -69,7 +69,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 ) -> None:
     """Check that streams of events obey the rules.
 
-    The exit status is 0 if none has an error, 1 if one has, 2 if there is nothing to judge.
+    The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
     from interlock.fsm.acceptor import Judge
     from interlock.serving.cli.report import Checked
@@ -78,50 +78,52 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     if explain is not None:
         _explain(explain, width)
         return
-    given = list(expanded(sources or []))
-    _refuse_wrong_options(given, body)
+    names = list(expanded(sources or []))
+    if not names:
+        raise typer.BadParameter("there is no stream to judge", param_hint="SOURCE")
+    if body is not None and (files := [name for name in names if not is_url(name)]):
+        raise typer.BadParameter(f"a request is posted to a URL, and {files[0]} is not one", param_hint="--body")
     ignored = _ignored(ignore or [])
-    headers = request_headers(header or [], api_key)
+    request = UrlRequest.from_options(body, header or [], api_key, timeout)
 
-    def judged(source: str) -> Checked:
-        judging = Judge(dialect=dialect, permissive=permissive, first=first)
-        wrong = _read(judging, source, body if is_url(source) else None, headers, timeout)
-        verdict = judging.end()
-        if wrong or not verdict.readable:
-            return Checked(_called(source), None, wrong=wrong or "no server-sent events")
-        reported = [one for one in verdict.reported if ignored.isdisjoint((one.finding.rule, one.finding.habit))]
-        return Checked(_called(source), verdict, reported, strict=strict)
+    def judge(name: str) -> Checked:
+        judge = Judge(dialect=dialect, permissive=permissive, first=first)
+        error = _read(judge, name, request)
+        verdict = judge.end()
+        if error or not verdict.readable:
+            return Checked(title_of(name), None, error=error or "no server-sent events")
+        reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.habit))]
+        return Checked(title_of(name), verdict, reported, strict=strict)
 
-    checked = list(_written(given, judged, "json" if json else form, width))
-    words = {one.word for one in checked}
+    words = {checked.word for checked in _written(names, judge, "json" if json else form, width)}
     raise typer.Exit(ILLEGAL if "illegal" in words else UNUSABLE if "unreadable" in words else 0)
 
 
-def _written(given: Sequence[str], judged: Callable[[str], Checked], form: Format, width: int) -> Iterator[Checked]:
-    """Judge every source, write what was found as soon as it is known, and yield it."""
+def _written(names: Sequence[str], judge: Callable[[str], Checked], form: Format, width: int) -> Iterator[Checked]:
+    """Judge every source, write the findings as soon as they are known, and yield the result."""
     from interlock.serving.cli.report import as_annotations, as_json, as_text, counted
 
-    checked: list[Checked] = []
-    for source in given:
-        one = judged(source)
-        checked.append(one)
+    results: list[Checked] = []
+    for name in names:
+        result = judge(name)
+        results.append(result)
         match form:
             case "github":
-                _echo(as_annotations(one))
-            case "text" if one.verdict is None:
-                typer.echo(f"interlock: {one.source}: {one.wrong}", err=True)
+                _echo(as_annotations(result))
+            case "text" if result.verdict is None:
+                typer.echo(f"interlock: {result.source}: {result.error}", err=True)
             case "text":
-                apart = len(checked) > 1 and (one.reported or checked[-2].reported)
-                _echo(["", *as_text(one, width)] if apart else as_text(one, width))
+                apart = len(results) > 1 and (result.reported or results[-2].reported)
+                _echo(["", *as_text(result, width)] if apart else as_text(result, width))
             case _:
                 pass
-        yield one
+        yield result
     if form == "json":
-        typer.echo(as_json(checked))
-    elif form == "text" and len(checked) > 1:
-        words = [one.word for one in checked]
-        said = ", ".join(f"{words.count(word)} {word}" for word in ("legal", "illegal", "unreadable") if word in words)
-        typer.echo(f"\n{counted(len(checked), 'stream')}: {said}")
+        typer.echo(as_json(results))
+    elif form == "text" and len(results) > 1:
+        words = [result.word for result in results]
+        counts = ", ".join(f"{words.count(word)} {word}" for word in ("legal", "illegal", "unreadable") if word in words)
+        typer.echo(f"\n{counted(len(results), 'stream')}: {counts}")
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -129,65 +131,27 @@ def _echo(lines: Iterable[str]) -> None:
         typer.echo(clean(line))
 
 
-def _read(judging: Judge, source: str, body: Path | None, headers: dict[str, str], timeout: float) -> str:
-    """Let a judge read a source; return why it cannot be read, or an empty text."""
-    from interlock.serving.cli.sources import SourceError, opened
-
+def _read(judge: Judge, name: str, request: UrlRequest) -> str:
+    """Feed a source to a judge; return why it cannot be read, or an empty text."""
     try:
-        with opened(source, body=body, headers=headers, timeout=timeout) as stream:
-            if stream.content_type is not None:
-                judging.content_type(stream.content_type)
-            for piece in stream.pieces:
-                judging.feed(piece)
+        with opened(name, request) as source:
+            if source.content_type is not None:
+                judge.content_type(source.content_type)
+            for chunk in source.chunks:
+                judge.feed(chunk)
     except SourceError as error:
-        return str(error).removeprefix(f"{source}: ")
+        return str(error).removeprefix(f"{name}: ")
     return ""
 
 
-def _refuse_wrong_options(given: Collection[str], body: Path | None) -> None:
-    """Refuse what cannot be meant.
-
-    Raises:
-        typer.BadParameter: There is no source, or a request for a source that is no URL.
-    """
-    if not given:
-        raise typer.BadParameter("there is no stream to judge", param_hint="SOURCE")
-    plain = [source for source in given if not is_url(source)]
-    if body is not None and plain:
-        raise typer.BadParameter(f"a request is posted to a URL, and {plain[0]} is none", param_hint="--body")
-
-
-def _ignored(given: Sequence[str]) -> frozenset[str]:
+def _ignored(options: Sequence[str]) -> frozenset[str]:
     from interlock.fsm.acceptor import HABITS, RULES
 
-    names = [name.strip() for each in given for name in each.split(",")]
+    names = [name.strip() for each in options for name in each.split(",")]
     for name in names:
         if name.upper() not in RULES and name.lower() not in HABITS:
             raise typer.BadParameter(f"there is no rule and no deviation {name!r}", param_hint="--ignore")
     return frozenset(name.upper() if name.upper() in RULES else name.lower() for name in names)
-
-
-def request_headers(given: list[str], api_key: str | None) -> dict[str, str]:
-    """Return the headers of a request.
-
-    Args:
-        given: As they were given, each `NAME:VALUE`.
-        api_key: The key of the server, if it has one.
-
-    Raises:
-        typer.BadParameter: A header has no colon.
-    """
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    for header in given:
-        name, colon, value = header.partition(":")
-        if not colon:
-            raise typer.BadParameter(f"{header!r} has no colon", param_hint="--header")
-        headers[name.strip()] = value.strip()
-    return headers
-
-
-def _called(source: str) -> str:
-    return "standard input" if source == "-" else source
 
 
 def _explain(name: str, width: int) -> None:

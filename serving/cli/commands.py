@@ -1,24 +1,55 @@
-"""The commands of `interlock`, with an example of each.
+"""The commands of `interlock`, with examples of each.
 
-It knows names and examples; each command is a module of its own. What a program may read goes to standard output and is never
-coloured; messages go to standard error.
+Each command is a module of its own, but for `replay`, which stands here. What a program may read goes to standard output and is
+never coloured; messages go to standard error.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 import interlock
+from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.check import check
 from interlock.serving.cli.diagram import diagram
-from interlock.serving.cli.replay import replay
 from interlock.serving.cli.serve import serve
+from interlock.serving.cli.sources import read_recording
 from interlock.serving.cli.store import store
 from interlock.serving.cli.verify import verify
 from interlock.serving.cli.view import view
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="A recording; - for standard input.")],
+    *,
+    chunk: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Cut the recording into chunks of N tokens first.")
+    ] = None,
+    stream: Annotated[bool, typer.Option(help="Write the stream, or only the final response as JSON.")] = True,
+    dialect: Annotated[DialectName, typer.Option(help="The dialect to write.")] = "openai",
+) -> None:
+    """Write the stream that a recording makes.
+
+    The recording goes through parser, driver and encoder, as the output of an engine does in the server.
+    """
+    import orjson
+
+    from interlock.serving.recordings import rechunk, replay_frames, replay_response
+
+    recording = read_recording(file)
+    recording = recording if chunk is None else rechunk(recording, chunk)
+    if stream:
+        sys.stdout.buffer.writelines(replay_frames(recording, DIALECTS[dialect]))
+    else:
+        response = DIALECTS[dialect].spoken(replay_response(recording))
+        sys.stdout.buffer.write(orjson.dumps(response, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()
+
 
 app = typer.Typer(
     name="interlock",
@@ -54,7 +85,7 @@ EXAMPLES: Final[tuple[tuple[Callable[..., None], tuple[str, ...]], ...]] = (
             "interlock view recordings/web-search.jsonl",
             "interlock view stream.sse --html out.html",
             "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
-            "interlock view theirs.sse ours.sse",
+            "interlock view before.sse after.sse",
         ),
     ),
     (verify, ("interlock verify", "interlock verify --json")),
@@ -82,8 +113,8 @@ for command, examples in EXAMPLES:
 app.add_typer(store, name="store")
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes an option's value like this
-    if wanted:
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value like this
+    if value:
         typer.echo(f"interlock {interlock.__version__}")
         raise typer.Exit
 

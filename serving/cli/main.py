@@ -1,17 +1,19 @@
-"""The way into the command `interlock`. Where a package is not installed, it says which extra brings it."""
+"""The entry point of the command `interlock`: it names the package that is missing, and starts vLLM in its own place."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, TextIO, cast
 
 import interlock
-from interlock.serving.cli.launch import launch, vllm_arguments
 
 _EXTRAS: Final[Mapping[str, str]] = {
     "apsw": "sqlite",
@@ -25,9 +27,10 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "starlette": "serve",
     "uvicorn": "serve",
 }
-"""The extra that brings a package, for all that the command may lack."""
+"""The extra of interlock that installs a package which the command needs."""
 
-
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""The exit status after Ctrl-C, as of a program that the signal ends."""
 UNWRITTEN: Final = 2
 """The exit status when the output cannot be written."""
 
@@ -52,26 +55,22 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit status after Ctrl-C, as of a program that the signal ends."""
-
-
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Interrupt the command by the first Ctrl-C, and let a second one end the process without a word."""
+    """Interrupt the command by the first Ctrl-C, and let a second one end the process silently."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
 def _give_up(error: OSError) -> NoReturn:
-    """End because something failed that no command expects: most likely its output cannot be written.
+    """End after an error that no command expects: most likely its output cannot be written.
 
     Raises:
         SystemExit: Always.
     """
     with suppress(OSError):
-        about = "" if error.filename is None else f"{error.filename}: "
-        print(f"interlock: {about}{error.strerror or error}", file=sys.stderr, flush=True)  # noqa: T201 - a command prints
-    # What is still in a buffer would fail again when Python ends, with a traceback.
+        file = "" if error.filename is None else f"{error.filename}: "
+        print(f"interlock: {file}{error.strerror or error}", file=sys.stderr, flush=True)  # noqa: T201 - a command prints
+    # The rest of a buffer would fail again when Python ends, with a traceback.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -83,8 +82,8 @@ def _run() -> None:
     if arguments in (["--version"], ["-V"]):  # in every install, with no extra at all
         print(f"interlock {interlock.__version__}")  # noqa: T201 - a command prints
         return
-    if (passed := vllm_arguments(arguments)) is not None:
-        launch(passed)
+    if (options := vllm_arguments(arguments)) is not None:
+        launch_vllm(options)
     try:
         from interlock.serving.cli.commands import app
 
@@ -94,4 +93,38 @@ def _run() -> None:
         extra = _EXTRAS.get(package)
         if extra is None:
             raise
-        sys.exit(f"interlock: this command needs {package}; install it with: pip install 'interlock[{extra}]'")
+        sys.exit(f"interlock: this command needs {package}; the extra '{extra}' of interlock installs it")
+
+
+def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
+    """Return the arguments for `vllm serve` among those of `interlock`; None if vLLM is not asked for."""
+    command, *rest = arguments or [""]
+    if command != "serve":
+        return None
+    if "--engine=vllm" in rest:
+        rest.remove("--engine=vllm")
+        return rest
+    for place, pair in enumerate(pairwise(rest)):
+        if pair == ("--engine", "vllm"):
+            return rest[:place] + rest[place + 2 :]
+    return None
+
+
+def plugins(environment: Mapping[str, str]) -> str:
+    """Return the value of `VLLM_PLUGINS` that loads Interlock besides the plugins that are loaded already."""
+    names = [name for name in environment.get("VLLM_PLUGINS", "").split(",") if name]
+    return ",".join(names if "interlock" in names else [*names, "interlock"])
+
+
+def launch_vllm(arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by `vllm serve` with the plugin; nothing of vLLM is imported here.
+
+    Raises:
+        SystemExit: vLLM is not installed.
+    """
+    neighbour = Path(sys.executable).with_name("vllm")
+    program = str(neighbour) if neighbour.exists() else shutil.which("vllm")
+    if program is None:
+        sys.exit("interlock: vLLM is not installed; the extra 'vllm' of interlock installs it")
+    environment = {**os.environ, "VLLM_PLUGINS": plugins(os.environ)}
+    os.execve(program, [program, "serve", *arguments], environment)  # noqa: S606 - no shell is wanted

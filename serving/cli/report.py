@@ -1,7 +1,4 @@
-"""What `interlock check` found, written for a person, for a program, or as annotations of a CI job.
-
-It knows widths, colours and formats. What was found is `interlock.fsm.acceptor`'s.
-"""
+"""The findings of `interlock check` as text for a person, as JSON for a program, or as annotations of a CI job."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from interlock.events.json import dumps
 from interlock.fsm.acceptor import HABITS, RULES, Finding, Reported, Verdict
 
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
-"""What is said of a source."""
+"""The verdict on a source, in a word."""
 
 _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
 _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
@@ -26,90 +23,82 @@ _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "un
 
 @frozen
 class Checked:
-    """One source, and what came of it.
+    """A source that was judged.
 
     Args:
         source: What it is called.
-        verdict: What was found; None if there was nothing to judge.
-        reported: What is shown of it, in the order of the verdict.
-        wrong: Why there was nothing to judge.
-        strict: Whether a deviation is counted as an error.
+        verdict: The verdict; None if there was nothing to judge.
+        reported: The findings to show, in the order of the verdict.
+        error: Why there was nothing to judge.
+        strict: Whether a deviation counts as an error.
     """
 
     source: str
     verdict: Verdict | None
     reported: Sequence[Reported] = ()
-    wrong: str = ""
+    error: str = ""
     strict: bool = False
 
     @property
     def word(self) -> Word:
-        """What is said of it."""
+        """The verdict in a word."""
         if self.verdict is None:
             return "unreadable"
         bad = ("error", "deviation") if self.strict else ("error",)
         return "illegal" if self.count(*bad) else "legal"
 
     def count(self, *severities: str) -> int:
-        """Return how many different findings it has of some severities."""
-        return sum(one.finding.severity in severities for one in self.reported)
+        """Return how many different findings have one of some severities."""
+        return sum(each.finding.severity in severities for each in self.reported)
 
 
-def as_json(checked: Iterable[Checked]) -> bytes:
-    """Return what was found as one JSON object; `docs/check.schema.json` is its schema.
-
-    Args:
-        checked: The sources, in order.
-    """
-    sources = [_object(one) for one in checked]
+def as_json(results: Iterable[Checked]) -> bytes:
+    """Return all sources with their findings as one JSON object; `docs/check.schema.json` is its schema."""
+    sources = [_object(checked) for checked in results]
     words = [source["verdict"] for source in sources]
     worst = next((word for word in ("illegal", "unreadable") if word in words), "legal")
     return msgspec.json.format(dumps({"version": 1, "verdict": worst, "sources": sources}), indent=2)
 
 
-def _object(one: Checked) -> dict[str, object]:
-    said: dict[str, object] = {"source": one.source, "verdict": one.word}
-    if one.verdict is None:
-        return {**said, "error": one.wrong}
-    counts = {severity: one.count(severity) for severity in _COMMANDS}
+def _object(checked: Checked) -> dict[str, object]:
+    fields: dict[str, object] = {"source": checked.source, "verdict": checked.word}
+    if checked.verdict is None:
+        return {**fields, "error": checked.error}
     return {
-        **said,
-        "responses": one.verdict.responses,
-        "events": one.verdict.events,
-        "items": one.verdict.items,
-        "status": one.verdict.status,
-        "counts": counts,
-        "findings": [{**attrs.asdict(found.finding), "times": found.times} for found in one.reported],
+        **fields,
+        "responses": checked.verdict.responses,
+        "events": checked.verdict.events,
+        "items": checked.verdict.items,
+        "status": checked.verdict.status,
+        "counts": {severity: checked.count(severity) for severity in _COMMANDS},
+        "findings": [{**attrs.asdict(reported.finding), "times": reported.times} for reported in checked.reported],
     }
 
 
-def as_annotations(one: Checked) -> Iterator[str]:
-    """Yield what was found as the commands by which a job of GitHub Actions annotates files.
-
-    Args:
-        one: A source.
-    """
-    if one.verdict is None:
-        yield f"::error file={_escaped(one.source, ':,')}::{_escaped(one.wrong)}"
-    for reported in one.reported:
-        found = reported.finding
-        at = f"file={_escaped(one.source, ':,')},line={found.line or 1},title={_escaped(_title(found), ':,')}"
-        yield f"::{_COMMANDS[found.severity]} {at}::{_escaped(_sentence(reported))}"
+def as_annotations(checked: Checked) -> Iterator[str]:
+    """Yield the findings as the commands by which a job of GitHub Actions annotates files."""
+    file = f"file={_escaped(checked.source, ':,')}"
+    if checked.verdict is None:
+        yield f"::error {file}::{_escaped(checked.error)}"
+    for reported in checked.reported:
+        finding = reported.finding
+        place = f"{file},line={finding.line or 1},title={_escaped(finding.rule, ':,')}"
+        yield f"::{_COMMANDS[finding.severity]} {place}::{_escaped(_sentence(reported))}"
 
 
 def _escaped(text: str, more: str = "") -> str:
-    return "".join(f"%{ord(one):02X}" if one in f"%\r\n{more}" else one for one in text)
+    return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{more}" else letter for letter in text)
 
 
-def as_text(one: Checked, width: int) -> Iterator[str]:
-    """Yield what was found as lines for a person: errors first, what is out of order before what is wrongly said.
+def as_text(checked: Checked, width: int) -> Iterator[str]:
+    """Yield the findings as lines for a person: errors first, wrong order before wrong content.
 
     Args:
-        one: A source.
-        width: How long a line may be.
+        checked: A source that was judged.
+        width: The greatest length of a line.
     """
-    yield f"{typer.style(one.word, fg=_COLOURS[one.word], bold=True)}: {_about(one)}"
-    for heading, chosen in _groups(one.reported):
+    yield f"{typer.style(checked.word, fg=_COLOURS[checked.word], bold=True)}: {_about(checked)}"
+    for heading, chosen in _groups(checked.reported):
         if chosen:
             yield ""
             yield typer.style(heading, bold=True)
@@ -117,84 +106,73 @@ def as_text(one: Checked, width: int) -> Iterator[str]:
                 yield from _entry(reported, width)
 
 
-def _about(one: Checked) -> str:
-    verdict = one.verdict
+def _about(checked: Checked) -> str:
+    verdict = checked.verdict
     if verdict is None:
-        return f"{one.source}: {one.wrong}"
-    counts = [(one.count("error"), "error"), (one.count("deviation"), "deviation"), (one.count("not_judged"), "not judged")]
-    found = ", ".join(f"{number} {what}" if what == "not judged" else counted(number, what) for number, what in counts if number)
+        return f"{checked.source}: {checked.error}"
+    counts = [counted(number, noun) for noun in ("error", "deviation") if (number := checked.count(noun))]
+    if number := checked.count("not_judged"):
+        counts.append(f"{number} not judged")
     several = f"{verdict.responses} responses, " if verdict.responses > 1 else ""
     size = f"{several}{counted(verdict.events, 'event')}, {counted(len(verdict.items), 'item')}, {verdict.status or 'not ended'}"
-    return f"{one.source}: {f'{found} in ' if found else ''}{size}"
+    findings = f"{', '.join(counts)} in " if counts else ""
+    return f"{checked.source}: {findings}{size}"
 
 
 def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
-    for sort, heading in (("order", "Errors: what is out of order"), ("content", "Errors: what is wrongly said")):
-        yield heading, [one for one in reported if one.finding.severity == "error" and RULES[one.finding.rule].sort == sort]
+    for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
+        yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
     for severity, heading in (
         ("deviation", "Deviations: unusual, and every client tried copes (--strict counts them)"),
-        ("not_judged", "Not judged: nobody here knows what this is"),
+        ("not_judged", "Not judged: unknown to Interlock"),
     ):
-        yield heading, [one for one in reported if one.finding.severity == severity]
+        yield heading, [each for each in reported if each.finding.severity == severity]
 
 
 def _entry(reported: Reported, width: int) -> Iterator[str]:
-    found = reported.finding
-    colour = typer.colors.RED if found.severity == "error" else typer.colors.YELLOW
-    first, *rest = textwrap.wrap(_sentence(reported), width - len(_TITLED), break_long_words=False) or [""]
-    yield f"  {typer.style(_title(found).ljust(len(_TITLED) - 3), fg=colour)} {first}"
-    yield from (f"{_TITLED}{line}" for line in (*rest, *textwrap.wrap(_place(found), width - len(_TITLED))))
-    if found.expected:
-        expected = f"expected: {', '.join(map(_short, found.expected))}"
-        yield from (f"{_TITLED}{line}" for line in textwrap.wrap(expected, width - len(_TITLED), break_long_words=False))
+    finding = reported.finding
+    colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
+    space = width - len(_MARGIN)
+    first, *rest = textwrap.wrap(_sentence(reported), space, break_long_words=False) or [""]
+    rest += textwrap.wrap(_place(finding), space)
+    if finding.expected:
+        rest += textwrap.wrap(f"expected: {', '.join(map(_short, finding.expected))}", space, break_long_words=False)
+    yield f"  {typer.style(finding.rule.ljust(len(_MARGIN) - 3), fg=colour)} {first}"
+    yield from (f"{_MARGIN}{line}" for line in rest)
 
 
-_TITLED: Final = " " * 7
+_MARGIN: Final = " " * 7
 """The margin in which the rule stands."""
 
 
-def _title(found: Finding) -> str:
-    return found.rule
-
-
 def _sentence(reported: Reported) -> str:
-    found = reported.finding
-    came = f"{_short(found.came)}: " if found.came else ""
-    habit = f" [{found.habit}]" if found.habit else ""
+    finding = reported.finding
+    event = f"{_short(finding.came)}: " if finding.came else ""
+    habit = f" [{finding.habit}]" if finding.habit else ""
     times = f", {reported.times} times" if reported.times > 1 else ""
-    return f"{came}{found.message}{habit}{times}"
+    return f"{event}{finding.message}{habit}{times}"
 
 
-def _place(found: Finding) -> str:
-    at = f"event {found.event}" if found.came else "at the end"
-    line = f"line {found.line}, " if found.line else ""
-    item = f", {found.kind or 'item'} {found.item}" if found.item else ""
-    state = f" ({found.state})" if found.state else ""
-    return f"{line}{at}{item}{state}"
+def _place(finding: Finding) -> str:
+    event = f"event {finding.event}" if finding.came else "at the end"
+    line = f"line {finding.line}, " if finding.line else ""
+    item = f", {finding.kind or 'item'} {finding.item}" if finding.item else ""
+    state = f" ({finding.state})" if finding.state else ""
+    return f"{line}{event}{item}{state}"
 
 
 def _short(name: str) -> str:
-    """Leave out of a wire name what all have."""
+    """Leave out the prefix that all wire names have."""
     return name.removeprefix("response.")
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun: `1 event`, `2 events`.
-
-    Args:
-        number: How many.
-        what: The noun, in the singular.
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def explained(name: str, width: int) -> Iterator[str] | None:
-    """Return the lines that explain a rule or a habit; None if there is none of that name.
-
-    Args:
-        name: `R10`, or what a finding says in brackets: `late-done`.
-        width: How long a line may be.
-    """
+    """Return the lines that explain a rule (`R10`) or a deviation (`late-done`); None if there is none of that name."""
     rule = RULES.get(name.upper())
     if rule is None:
         habit = HABITS.get(name.lower())
@@ -207,12 +185,12 @@ def _rule_lines(number: str, width: int) -> Iterator[str]:
     yield typer.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
-    why = rule.breaks or "This cannot be seen in one stream: the tests of the parsers compare two."
+    why = rule.breaks or "One stream alone cannot show this: the tests of the parsers compare two."
     yield from textwrap.wrap(why.replace("`", ""), width, initial_indent="An error because: " if rule.breaks else "")
     names = [habit.name for habit in HABITS.values() if habit.rule == number]
     if names:
         yield ""
-        yield "What departs from it and is no error:"
+        yield "Departures from it that are not errors:"
         for name in names:
             yield from _habit_lines(name, width)
 
@@ -220,5 +198,5 @@ def _rule_lines(number: str, width: int) -> Iterator[str]:
 def _habit_lines(name: str, width: int) -> Iterator[str]:
     habit = HABITS[name]
     sort = "not judged" if habit.severity == "not_judged" else "a deviation"
-    text = f"{habit.name} ({habit.rule}, {sort}): {habit.what}. Seen: {habit.seen}. No error, because {habit.why}."
+    text = f"{habit.name} ({habit.rule}, {sort}): {habit.what}. Seen: {habit.seen}. Not an error, because {habit.why}."
     yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")

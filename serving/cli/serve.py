@@ -1,26 +1,24 @@
-"""The command `interlock serve`: the standalone server, with the embedded engine or a recording."""
+"""The command `interlock serve`: the standalone server with the embedded engine or a recording, or vLLM with the plugin."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.inputs import fail, read_recording
-from interlock.serving.tools.hosted import CALL_SECONDS, HOSTED_TOOLS, HostedTool
+from interlock.fsm.errors import InterlockError
+from interlock.serving.cli.sources import fail, is_url, read_recording
+from interlock.serving.tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
     from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.sealing import SealingKeys
-    from interlock.serving.store import ResponseStore
-    from interlock.serving.tools.configuration import ToolServers
     from interlock.serving.tools.protocol import ToolRunner
-    from interlock.serving.tools.reach import Reach
 
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 """The environment variable that holds the key of the server."""
@@ -45,7 +43,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         list[str] | None,
         typer.Option(
             metavar="KEY",
-            help=f"The key that clients have to send, one of them if it is given again; without it, that of {KEY_VARIABLE}.",
+            help=f"A key that clients may send; can be repeated. Without it, the key in {KEY_VARIABLE} counts.",
         ),
     ] = None,
     share_between_keys: Annotated[
@@ -53,14 +51,21 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         typer.Option(
             "--share-between-keys",
             envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
-            help="Let what was stored with one key be there for the others too.",
+            help="Let all keys share what is stored, which each has for itself otherwise.",
         ),
     ] = False,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages of this origin in; may be given again; * for all.")
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let pages of this origin in; can be repeated; * for all."),
     ] = None,
     dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that ask for none.")] = "openai",
-    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A name of the model; may be given again.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name that clients may ask for; can be repeated, for clients that insist on one: --model tiny --model gpt-4o.",
+        ),
+    ] = None,
     rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and the results of its tools.")
@@ -82,33 +87,33 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         typer.Option(
             min=1,
             metavar="MIB",
-            help="The memory that stored responses and their events may take in `memory:`; the least used give way.",
+            help="The memory for stored responses and their events in `memory:`; the least recently used are evicted.",
         ),
     ] = 256,
     max_streams: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="The responses that may be made at once; one more gets 429."),
+        typer.Option(min=1, metavar="N", help="The most responses that are made at once; one more is refused with 429."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); may be given again."
+            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."
         ),
     ] = None,
     tool_timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long the call of a hosted tool may take.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time for the call of a hosted tool.")
     ] = CALL_SECONDS,
     view: Annotated[
-        bool, typer.Option("--view", help="Show the last streams at /interlock/, to whoever has the API key.")
+        bool, typer.Option("--view", help="Show the last streams at /interlock/, to clients with the API key.")
     ] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="Hide what is said in the streams that are shown.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Hide the texts in the streams that are shown.")] = False,
     allow_mcp_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST",
-            help="A host whose MCP servers a request may name, or a network of private addresses; may be given again; "
-            "* for all that are public.",
+            help="A host whose MCP servers a request may name, or a network of private addresses; can be repeated; "
+            "* for all public hosts.",
         ),
     ] = None,
 ) -> None:
@@ -117,38 +122,58 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
-    from interlock.serving.sealing import RANDOM_KEY
-    from interlock.serving.tools.configuration import ToolServers
+    from interlock.serving.keys import Keys
+    from interlock.serving.sealing import RANDOM_KEY, SealingKeys
+    from interlock.serving.store import MemoryStore
+    from interlock.serving.store.opening import open_store
+    from interlock.serving.tools.address import AddressPolicy
+    from interlock.serving.tools.hosting import ToolServers
 
-    keys, sealing_keys = _keys(api_key), _sealing_keys()
-    servers = ToolServers(_tool_servers(tool_server or ()), _reach(allow_mcp_host or ()), tool_timeout)
+    api_keys = api_key or ([os.environ[KEY_VARIABLE]] if KEY_VARIABLE in os.environ else [])
+    with _option(f"--api-key or {KEY_VARIABLE}"):
+        keys = Keys.of(api_keys, shared=share_between_keys)
+    with _option():  # the error names the variable
+        sealing_keys = SealingKeys.from_environment()
+    with _option("--allow-mcp-host"):
+        policy = AddressPolicy.of(allow_mcp_host or ())
+    servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
     running, tools = _engine(script, model, rate, servers, _family(family))
+    with _option("--store"):
+        responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * MIB)
     application = create_app(
         running,
-        api_key=keys,
+        api_key=api_keys,
         share_between_keys=share_between_keys,
         cors_origins=cors_origin or (),
         dialect=DIALECTS[dialect],
-        store=_store(store, max_stored * MIB),
+        store=responses,
         tools=tools,
         max_streams=max_streams,
         sealing_keys=sealing_keys,
     )
     if view:
-        from interlock.serving.keys import Keys
         from interlock.serving.view.watching import Watch, Watching
 
-        application.add_middleware(Watching, watch=Watch(Keys.of(keys, shared=share_between_keys), redact=redact))
+        application.add_middleware(Watching, watch=Watch(keys, redact=redact))
     try:
         listening = server.listen(host, port)
     except OSError as error:
         fail(f"{host}:{port}: {error.strerror}")
-    ready = f"Serving {running.models[0]} at {server.url_of(listening)}/v1"
+    ready = f"Serving {', '.join(running.models)} at {server.url_of(listening)}/v1"
     if view:
         ready += f", its streams at {server.url_of(listening)}/interlock/"
     if sealing_keys is None:
         ready += f"\n{RANDOM_KEY}"
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
+
+
+@contextmanager
+def _option(name: str = "") -> Iterator[None]:
+    """End the command with a message about an option where its value is refused."""
+    try:
+        yield
+    except (ValueError, InterlockError) as error:
+        fail(f"{name}: {error}" if name else str(error))
 
 
 def _family(name: str | None) -> Tagged | None:
@@ -157,17 +182,17 @@ def _family(name: str | None) -> Tagged | None:
     from interlock.parsers.families import USUAL
 
     if name is not None and name not in USUAL:
-        fail(f"--family {name}: there is {', '.join(USUAL)}")
+        fail(f"--family {name}: choose one of {', '.join(USUAL)}")
     return None if name is None else Tagged(name, USUAL[name])
 
 
 def _engine(
-    script: Path | None, models: list[str] | None, rate: float, servers: ToolServers, family: Tagged | None
+    script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: Tagged | None
 ) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script brings the results of its tools along."""
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
-    from interlock.serving.tools.recorded import RecordedTools
+    from interlock.serving.tools.protocol import RecordedTools
 
     if script is None:
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=family), servers
@@ -176,54 +201,13 @@ def _engine(
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
 
 
-def _tool_servers(given: Iterable[str]) -> dict[HostedTool, str]:
+def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
     """Parse each `NAME=URL`; the last one of a name counts."""
     servers: dict[HostedTool, str] = {}
-    for each in given:
-        name, _, url = each.partition("=")
-        meant: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
-        if not meant or not url.startswith(("http://", "https://")):
-            fail(f"--tool-server {each}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
-        servers[meant[0]] = url
+    for option in options:
+        name, _, url = option.partition("=")
+        tool = next((tool for tool in HOSTED_TOOLS if tool == name), None)
+        if tool is None or not is_url(url):
+            fail(f"--tool-server {option}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
+        servers[tool] = url
     return servers
-
-
-def _keys(given: Sequence[str] | None) -> Sequence[str]:
-    """Return the keys of the server; end the command where one is such that it would let everybody in, or nobody."""
-    from interlock.serving.keys import Keys
-
-    keys = given or [os.environ[KEY_VARIABLE]] if given or KEY_VARIABLE in os.environ else []
-    try:
-        Keys.of(keys)
-    except ValueError as error:
-        fail(f"--api-key or {KEY_VARIABLE}: {error}")
-    return keys
-
-
-def _sealing_keys() -> SealingKeys | None:
-    from interlock.serving.sealing import SealingKeys
-
-    try:
-        return SealingKeys.from_environment()
-    except ValueError as error:
-        fail(str(error))
-
-
-def _store(url: str | None, max_bytes: int) -> ResponseStore:
-    """Return the store that is asked for; by default that in memory, bounded."""
-    from interlock.serving.store import MemoryStore, StoreError
-    from interlock.serving.store.opening import open_store
-
-    try:
-        return open_store(url) if url else MemoryStore(max_bytes=max_bytes)
-    except StoreError as error:
-        fail(f"--store: {error}")
-
-
-def _reach(given: Iterable[str]) -> Reach:
-    from interlock.serving.tools.reach import Reach
-
-    try:
-        return Reach.of(given)
-    except ValueError as error:
-        fail(f"--allow-mcp-host: {error}")

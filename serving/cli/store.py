@@ -1,4 +1,4 @@
-"""The commands `interlock store …`: what is in a store, and what has to be done to it by hand.
+"""The commands `interlock store …`: what is in a store, and what an operator has to do to it by hand.
 
 They open the store that servers use, which may go on meanwhile.
 """
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from interlock.serving.cli.inputs import fail
+from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
-    from interlock.serving.store import Info, ResponseStore
+    from interlock.serving.store import ResponseStore
 
 R = TypeVar("R")
 
 AT_ONCE: Final = 500
-"""Events that are read at once."""
+"""The most events that are read at once."""
 
 Url = Annotated[
     str,
@@ -30,32 +30,37 @@ Url = Annotated[
     ),
 ]
 
-store = typer.Typer(help="Look into a store of responses, clear it, and bring it up to date.", no_args_is_help=True)
+store = typer.Typer(help="Look into a store, delete what is expired, and migrate it.", no_args_is_help=True)
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store info --store sqlite:responses.db")
 def info(url: Url) -> None:
-    """Count what is in a store, and show who makes what."""
-    typer.echo("\n".join(_told(_run(url, lambda opened: opened.info()))))
+    """Count what is in a store, and show which server makes which response."""
+    stored = _run(url, lambda store: store.info())
+    responses = ", ".join(f"{count} {state}" for state, count in sorted(stored.responses.items())) or "none"
+    typer.echo(f"{stored.kind}, layout {stored.version}, {stored.size:,} bytes")
+    typer.echo(f"responses: {responses}")
+    typer.echo(f"conversations: {stored.conversations}, items: {stored.items}, events: {stored.events}")
+    for lease in stored.leases:
+        typer.echo(f"{lease.response_id} is made by {lease.owner}, owner number {lease.epoch}")
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store sweep --store redis://127.0.0.1")
 def sweep(url: Url) -> None:
-    """Clear away what is stored no longer. Servers do so too; nobody sees it before either."""
-    swept = _run(url, lambda opened: opened.sweep())
-    typer.echo(f"{swept.expired} expired responses and {swept.trimmed} logs removed")
+    """Delete expired responses now. Servers do this periodically."""
+    deleted = _run(url, lambda store: store.sweep())
+    typer.echo(f"{deleted.expired} expired responses and {deleted.trimmed} logs removed")
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store migrate --store sqlite:responses.db")
 def migrate(url: Url) -> None:
     """Bring the layout of a store up to date. Stop the servers first."""
 
-    async def migrated(opened: ResponseStore) -> tuple[int, int]:
-        before = await opened.migrate()
-        return before, (await opened.info()).version
+    async def work(store: ResponseStore) -> tuple[int, int]:
+        return await store.migrate(), (await store.info()).version
 
-    before, after = _run(url, migrated)
-    typer.echo(f"layout {after}, as it was" if before == after else f"layout {before} is layout {after} now")
+    before, after = _run(url, work)
+    typer.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
 
 
 @store.command(
@@ -70,62 +75,52 @@ def export(
     body: Annotated[bool, typer.Option("--body", help="Write the response as JSON instead of its events.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write into a file.")] = None,
 ) -> None:
-    """Write the events of a response that was made in the background, as `interlock check` and `interlock view` read them."""
+    """Write the events of a background response, for `interlock check` and `interlock view`."""
     from interlock.events.json import dumps
 
-    async def read(opened: ResponseStore) -> bytes | None:
+    async def work(store: ResponseStore) -> bytes | None:
         if not body:
-            return await _events(opened, tenant, response_id)
-        stored = await opened.get(tenant, response_id)
+            return await _events(store, tenant, response_id)
+        stored = await store.get(tenant, response_id)
         return None if stored is None else dumps(stored.response) + b"\n"
 
-    written = _run(url, read)
-    if written is None:
+    content = _run(url, work)
+    if content is None:
         fail(f"the store has no response {response_id!r}")
-    if not written:
-        fail(f"{response_id} has no events: it was made in the foreground, or its log has gone; --body writes the response")
+    if not content:
+        fail(f"{response_id} has no events: it was made in the foreground, or its log is deleted; --body writes the response")
     if output is None:
-        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.write(content)
     else:
-        output.write_bytes(written)
+        output.write_bytes(content)
 
 
-async def _events(opened: ResponseStore, tenant: str, response_id: str) -> bytes | None:
-    """Return all events that are committed, as they are sent; None if there is no such response."""
+async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes | None:
+    """Return all committed events, as they are sent; None if there is no such response."""
     frames: list[bytes] = []
-    while log := await opened.read(tenant, response_id, len(frames), AT_ONCE):
+    while log := await store.read(tenant, response_id, len(frames), AT_ONCE):
         frames += log.frames
         if not log.frames:
             return b"".join(frames)
     return None
 
 
-def _told(told: Info) -> list[str]:
-    responses = ", ".join(f"{count} {state}" for state, count in sorted(told.responses.items())) or "none"
-    return [
-        f"{told.kind}, layout {told.version}, {told.size:,} bytes",
-        f"responses: {responses}",
-        f"conversations: {told.conversations}, items: {told.items}, events: {told.events}",
-        *(f"{lease.response_id} is made by {lease.owner}, owner number {lease.epoch}" for lease in told.leases),
-    ]
-
-
 def _run(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
-    """Open a store, do something with it, and close it; a store that cannot be used ends the command.
+    """Open a store, do something with it, and close it; end the command if the store cannot be used.
 
     Raises:
         typer.Exit: It cannot be used.
     """
     from interlock.serving.store import StoreError, open_store
 
-    async def worked() -> R:
-        opened = open_store(url)
+    async def run() -> R:
+        store = open_store(url)
         try:
-            return await work(opened)
+            return await work(store)
         finally:
-            await opened.close()
+            await store.close()
 
     try:
-        return asyncio.run(worked())
+        return asyncio.run(run())
     except StoreError as error:
         fail(str(error))

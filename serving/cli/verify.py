@@ -1,7 +1,6 @@
-"""The command `interlock verify`: what the proof found, for a terminal or for a program.
+"""The command `interlock verify`: the figures of the proof, for a terminal or for a program.
 
-It knows how figures are shown and tells the processor time that the proof took, which does not depend on what else the
-machine does; the proof itself is `interlock.fsm.proof`.
+It measures the processor time, which does not depend on what else the machine does; the proof itself is `interlock.fsm.proof`.
 """
 
 from __future__ import annotations
@@ -38,13 +37,22 @@ def verify(
 
     The driver is explored, with every input in every state, until nothing new appears; so are the processes around it.
     """
+    from rich.console import Console
+
     from interlock.fsm.proof import OPEN_ITEMS, prove
     from interlock.fsm.proof.processes import WALKS
 
-    begun = process_time()  # the proof itself has no clock
-    proof = prove(open_items=open_items or OPEN_ITEMS)
-    walks = {name: walk() for name, walk in WALKS.items()}
-    seconds = process_time() - begun
+    start = process_time()  # the proof itself has no clock
+    with Console(stderr=True).status("Exploring the driver") as status:  # which is seen on a terminal only
+        proof = prove(
+            open_items=open_items or OPEN_ITEMS,
+            progress=lambda explored, known: status.update(f"Exploring the driver: {explored:,} of {known:,} known states"),
+        )
+        walks: dict[str, Walk] = {}
+        for name, walk in WALKS.items():
+            status.update(f"Exploring the process {name}")
+            walks[name] = walk()
+    seconds = process_time() - start
     if json:
         typer.echo(_json(proof, walks, seconds))
     else:
@@ -55,8 +63,12 @@ def verify(
 
 def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> bytes:
     holds = proof.holds and all(walk.holds for walk in walks.values())
-    walked = {name: attrs.asdict(walk) for name, walk in walks.items()}
-    figures: dict[str, object] = {"holds": holds, **attrs.asdict(proof), "walks": walked, "seconds": round(seconds, 3)}
+    figures: dict[str, object] = {
+        "holds": holds,
+        **attrs.asdict(proof),
+        "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
+        "seconds": round(seconds, 3),
+    }
     if proof.counterexample is not None:
         figures["counterexample"] = {
             "path": [repr(delta) for delta in proof.counterexample.path],
@@ -73,8 +85,8 @@ def _print(proof: Proof, walks: Mapping[str, Walk], seconds: float) -> None:
     console = Console(highlight=False)
     table = Table("lifecycle", "edges", "fired", "never fired", box=None, pad_edge=False)
     covered: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
-    for name, seen in covered.items():
-        table.add_row(name, str(seen.edges), str(seen.edges - len(seen.unfired)), Text(", ".join(seen.unfired)))
+    for name, each in covered.items():
+        table.add_row(name, str(each.edges), str(each.edges - len(each.unfired)), Text(", ".join(each.unfired)))
     console.print(table)
     console.print(Text("\n".join(["", *_verdict(proof, walks, seconds)])), soft_wrap=True)
 

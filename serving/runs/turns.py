@@ -36,7 +36,7 @@ from interlock.serving.runs.membership import Membership, commit_end
 from interlock.serving.runs.run import Run, Work
 from interlock.serving.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, StoredResponse
-from interlock.serving.tools.protocol import NoTools, ToolRunner, Tools
+from interlock.serving.tools.protocol import NullTools, ToolRunner, Tools
 
 __all__ = ["ResponseRun", "Unwritten", "begin_response", "begin_summary"]
 
@@ -129,7 +129,7 @@ class ResponseRun(Run[T]):
     def _turn(self) -> Turn:
         """Return what the engine is asked for next."""
         before = self._output()
-        items = self._tools.recalled(item for item in before if item["type"] != "compaction") if before else ()
+        items = self._tools.with_outputs(item for item in before if item["type"] != "compaction") if before else ()
         return Turn(self.request, (*self.shown, *items), self._budget, index=self._index)
 
     async def _enter(self) -> None:
@@ -158,7 +158,7 @@ class ResponseRun(Run[T]):
             turn = await fitting(self.generation, self._turn())
             async with aclosing(self.generation.generate(turn)) as outputs:
                 async for output in outputs:
-                    yield self._tools.heard(self.parser.feed(output.chunk))
+                    yield self._tools.rewrite(self.parser.feed(output.chunk))
                     reason = output.finish_reason
                     if output.input_tokens or output.cached_tokens:
                         self._usage = _counted(self._usage, output)
@@ -167,7 +167,7 @@ class ResponseRun(Run[T]):
             end, self._usage = self.parser.end(reason, self._usage), Usage()
             self._index += 1
             self._budget = None if self._budget is None else self._budget - _spent(end)
-            yield self._tools.heard(end)
+            yield self._tools.rewrite(end)
 
         def look() -> TurnTrigger:
             self._calls, self._rejected = self.driver.ready, [*filter(_has_failed, self._output()[made:])]
@@ -304,7 +304,7 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
         additions=generation.additions,
     )
     rendered = items if shown is None else shown
-    more = (tools or NoTools(), archive, rendered, membership, tenant)
+    more = (tools or NullTools(), archive, rendered, membership, tenant)
     return ResponseRun(driver, request, items, engine, generation, generation.parser, *more)
 
 

@@ -1,7 +1,7 @@
-"""What a hosted call means: which tool of which server, with which arguments; and what its result becomes.
+"""The translation of hosted calls: to a tool of an MCP server with arguments, and from its result to the fields of the item.
 
-The hosted tools are spoken to as the reference servers of gpt-oss have them: `python(code)`, `search(query)`,
-`open(id, cursor)` and `find(pattern, cursor)`. It knows kinds of items and shapes of results, and opens no session.
+The hosted tools have the signatures of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)` and
+`find(pattern, cursor)`. This module opens no session.
 """
 
 from __future__ import annotations
@@ -17,39 +17,34 @@ from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import members
-from interlock.serving.tools.citation import pages_of
-from interlock.serving.tools.hosted import CONTAINER, HostedTool
+from interlock.serving.tools import CONTAINER, HostedTool
+from interlock.serving.tools.filters import pages_of
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-__all__ = ["Wanted", "hosted_tool", "result_text", "shown_result", "wanted"]
+__all__ = ["ServerCall", "hosted_tool", "result_text", "server_call", "shown_result"]
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 """The tools that the operator configures, by the kind of their calls."""
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
-"""How a parser names a page that the model named by a number, and a link on it."""
+"""The name that a parser gives to a page that the model named by a number, and to a link on it."""
 
 
 @frozen
-class Wanted:
-    """A tool's call in the words of its server.
-
-    Args:
-        name: The tool.
-        arguments: What it is given.
-    """
+class ServerCall:
+    """A call as its server understands it: the name of a tool, and its arguments."""
 
     name: str
     arguments: Mapping[str, object]
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Return the hosted tool that a call is for; None if it is one of an MCP server that the request declares.
+    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares.
 
     Raises:
-        ToolError: Nobody here runs calls of that kind.
+        ToolError: This server does not run calls of that kind.
     """
     if call.kind == "mcp_call":
         return "container" if call.fields.get("server_label") == CONTAINER else None
@@ -58,74 +53,65 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
     return HOSTED[call.kind]
 
 
-def wanted(call: ReadyCall) -> Wanted:
-    """Return what a call asks its server for.
-
-    Args:
-        call: As the model made it.
+def server_call(call: ReadyCall) -> ServerCall:
+    """Translate a call of the model for its server.
 
     Raises:
-        ToolError: Its arguments make no sense.
+        ToolError: Its arguments are not a JSON object.
     """
     match call.kind:
         case "code_interpreter_call":
-            return Wanted("python", {"code": call.text})
+            return ServerCall("python", {"code": call.text})
         case "web_search_call":
             return _browsing(members(call.fields["action"]))
         case _:
-            return Wanted(str(call.fields["name"]), _arguments(call.text))
+            return ServerCall(str(call.fields["name"]), _arguments(call.text))
 
 
 def _arguments(text: str) -> Mapping[str, object]:
     try:
-        given: object = orjson.loads(text) if text.strip() else {}
+        arguments: object = orjson.loads(text) if text.strip() else {}
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
+        arguments = None
+    if not isinstance(arguments, dict):
         raise ToolError("The arguments are not a JSON object.")
-    return cast("dict[str, object]", given)
+    return cast("dict[str, object]", arguments)
 
 
-def _browsing(action: Mapping[str, object]) -> Wanted:
+def _browsing(action: Mapping[str, object]) -> ServerCall:
     match action.get("type"):
         case "open_page":
-            return Wanted("open", _page(str(action.get("url"))))
+            return ServerCall("open", _page(str(action.get("url"))))
         case "find_in_page":
-            return Wanted("find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))})
+            return ServerCall("find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))})
         case _:
-            return Wanted("search", {"query": action.get("query")})
+            return ServerCall("search", {"query": action.get("query")})
 
 
 def _page(url: str) -> dict[str, object]:
     """Name a page as the tools do: by the number of a page that was shown, the number of a link on it, or its URL."""
-    named = CURSOR.fullmatch(url)
-    if named is None:
+    match = CURSOR.fullmatch(url)
+    if match is None:
         return {"id": url}
-    cursor, link = named.groups()
+    cursor, link = match.groups()
     return {"cursor": int(cursor)} if link is None else {"cursor": int(cursor), "id": int(link)}
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return what a tool said as text; what is no text is given as JSON, images and sounds by their type alone."""
-    texts = [block.text if block.type == "text" else _named(block) for block in result.content]
+    """Return the result of a tool as text: structured content as JSON, images and sounds by their types alone."""
+    texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()
     return "\n".join(texts)
 
 
-def _named(block: object) -> str:
+def _placeholder(block: object) -> str:
     kind, media = getattr(block, "type", "content"), getattr(block, "mime_type", None)
     return f"[{kind}: {media}]" if media else f"[{kind}]"
 
 
 def shown_result(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
-    """Return what a call's item shows of its result.
-
-    Args:
-        call: The call.
-        text: What its tool said.
-        include: What the request wants to see beside the usual.
-    """
+    """Return the fields by which a call's item shows its result; `include` is the parameter of the request."""
     if call.kind == "code_interpreter_call" and "code_interpreter_call.outputs" not in include:
         return {}
     action = members(call.fields.get("action"))

@@ -1,7 +1,4 @@
-"""The MCP servers that a request declares: where they are, which of their tools may be called, and which after approval.
-
-It knows the tool type `mcp` of the API and nothing of sessions.
-"""
+"""The MCP servers that a request declares: where they are, which of their tools may be called, and which need approval."""
 
 from __future__ import annotations
 
@@ -14,36 +11,31 @@ from attrs import field, frozen
 
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import elements, is_array, is_object, members
-from interlock.serving.tools.endpoint import Endpoint
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.address import AddressPolicy, Endpoint
 
-if TYPE_CHECKING:  # 23 MB and half a second, for the responses alone that speak to a server
+if TYPE_CHECKING:  # 23 MB and half a second, which only responses that call a server need
     from mcp_types import Tool
 
 __all__ = ["DeclaredServer", "ListedTool", "declared_servers"]
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""The headers that are HTTP's own, and not for a request to set."""
+"""The headers of HTTP itself, which a request may not set."""
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, section 5.6.2)."""
 VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
-"""The value of a header, without what only some servers read (RFC 9110, section 5.5)."""
+"""The value of a header, without the characters that only some servers accept (RFC 9110, section 5.5)."""
 
 
 @frozen
 class ListedTool:
-    """A tool as its server describes it.
-
-    Args:
-        shown: As an `mcp_list_tools` item shows it.
-    """
+    """A tool as its server describes it, and an `mcp_list_tools` item shows it."""
 
     shown: Mapping[str, object]
 
     @classmethod
     def of(cls, tool: Tool) -> ListedTool:
-        """Read what a server listed."""
+        """Read a tool of a server's list."""
         hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else None
         shown = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema, "annotations": hints}
         return cls(shown)
@@ -65,20 +57,17 @@ class DeclaredServer:
 
     Args:
         label: Its name in the request and in the items.
-        declared: The tool as it came.
+        declared: The tool of the request.
     """
 
     label: str
     declared: Mapping[str, object] = field(repr=False)
 
-    def endpoint(self, reach: Reach) -> Endpoint:
-        """Return where its session goes to.
-
-        Args:
-            reach: What the operator allowed.
+    def endpoint(self, policy: AddressPolicy) -> Endpoint:
+        """Return the destination of its session.
 
         Raises:
-            ToolError: The request does not say, or says it wrongly.
+            ToolError: The request has no usable URL or headers for it.
         """
         url = self.declared.get("server_url")
         if not isinstance(url, str):
@@ -89,11 +78,10 @@ class DeclaredServer:
             parts = urlsplit("")
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ToolError("The 'server_url' is not the URL of a web server.")
-        return Endpoint(url, tuple(self._headers()), reach)
+        return Endpoint(url, tuple(self._headers()), policy)
 
     def _headers(self) -> Iterable[tuple[str, str]]:
-        given = members(self.declared.get("headers"))
-        for name, value in given.items():
+        for name, value in members(self.declared.get("headers")).items():
             if name.lower() in FRAMING or not isinstance(value, str):
                 raise ToolError(f"The header '{name}' cannot be set.")
             yield _sendable(name, value)
@@ -102,24 +90,24 @@ class DeclaredServer:
             yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
-        """Return those of its tools that may be called at all."""
+        """Return the tools that may be called at all."""
         rule = self.declared.get("allowed_tools")
-        return tools if rule is None else filter(_meant(rule), tools)
+        return tools if rule is None else filter(_matcher(rule), tools)
 
-    def asks_for(self, tool: ListedTool) -> bool:
-        """Return whether a call of a tool has to be approved; by default all of them have to."""
+    def has_to_approve(self, tool: ListedTool) -> bool:
+        """Return whether a call of a tool has to be approved, as by default it has."""
         rule = self.declared.get("require_approval")
         if not is_object(rule):
             return rule != "never"
-        if "always" in rule and _meant(rule["always"])(tool):
+        if "always" in rule and _matcher(rule["always"])(tool):
             return True
-        if "never" in rule and _meant(rule["never"])(tool):
+        if "never" in rule and _matcher(rule["never"])(tool):
             return False
         return "never" in rule or "always" not in rule
 
 
 def _sendable(name: str, value: str) -> tuple[str, str]:
-    """Return a header that can be sent. One that cannot must not come to where its error is logged, which repeats it.
+    """Return a header if it can be sent; otherwise the client's error, which is logged, would repeat it.
 
     Raises:
         ToolError: It cannot be sent.
@@ -129,17 +117,16 @@ def _sendable(name: str, value: str) -> tuple[str, str]:
     return name, value
 
 
-def _meant(rule: object) -> Callable[[ListedTool], bool]:
-    """Return what says whether a list of names means a tool, or a filter that may have names and whether it is read-only."""
-    given: Mapping[str, object] = {"tool_names": rule} if is_array(rule) else members(rule)
-    read_only = given.get("read_only")
-    named = given.get("tool_names")
-    names = None if named is None else {name for name in elements(named) if isinstance(name, str)}
+def _matcher(rule: object) -> Callable[[ListedTool], bool]:
+    """Return the test whether a rule, a list of names or an object with `tool_names` and `read_only`, applies to a tool."""
+    conditions: Mapping[str, object] = {"tool_names": rule} if is_array(rule) else members(rule)
+    read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
+    names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
     return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
 
 
 def declared_servers(tools: Iterable[Mapping[str, object]]) -> dict[str, DeclaredServer]:
-    """Return the MCP servers among a request's tools by their labels; of two with one label the first counts."""
+    """Return the MCP servers among a request's tools by their labels; of two with the same label the first counts."""
     servers: dict[str, DeclaredServer] = {}
     for tool in tools:
         if tool.get("type") == "mcp":

@@ -1,4 +1,4 @@
-"""The `mcp` package before its version 2, with the face of version 2 as far as a session uses it: vLLM up to 0.29 wants it."""
+"""The interface of version 2 of the `mcp` package on top of version 1, which vLLM up to 0.29 requires."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN40
     if hasattr(module, "streamable_http_client"):
         return module.streamable_http_client(url, http_client=http_client)
 
-    def given(**_: object) -> Any:  # noqa: ANN401 - likewise
+    def factory(**_: object) -> Any:  # noqa: ANN401 - likewise
         return http_client
 
-    return module.streamablehttp_client(url, httpx_client_factory=given)
+    return module.streamablehttp_client(url, httpx_client_factory=factory)
 
 
 @define(eq=False)

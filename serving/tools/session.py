@@ -1,8 +1,8 @@
-"""A session with one MCP server: opened when it is first used, and lived in a task of its own.
+"""A session with one MCP server: opened when it is first used, in a task of its own.
 
-The `mcp` package binds a session to the task that opened it, and a response's calls run in tasks of theirs; so the session
-has a task, and the calls wait for either. Whatever happens to the session (the connection breaks, the server talks nonsense)
-ends that task and is raised where the call is awaited. Every wait has a limit. It knows the protocol and nothing of items.
+The `mcp` package binds a session to the task that opened it, and the calls of a response run in other tasks; so the session has a
+task, and a call waits for its result or for the end of that task. Any fault of the session (a broken connection, a malformed
+answer) ends the task and is raised where the call is awaited. Every wait has a limit. This module knows the protocol, not items.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from interlock.serving.errors import ToolError
 from interlock.serving.faults import is_fault
 from interlock.serving.requests.limits import MOST_TOOLS
-from interlock.serving.tools.endpoint import Endpoint
+from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.transport import explained, http_client, httpx2
 
 if TYPE_CHECKING or not version("mcp").startswith("1."):
@@ -43,20 +43,20 @@ logger = logging.getLogger(__name__)
 OPENING_SECONDS: Final = 10.0
 """Seconds that a server may take to open a session, and to list its tools."""
 CLOSING_SECONDS: Final = 1.0
-"""Seconds that the end of a call or a session may take before it is no longer waited for."""
+"""Seconds that the end of a call or a session may take before it is abandoned."""
 PAGES: Final = 10
-"""Pages of a server's list that are read at most."""
+"""The most pages of a server's list that are read."""
 QUOTED: Final = 500
-"""Characters of somebody's error that are repeated at most."""
+"""The most characters of a server's error that are repeated."""
 
 OURS: Final = ContextVar("OURS", default=False)
-"""Whether a session of this module is at work. What went wrong there is raised, and needs no line of `mcp`'s in the log."""
+"""Whether a session of this module is at work. Its faults are raised, and need no line of `mcp` in the log."""
 
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
     logging.getLogger(_name).addFilter(lambda _record: not OURS.get())
 
 SSE_PATH: Final = "/sse"
-"""What the path of a URL ends with that is meant for the older transport."""
+"""The end of the path of a URL that uses the older transport."""
 
 
 @define(eq=False)
@@ -64,8 +64,8 @@ class Session:
     """One session.
 
     Args:
-        endpoint: Where it goes to.
-        seconds: How long a call may take.
+        endpoint: The server.
+        seconds: Seconds that a call may take.
     """
 
     endpoint: Endpoint
@@ -74,18 +74,18 @@ class Session:
     _opened: asyncio.Future[Client] = field(init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
     _faults: list[str] = field(factory=list[str], init=False)
-    """What went wrong below."""
+    """The faults of the transport."""
 
     @property
     def ended(self) -> bool:
-        """Whether it was open, and is so no more."""
+        """Whether the session was open and has ended."""
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
         """List the server's tools.
 
         Raises:
-            ToolError: That was not possible; the message says why.
+            ToolError: It failed; the message says why.
         """
         client = await self._client()
         tools: list[Tool] = []
@@ -101,20 +101,16 @@ class Session:
         return tools
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool; to cancel this is to cancel the call on the server.
-
-        Args:
-            name: The tool's name.
-            arguments: What it is given.
+        """Call a tool; cancelling this cancels the call on the server.
 
         Raises:
-            ToolError: That was not possible; the message says why. An error of the tool itself is a result.
+            ToolError: It failed; the message says why. An error of the tool itself is a result.
         """
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 
     async def close(self) -> None:
-        """End the session; at the latest after some seconds, whatever the server does."""
+        """End the session, within seconds whatever the server does."""
         if self._task is None:
             return
         self._closing.set()
@@ -127,7 +123,7 @@ class Session:
                 await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
 
     async def _client(self) -> Client:
-        """Return the open session; the first who asks opens it."""
+        """Return the open session; the first call opens it."""
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
@@ -143,32 +139,32 @@ class Session:
             if not is_fault(error):
                 raise
             self._faults.append(_explained(error))
-            logger.debug("%s", self._faults[-1])  # and no more: the error may repeat the request's headers
+            logger.debug("%s", self._faults[-1])  # not the error itself, which may repeat the request's headers
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something as long as the session lives, and not longer than some time."""
-        doing = asyncio.create_task(work, context=_ours())
-        session = self._task or doing
+        """Wait for a coroutine while the session lives, and at most for some seconds."""
+        task = asyncio.create_task(work, context=_ours())
+        session = self._task or task
         try:
-            await asyncio.wait({doing, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
+            await asyncio.wait({task, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
         except MCPError as error:
-            said = getattr(error, "error", error)  # as the first version of the package has it
-            raise ToolError(self._lost() if said.code == CONNECTION_CLOSED else _cut(said.message)) from error
+            data = getattr(error, "error", error)  # where version 1 of the package has code and message
+            raise ToolError(self._lost() if data.code == CONNECTION_CLOSED else _truncated(data.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
             raise ToolError(_explained(error)) from error
         finally:
-            if not doing.done():
-                doing.cancel()
-                await asyncio.wait({doing}, timeout=CLOSING_SECONDS)
-                doing.add_done_callback(_forget)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=CLOSING_SECONDS)
+                task.add_done_callback(_forget)
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
-        """Return why the connection is gone, as far as that is known."""
+        """Return why the connection is lost, as far as it is known."""
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
@@ -179,21 +175,21 @@ def _ours() -> Context:
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """Retrieve the outcome of a task that nobody awaits any more, so that asyncio does not report it as lost."""
+    """Retrieve the outcome of an abandoned task, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()
 
 
 async def _result(future: asyncio.Future[T]) -> T:
-    """Wait for a future of others, which is not cancelled with whoever waits."""
+    """Wait for a shared future, which is not cancelled with its waiter."""
     return await asyncio.shield(future)
 
 
 @asynccontextmanager
 async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
-    """Open the transport that the URL is meant for."""
+    """Open the transport that the URL asks for."""
     headers = dict(endpoint.headers)
-    client = partial(http_client, reach=endpoint.reach, faults=faults)
+    client = partial(http_client, policy=endpoint.policy, faults=faults)
     if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
         async with sse_client(endpoint.url, headers=headers, httpx_client_factory=client) as streams:
             yield streams
@@ -203,20 +199,20 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
 
 
 def _explained(error: BaseException) -> str:
-    """Return what went wrong in words that are for whoever reads the stream."""
+    """Return the message of an error for the reader of the stream."""
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])
         case ValidationError():
-            return "The server's answer is not what MCP has for it."  # the error's own text has a line for each flaw
+            return "The server's answer does not follow MCP."  # the error's own text has a line for each flaw
         case ToolError() | httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
-            return _cut(explained(error))
+            return _truncated(explained(error))
         case MCPError():
-            return _cut(getattr(error, "error", error).message)
+            return _truncated(getattr(error, "error", error).message)
         case _:
-            return "The server cannot be talked to."
+            return "Communication with the server failed."
 
 
-def _cut(text: str) -> str:
+def _truncated(text: str) -> str:
     text = text.partition("\n")[0]
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}\N{HORIZONTAL ELLIPSIS}"

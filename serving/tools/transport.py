@@ -1,7 +1,6 @@
-"""The HTTP under an MCP session: requests go only where they may, and answers are not larger than they may be.
+"""The HTTP under an MCP session: requests go only to allowed addresses, and the size of responses is limited.
 
-It stands below the `mcp` package, so that nothing the package does (a redirect, a reconnection) can go around it. It knows
-HTTP and nothing of MCP.
+It lies below the `mcp` package, so that nothing in the package (a redirect, a reconnection) can bypass it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.body import Census
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.address import AddressPolicy
 
 if TYPE_CHECKING or not version("mcp").startswith("1."):
     import httpx2
@@ -26,10 +25,10 @@ else:  # what the first version of `mcp` is written for
 __all__ = ["LIMIT", "http_client", "httpx2"]
 
 LIMIT: Final = 1_000_000
-"""Bytes that one answer may have, or one event where the answer is a stream; a little less than the `mcp` package's limit."""
+"""The most bytes of a response, or of an event of a stream; a little less than the `mcp` package's limit."""
 
 MOST_VALUES: Final = 20_000
-"""JSON values that one answer or event may have: `mcp` reads and checks them in one go, in which a server does nothing else."""
+"""The most JSON values of a response or event: `mcp` parses and validates them in one go, which blocks the event loop."""
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -38,23 +37,19 @@ REFUSALS: Final[Mapping[int, str]] = {
     403: "The server refuses access (HTTP 403).",
     407: "The server refuses the authorization (HTTP 407).",
 }
-"""What `mcp` would only report as an error."""
+"""The messages for statuses that `mcp` would only report as an error."""
 
 EVENT_STREAM: Final = "text/event-stream"
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-"""What ends an event."""
+"""The end of an event."""
 
 
 class TooLarge(httpx2.StreamError):
-    """An answer has more bytes or values than it may have."""
+    """A response has too many bytes or values."""
 
 
 def explained(error: Exception) -> str:
-    """Return what went wrong below in words that are for whoever reads the stream.
-
-    Args:
-        error: From HTTP, or from here.
-    """
+    """Return the message of an error of HTTP or of this module for the reader of the stream."""
     match error:
         case ToolError() | TooLarge():
             return str(error)
@@ -65,16 +60,16 @@ def explained(error: Exception) -> str:
         case httpx2.HTTPStatusError():
             return f"The server answers HTTP {error.response.status_code}."  # the error's own text has the URL, secrets and all
         case _:
-            return f"The server cannot be talked to: {error}"
+            return f"Communication with the server failed: {error}"
 
 
 class Bounded(httpx2.AsyncByteStream):
-    """An answer's bytes, which end with an error where there are too many.
+    """The bytes of a response, which end with an error where there are too many.
 
     Args:
         stream: The bytes.
-        events: Whether they are events, each of which may have as many as another answer has in all.
-        faults: Where it is noted what went wrong, for `mcp` may say no more than that the connection is closed.
+        events: Whether they are events, to each of which the limit applies.
+        faults: Collects what went wrong, because `mcp` may only report that the connection is closed.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -91,22 +86,22 @@ class Bounded(httpx2.AsyncByteStream):
         """
         last = b""
         try:
-            async for piece in self._stream:
+            async for chunk in self._stream:
                 start = 0
-                for end in BLANK_LINE.finditer(last + piece) if self._events else ():
+                for end in BLANK_LINE.finditer(last + chunk) if self._events else ():
                     after = max(start, end.end() - len(last))
-                    self._count(piece[start:after])
+                    self._count(chunk[start:after])
                     self._size, self._census, start = 0, Census(), after
-                self._count(piece[start:])
-                last = (last + piece)[-3:]
-                yield piece
+                self._count(chunk[start:])
+                last = (last + chunk)[-3:]
+                yield chunk
         except (TooLarge, httpx2.HTTPError) as error:
             self._faults.append(explained(error))
             raise
 
-    def _count(self, piece: bytes) -> None:
-        self._size += len(piece)
-        self._census.count(piece)
+    def _count(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        self._census.count(chunk)
         if self._size > LIMIT:
             raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
         if self._census.values > MOST_VALUES:
@@ -117,16 +112,16 @@ class Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class Guarded(httpx2.AsyncBaseTransport):
-    """A transport that asks for every request whether and where it may go.
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """A transport that checks the destination of every request.
 
     Args:
-        reach: What may be reached; None if the operator chose the URL.
-        faults: Where it is noted what went wrong.
+        policy: The addresses that may be reached; None if the operator chose the URL.
+        faults: Collects what went wrong.
     """
 
-    def __init__(self, reach: Reach | None, faults: list[str]) -> None:
-        self._reach = reach
+    def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
+        self._policy = policy
         self._faults = faults
         self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
 
@@ -134,24 +129,24 @@ class Guarded(httpx2.AsyncBaseTransport):
         """Send a request.
 
         Raises:
-            ToolError: It may not go there, or the server refuses it, or the answer is packed.
+            ToolError: The destination is not allowed, the server refuses the request, or the response is compressed.
             HTTPError: The server cannot be reached, or does not speak HTTP.
         """
         try:
-            return await self._judged(await self._sent(request))
+            return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
             self._faults.append(explained(error))
             raise
 
-    async def _judged(self, response: httpx2.Response) -> httpx2.Response:
-        """Return an answer with its limits, if it is one that is taken.
+    async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+        """Return a response with its limits.
 
         Raises:
-            ToolError: It is not.
+            ToolError: It is a refusal, or compressed.
         """
         refusal = REFUSALS.get(response.status_code)
         if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
-            refusal = "The server packs its answers, although it was asked not to."  # a small one may unpack to a huge one
+            refusal = "The server compresses its responses, although it was asked not to."  # a small one may be huge
         if refusal is not None:
             await response.aclose()
             raise ToolError(refusal)
@@ -159,12 +154,12 @@ class Guarded(httpx2.AsyncBaseTransport):
         response.stream = Bounded(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
         return response
 
-    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first of its host's addresses that can be reached; all of them were judged before."""
-        if self._reach is None:
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to the first of its host's addresses that can be reached, after all of them were checked."""
+        if self._policy is None:
             return await self._inner.handle_async_request(request)
         url = request.url
-        addresses = await self._reach.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
+        addresses = await self._policy.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
         for address in addresses[:-1]:
             with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
                 return await self._inner.handle_async_request(_addressed(request, address))
@@ -176,7 +171,7 @@ class Guarded(httpx2.AsyncBaseTransport):
 
 
 def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return a request with an address in place of its host's name, which TLS still asks for."""
+    """Return a request with an address in place of its host's name, which TLS still verifies."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -188,7 +183,7 @@ def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the certificates that are trusted, which take long to read."""
+    """Return the trusted certificates, which are slow to read."""
     return httpx2.create_ssl_context()
 
 
@@ -197,20 +192,12 @@ def http_client(
     timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - of the signature that `mcp` calls; a session times itself
     auth: httpx2.Auth | None = None,
     *,
-    reach: Reach | None,
+    policy: AddressPolicy | None,
     faults: list[str],
 ) -> httpx2.AsyncClient:
-    """Create the client of one session.
-
-    Args:
-        headers: What every request carries.
-        timeout: Not used: a session has its own limits of time.
-        auth: Signs the requests.
-        reach: What may be reached; None if the operator chose the URL.
-        faults: Where it is noted what went wrong.
-    """
+    """Create the client of one session; see `GuardedTransport` for `policy` and `faults`."""
     return httpx2.AsyncClient(
-        transport=Guarded(reach, faults),
+        transport=GuardedTransport(policy, faults),
         headers={**(headers or {}), "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
         auth=auth,

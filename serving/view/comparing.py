@@ -1,7 +1,7 @@
-"""Two streams beside one another: which of their events answer to one another, and what differs between those.
+"""The alignment of two streams: which of their events correspond to each other, and how those differ.
 
-Items are aligned first, by kind and name; then the events of each two, with the deltas of a text taken as one. What differs from
-run to run (ids, times, numbers, how a text is divided into deltas) is no difference.
+Items are aligned first, by kind and name; then the events of each pair, with the deltas of a text taken as one. What differs from
+run to run (ids, times, numbers, how a text is divided into deltas) does not count as a difference.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ VOLATILE: Final = frozenset(
 """The fields that differ from run to run, at any depth."""
 
 _LONGEST: Final = 2000
-"""Runs of one item that are aligned with care; more of them are taken one by one."""
+"""The greatest number of runs of an item that are aligned with care; more of them are paired in order."""
 _PATHS: Final = 50
-"""Differences of two events that are named."""
+"""The greatest number of differences that are named for two events."""
 
 
 @define(eq=False)
 class _Run:
-    """Events of one name and item, one after another.
+    """Consecutive events of one name and item.
 
     Args:
-        lane: The number of the lane.
-        name: Their wire name.
-        start: The first of them.
-        end: The one after the last.
-        data: What the first carries.
-        texts: The deltas of all.
+        lane: The number of the item's lane.
+        name: The wire name of the events.
+        start: The number of the first event.
+        end: The number after that of the last.
+        data: The data of the first event.
+        texts: The deltas of all events.
     """
 
     lane: int
@@ -51,7 +51,7 @@ class _Run:
 
 @define(eq=False)
 class Side:
-    """One of two streams, as far as it takes to compare it."""
+    """One of two streams, as far as comparing needs it."""
 
     lanes: dict[int, tuple[object, object]] = field(factory=lambda: {0: ("response", None)}, init=False)
     """The kind and name of the item of each lane."""
@@ -61,7 +61,8 @@ class Side:
         """Read a line of the stream's trace."""
         match line:
             case ("lane", _, int() as lane, about):
-                self.lanes[lane] = (cast("Mapping[str, object]", about)["kind"], cast("Mapping[str, object]", about)["name"])
+                item = cast("Mapping[str, object]", about)
+                self.lanes[lane] = (item["kind"], item["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
                 self._event(lane, name, data)
             case _:
@@ -79,43 +80,37 @@ class Side:
 
 
 def pairs(left: Side, right: Side) -> Line:
-    """Return the line that aligns two streams: rows of events that answer to one another, in the order of the left one.
-
-    Args:
-        left: One stream.
-        right: The other.
-    """
-    partner = dict(_partners(left, right))
-    taken = {id(run) for run in partner.values()}
+    """Return the line that aligns two streams: rows of events that correspond, in the order of the left stream."""
+    partners = dict(_partners(left, right))
+    paired = {id(run) for run in partners.values()}
+    unpaired = [run for run in right.runs if id(run) not in paired]
     rows: list[Mapping[str, object]] = []
-    waiting = [run for run in right.runs if id(run) not in taken]
     for run in left.runs:
-        other = partner.get(id(run))
-        if other is not None:
-            while waiting and waiting[0].start < other.start:
-                rows.append(_row(None, waiting.pop(0)))
-        rows.append(_row(run, other))
-    rows += [_row(None, run) for run in waiting]
+        partner = partners.get(id(run))
+        while partner is not None and unpaired and unpaired[0].start < partner.start:
+            rows.append(_row(None, unpaired.pop(0)))
+        rows.append(_row(run, partner))
+    rows += [_row(None, run) for run in unpaired]
     return "pairs", {"rows": rows, "volatile": sorted(VOLATILE)}
 
 
 def _partners(left: Side, right: Side) -> Iterator[tuple[int, _Run]]:
-    """Yield for each run of the left stream that has an answer its identity and that answer."""
-    ours, theirs = list(left.lanes), list(right.lanes)
-    keys = [left.lanes[lane] for lane in ours], [right.lanes[lane] for lane in theirs]
-    for one, other in _aligned(*keys):
-        runs = [run for run in left.runs if run.lane == ours[one]], [run for run in right.runs if run.lane == theirs[other]]
-        for mine, yours in _aligned(*([run.name for run in some] for some in runs)):
-            yield id(runs[0][mine]), runs[1][yours]
+    """Yield the identity of each run of the left stream that has a partner, with the partner."""
+    left_lanes, right_lanes = list(left.lanes), list(right.lanes)
+    for i, j in _aligned(list(left.lanes.values()), list(right.lanes.values())):
+        left_runs = [run for run in left.runs if run.lane == left_lanes[i]]
+        right_runs = [run for run in right.runs if run.lane == right_lanes[j]]
+        for m, n in _aligned([run.name for run in left_runs], [run.name for run in right_runs]):
+            yield id(left_runs[m]), right_runs[n]
 
 
 def _aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yield the places of what is equal in two lists, each ascending."""
+    """Yield the places of equal values in two lists, each ascending."""
     if max(len(left), len(right)) > _LONGEST:
-        yield from ((at, at) for at, (one, other) in enumerate(zip(left, right, strict=False)) if one == other)
+        yield from ((place, place) for place, (a, b) in enumerate(zip(left, right, strict=False)) if a == b)
         return
     for block in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
-        yield from ((block.a + at, block.b + at) for at in range(block.size))
+        yield from ((block.a + place, block.b + place) for place in range(block.size))
 
 
 def _row(left: _Run | None, right: _Run | None) -> Mapping[str, object]:
@@ -139,21 +134,21 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
 
 
 def _unlike(left: object, right: object, path: str) -> Iterator[str]:
-    """Yield the paths at which two JSON values differ, but for what is volatile."""
+    """Yield the paths at which two JSON values differ, except in volatile fields."""
     if isinstance(left, dict) and isinstance(right, dict):
-        one, other = cast("dict[str, object]", left), cast("dict[str, object]", right)
-        for name in sorted({*one, *other} - VOLATILE):
-            if name not in one or name not in other:
+        a, b = cast("dict[str, object]", left), cast("dict[str, object]", right)
+        for name in sorted({*a, *b} - VOLATILE):
+            if name not in a or name not in b:
                 yield f"{path}.{name}"
             else:
-                yield from _unlike(one[name], other[name], f"{path}.{name}")
+                yield from _unlike(a[name], b[name], f"{path}.{name}")
     elif isinstance(left, list) and isinstance(right, list):
-        some, others = cast("list[object]", left), cast("list[object]", right)
-        if len(some) != len(others):
+        values = cast("list[object]", left), cast("list[object]", right)
+        if len(values[0]) != len(values[1]):
             yield path
             return
-        for at, (mine, yours) in enumerate(zip(some, others, strict=True)):
-            yield from _unlike(mine, yours, f"{path}[{at}]")
+        for place, pair in enumerate(zip(*values, strict=True)):
+            yield from _unlike(*pair, f"{path}[{place}]")
     elif left != right:
         yield path
 

@@ -1,7 +1,7 @@
-"""The document: the page's program and style, with the lines in it or with the address where they come from.
+"""The HTML document of the viewer: its program and style, and its lines or the address that serves them.
 
-What is shown is somebody else's, so the document says itself that nothing but its own program may run and that nothing may
-be loaded from anywhere; it works from a disk and without a network.
+A stream is not to be trusted, so the document's policy lets nothing run but its own program, and nothing load from elsewhere. It
+works from a disk and without a network.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -17,14 +17,28 @@ from typing import Final, Literal, TypeAlias, cast
 
 import orjson
 
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.stream import (
+    EVENTS,
+    ItemBracket,
+    ItemEvent,
+    PartEvent,
+    ResponseEvent,
+    StreamEvent,
+    SummaryEvent,
+    own_fields,
+    wire_name,
+)
 from interlock.fsm.acceptor import HABITS, RULES
 from interlock.serving.view.trace import Line, encoded
-from interlock.serving.view.writes import writes
 
 PAGE: Final = Path(__file__).parent / "page"
 
 VERSION: Final = 1
-"""Of the lines; the page refuses others."""
+"""The version of the lines; the page refuses others."""
+
+NDJSON: Final = "application/x-ndjson"
+"""The media type of the lines."""
 
 Mode: TypeAlias = Literal["stream", "compare", "coverage", "list"]
 """What the page shows: one stream, two beside one another, how often edges fired, or the last responses of a server."""
@@ -35,7 +49,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""What goes with everything that a viewer serves."""
+"""The headers of every response of a viewer."""
 
 
 @cache
@@ -49,10 +63,10 @@ def _machines() -> object:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page.
+    """Return the first line of a page: what it shows, and the machines and rules that later lines refer to.
 
     Args:
-        mode: What it shows.
+        mode: What the page shows.
         streams: For each stream its `name`, and its `request` (`method`, `url`, `body`) if that is known.
         redact: Whether texts are hidden.
     """
@@ -60,6 +74,43 @@ def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = 
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     habits = {name: (habit.what, habit.why) for name, habit in HABITS.items()}
     return "head", {**about, "machines": _machines(), "rules": rules, "habits": habits, "writes": writes()}
+
+
+_BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
+"""The fields of an event beside the text that it writes."""
+
+
+def writes() -> Mapping[str, Mapping[str, object]]:
+    """Return where each event writes in its item, as read from the types of the events; the page knows no event by name.
+
+    Returns:
+        For each wire name an object: `op` is `all` (the item is the value of a field of the event), `put` (a part is),
+        `append` or `set` (a text), `push` (an entry of a list) or `status`; `from` is the field of the event; `to` the field
+        of the item or part; `list` and `index` are the fields with the part's list and its place there.
+    """
+    return {name: write for name, event in EVENTS.items() for write in _write(event)}
+
+
+def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
+    parts = "content" if issubclass(event, PartEvent) else "summary" if issubclass(event, SummaryEvent) else ""
+    place = {"list": parts, "index": f"{parts}_index"} if parts else {}
+    stem, _, last = wire_name(event).rpartition(".")
+    fields = [name for name in own_fields(event) if name not in _BESIDE]
+    whole = EVENTS.get(f"{stem}.done")
+    if issubclass(event, ResponseEvent):
+        yield {"op": "all", "from": "response"}
+    elif issubclass(event, ItemBracket):
+        yield {"op": "all", "from": "item"}
+    elif "part" in fields:
+        yield {"op": "put", "from": "part", **place}
+    elif "annotation" in fields:
+        yield {"op": "push", "from": "annotation", "to": "annotations", **place}
+    elif last == "delta" and whole is not None and "delta" in fields:
+        yield from ({"op": "append", "from": "delta", "to": name, **place} for name in own_fields(whole) if name not in _BESIDE)
+    elif last == "done" and (parts or event.__bases__[0] is ItemEvent):
+        yield from ({"op": "set", "from": name, "to": name, **place} for name in fields)
+    elif any(last in statuses_of(item) and stem == f"response.{kind}" for kind, item in ITEMS.items()):
+        yield {"op": "status", "from": "", "to": "status", "value": last}
 
 
 def _policy(connect: str) -> str:
@@ -91,20 +142,11 @@ def _document(title: str, connect: str, data: str) -> str:
 
 
 def served(title: str) -> str:
-    """Return the document that fetches its lines from `lines`, beside its own address.
-
-    Args:
-        title: What it is called.
-    """
+    """Return the document that fetches its lines from `lines`, relative to its own address."""
     return _document(title, "'self'", '<meta name="interlock-lines" content="lines">')
 
 
 def standalone(title: str, lines: Iterable[Line]) -> str:
-    """Return the document that holds its lines, in one piece.
-
-    Args:
-        title: What it is called.
-        lines: All of them, the head first.
-    """
+    """Return the document that holds its lines, the head first."""
     packed = base64.b64encode(gzip.compress(encoded(lines), mtime=0)).decode()
     return _document(title, "'none'", f'<script type="application/gzip" id="lines">{packed}</script>')

@@ -1,4 +1,4 @@
-"""A recording as lines for the page: its stream, and before each event what the parser read and what it said of it."""
+"""A recording as lines for the page: its stream, and before each event what the parser read and which deltas it made of it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,19 @@ from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.framing import Trigger
 from interlock.parsers.vocabulary import vocabulary
-from interlock.serving.recordings.recording import Recording
-from interlock.serving.recordings.replay import Step, replay_steps
+from interlock.serving.recordings import Recording, Step, replay_steps
 from interlock.serving.view.redaction import HIDDEN
 from interlock.serving.view.trace import Line, Trace
 
 
 def recorded(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
-    """Yield the lines of a recording, a step of the replay at a time.
-
-    Args:
-        recording: What to replay.
-        trace: Follows the stream.
-        dialect: What is spoken.
-    """
+    """Yield the lines of a recording, a step of the replay at a time; `trace` follows the stream."""
     origin = _Origin(HarmonyParser(Routing.from_request(recording.request)) if recording.format == "harmony" else None)
     for step, frames in replay_steps(recording, dialect):
         origin.take(step)
         lines: list[Line] = []
         if frames:
-            lines.append(("made", trace.stream, trace.events, origin.give(redact=trace.redact)))
+            lines.append(("made", trace.stream, trace.events, origin.clear(redact=trace.redact)))
         for frame in frames:
             lines += trace.feed(frame)
         yield lines
@@ -44,7 +37,7 @@ class _Origin:
     """What was read since the last event.
 
     Args:
-        parser: A second parser, which is fed token by token to see what each does to the framing; None for other formats.
+        parser: A second parser, which is fed token by token to see how each moves the framing; None for other formats.
     """
 
     parser: HarmonyParser | None
@@ -55,11 +48,7 @@ class _Origin:
     deltas: list[Delta] = field(factory=list[Delta], init=False)
 
     def take(self, step: Step) -> None:
-        """Record what happened.
-
-        Args:
-            step: Of the replay.
-        """
+        """Record a step of the replay."""
         self.deltas += step.deltas
         if step.output is not None:
             chunk = step.output.chunk
@@ -84,13 +73,9 @@ class _Origin:
             self.tokens.append((token, _written(token, meaning)))
             self.framing.append((before, _trigger(meaning, before, parser.framing), parser.framing))
 
-    def give(self, *, redact: bool) -> dict[str, object]:
-        """Return what was read, and begin anew.
-
-        Args:
-            redact: Whether texts are hidden.
-        """
-        made: dict[str, object] = {"deltas": [type(one).__name__ if redact else repr(one) for one in self.deltas]}
+    def clear(self, *, redact: bool) -> dict[str, object]:
+        """Return what was read, with its texts hidden if that is wanted, and forget it."""
+        made: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
         if self.tokens:
             made["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
         if self.framing:
@@ -116,7 +101,7 @@ def _written(token: int, meaning: str | bytes | Trigger) -> str:
 
 
 def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
-    """Return which trigger a token was, by what it did: text outside of a content is a word, or prose that ends the header."""
+    """Return the trigger that a token was, by its effect: text outside of a content is a word, or prose that ends the header."""
     if isinstance(meaning, Trigger):
         return meaning.value
     if before == "content":

@@ -1,6 +1,6 @@
-"""Hiding what a stream says: its texts are replaced by their lengths, and its order, names and ids stay.
+"""Hiding the texts of a stream: they are replaced by their lengths, and the order, names and ids stay.
 
-What may stay is listed by field and place; anything else is hidden, so that a field that nobody has heard of cannot leak.
+The fields that stay are listed by place; anything else is hidden, so that an unknown field cannot leak.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Leaf(Enum):
     """What stays of a field."""
 
     WORD = "strings too: identities, kinds and states"
-    NUMBER = "what is no string"
-    TEXT = "nothing but its length"
+    NUMBER = "anything but strings"
+    TEXT = "only its length"
 
 
 Place: TypeAlias = "Leaf | Mapping[str, Place]"
-"""What stays of a field, or of each member of an object or of the objects in a list; a member that is not named is hidden."""
+"""What stays of a field, or of each member of an object or of the objects in a list; unnamed members are hidden."""
 
 
 def _place(words: str, numbers: str = "", texts: str = "", **inner: Place) -> Place:
@@ -91,18 +91,13 @@ EVENT: Final = _place(
 
 HIDDEN: Final = "•"
 MUCH: Final = HIDDEN * 3
-"""What stands for something of no length, and for the names of members."""
+"""The mark for values without a length, and for the names of members."""
 
 _QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 def redacted(value: object, place: Place = EVENT) -> object:
-    """Return a JSON value with its texts hidden, each by as many marks as it has characters.
-
-    Args:
-        value: Any JSON value.
-        place: Where it stands.
-    """
+    """Return a JSON value with its texts hidden, each by as many marks as it has characters."""
     match value, place:
         case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
             return value
@@ -110,8 +105,8 @@ def redacted(value: object, place: Place = EVENT) -> object:
             return HIDDEN * len(value)
         case dict(), Mapping():
             members = cast("dict[str, object]", value)
-            shown = {name: redacted(inner, place[name]) for name, inner in members.items() if name in place}
-            return {**shown, MUCH: len(members) - len(shown)} if len(shown) < len(members) else shown
+            fields = {name: redacted(inner, place[name]) for name, inner in members.items() if name in place}
+            return {**fields, MUCH: len(members) - len(fields)} if len(fields) < len(members) else fields
         case list(), Mapping():
             entries = cast("list[object]", value)
             return [MUCH if isinstance(inner, list) else redacted(inner, place) for inner in entries]
@@ -120,9 +115,5 @@ def redacted(value: object, place: Place = EVENT) -> object:
 
 
 def without_quotes(message: str) -> str:
-    """Return the message of a finding without what it quotes of the stream.
-
-    Args:
-        message: What the judge says.
-    """
+    """Return the message of a finding without its quotes of the stream."""
     return _QUOTED.sub(f"'{MUCH}'", message)

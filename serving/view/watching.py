@@ -1,7 +1,7 @@
-"""The viewer inside of a server: the last streams are kept, and shown at `/interlock/` to whoever has the server's key.
+"""The viewer inside of a server: the last streams are stored, and shown at `/interlock/` to those who have the server's key.
 
-It is an ASGI middleware, so it sees the bytes that clients get and nothing of how they are made. Keeping them is all that it does
-while a stream goes on; they are judged when somebody looks, and in a thread. What is kept is bounded.
+It is an ASGI middleware, so it sees the bytes that clients receive and not how they are made. While a stream goes on, its bytes
+are only stored; they are judged when somebody opens the page, in a thread. The storage is bounded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Final, cast
 
 import orjson
@@ -22,94 +22,86 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
 from interlock.serving.keys import Keys
-from interlock.serving.view.page import HEADERS, head, served
+from interlock.serving.view.page import HEADERS, NDJSON, head, served
 from interlock.serving.view.trace import Line, Trace, encoded
 
 MOUNT: Final = "/interlock/"
 WATCHED: Final = "/v1/responses"
 
 STREAMS: Final = 50
-"""Streams that are kept."""
+"""The most streams that are stored."""
 STREAM_BYTES: Final = 8 * 2**20
-"""Bytes that are kept of one; what follows is not."""
+"""The most bytes that are stored of a stream; the rest is dropped."""
 TOTAL_BYTES: Final = 64 * 2**20
-"""Bytes that are kept of all; the oldest streams give way."""
+"""The most bytes that are stored of all streams; the oldest streams are evicted."""
 REQUEST_BYTES: Final = 2**18
-"""How long a request may be to be kept."""
+"""The most bytes of a request that is stored."""
 
-_PATIENCE: Final = 0.1
-"""Seconds between two looks for further bytes."""
-_NDJSON: Final = "application/x-ndjson"
+_POLL_SECONDS: Final = 0.1
+_AT_ONCE: Final = 256
+"""The most chunks that are judged at once."""
 
 
 @define(eq=False)
-class Kept:
+class WatchedStream:
     """One stream.
 
     Args:
-        number: Its own.
-        url: Where it was asked for.
-        method: How.
-        dialect: The name of its dialect.
-        tenant: Who asked for it; None for somebody without a key.
+        url: The URL of the request.
+        method: Its method.
+        dialect: The dialect of the stream.
+        tenant: The tenant of the request; None without a key.
     """
 
-    number: int
     url: str
     method: str
     dialect: DialectName
     tenant: str | None = ""
+    number: int | None = field(default=None, init=False)
+    """Its number in the list; None until its response begins."""
     began: float = field(factory=time.time, init=False)
-    pieces: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False)
-    """When each came, in milliseconds since the beginning, and what it was."""
+    chunks: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False)
+    """Its bytes, each chunk with the milliseconds from the beginning to its arrival."""
     size: int = field(default=0, init=False)
     over: bool = field(default=False, init=False)
     cut: bool = field(default=False, init=False)
-    """Whether more came than is kept."""
+    """Whether bytes were dropped."""
     request: bytearray | None = field(factory=bytearray, init=False)
-    """The body that asked for it; None if it was too long."""
+    """The body of the request; None if it is too long."""
     _start: float = field(factory=time.monotonic, init=False)
 
-    def take(self, piece: bytes) -> None:
-        """Keep some bytes.
+    def add(self, chunk: bytes) -> None:
+        """Store some bytes that were sent to the client."""
+        self.cut = self.cut or self.size + len(chunk) > STREAM_BYTES
+        if chunk and not self.cut:
+            self.chunks.append(((time.monotonic() - self._start) * 1000, chunk))
+            self.size += len(chunk)
 
-        Args:
-            piece: What was sent to the client.
-        """
-        self.cut = self.cut or self.size + len(piece) > STREAM_BYTES
-        if piece and not self.cut:
-            self.pieces.append(((time.monotonic() - self._start) * 1000, piece))
-            self.size += len(piece)
-
-    def ask(self, piece: bytes) -> None:
-        """Keep some bytes of the request.
-
-        Args:
-            piece: What the client sent.
-        """
+    def add_request(self, chunk: bytes) -> None:
+        """Store some bytes of the request."""
         if self.request is not None:
-            self.request += piece
+            self.request += chunk
             if len(self.request) > REQUEST_BYTES:
                 self.request = None
 
-    def listed(self) -> dict[str, object]:
-        """Return what the list says of it."""
-        response = _response(self.pieces[0][1]) if self.pieces else {}
-        said = {"number": self.number, "began": self.began, "over": self.over, "cut": self.cut, "bytes": self.size}
-        return {**said, "id": response.get("id", ""), "model": response.get("model", "")}
+    def entry(self) -> dict[str, object]:
+        """Return its entry in the list."""
+        response = _response(self.chunks[0][1] if self.chunks else b"")
+        state = {"number": self.number, "began": self.began, "over": self.over, "cut": self.cut, "bytes": self.size}
+        return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
-    def about(self, *, redact: bool) -> dict[str, object]:
-        """Return the data that the page needs before the first event."""
-        name = str(self.listed()["id"] or f"stream {self.number}")
+    def about(self, *, redact: bool) -> Mapping[str, object]:
+        """Return what the page says before the first event."""
+        name = str(self.entry()["id"] or f"stream {self.number}")
         if redact or self.request is None:
             return {"name": name}
         body = self.request.decode(errors="replace") or None
         return {"name": name, "request": {"method": self.method, "url": self.url, "body": body}}
 
 
-def _response(first: bytes) -> dict[str, object]:
+def _response(chunk: bytes) -> Mapping[str, object]:
     """Return the response that the first event shows, as far as it can be read."""
-    _, _, data = first.partition(b"data:")
+    _, _, data = chunk.partition(b"data:")
     try:
         body: object = orjson.loads(data.partition(b"\n")[0])
     except orjson.JSONDecodeError:
@@ -123,50 +115,37 @@ class Watch:
     """The last streams of a server.
 
     Args:
-        keys: What opens it, one of them; None while they are not known.
+        keys: The keys that open the viewer; None while they are not known.
         redact: Whether texts are hidden.
     """
 
     keys: Keys | None = field(repr=False)
     redact: bool = False
-    streams: dict[str, Kept] = field(factory=dict[str, Kept], init=False)
+    streams: dict[str, WatchedStream] = field(factory=dict[str, WatchedStream], init=False)
     """By their numbers, as a path has them."""
     _next: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
     """Bytes of all streams."""
 
-    def begin(self, scope: Scope) -> Kept:
-        """Begin a stream, and forget those that there is no more room for.
-
-        Args:
-            scope: Of the request that asks for it.
-        """
+    def begin(self, scope: Scope) -> WatchedStream:
+        """Return the stream of a request."""
         headers = Headers(scope=scope)
         url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
         dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
-        return Kept(-1, url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
+        return WatchedStream(url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
 
-    def keep(self, kept: Kept) -> None:
-        """Keep a stream whose answer has begun.
-
-        Args:
-            kept: From `begin`.
-        """
-        kept.number, self._next = self._next, self._next + 1
-        self.streams[str(kept.number)] = kept
+    def store(self, stream: WatchedStream) -> None:
+        """Store a stream whose response has begun."""
+        stream.number, self._next = self._next, self._next + 1
+        self.streams[str(stream.number)] = stream
         self._make_room()
 
-    def take(self, kept: Kept, piece: bytes) -> None:
-        """Keep some bytes of a stream, unless it had to give way.
-
-        Args:
-            kept: Which.
-            piece: What was sent to the client.
-        """
-        if str(kept.number) in self.streams:
-            before = kept.size
-            kept.take(piece)
-            self._bytes += kept.size - before
+    def add(self, stream: WatchedStream, chunk: bytes) -> None:
+        """Store some bytes of a stream, unless it was evicted."""
+        if str(stream.number) in self.streams:
+            before = stream.size
+            stream.add(chunk)
+            self._bytes += stream.size - before
             self._make_room()
 
     def _make_room(self) -> None:
@@ -174,21 +153,18 @@ class Watch:
             self._bytes -= self.streams.pop(next(iter(self.streams))).size
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of a header `Authorization` with one of the keys: as a bearer token, or as the password of a browser.
-
-        Args:
-            authorization: The header.
+        """Return the tenant of an `Authorization` header: its key is a bearer token, or the password that a browser sends.
 
         Returns:
-            None if it has none of the keys; its sender is not let in.
+            None if the header has none of the keys.
         """
         if self.keys is None:
             return None
-        scheme, _, given = authorization.partition(" ")
+        scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() != "basic" or not self.keys.tenants:
             return self.keys.tenant(authorization)
         try:
-            return self.keys.tenant_with(base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2])
+            return self.keys.tenant_with(base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2])
         except binascii.Error:
             return None
 
@@ -199,86 +175,83 @@ class Watching:
 
     Args:
         app: The server.
-        watch: What is kept.
+        watch: Where the streams are stored.
     """
 
     app: ASGIApp
     watch: Watch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show what was kept, or pass a request on and keep what it streams."""
+        """Show the stored streams, or pass a request on and store its stream."""
         path = scope.get("path", "")
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif path == MOUNT.rstrip("/") or path.startswith(MOUNT):
-            await self._shown(scope)(scope, receive, send)
+            await self._answer(scope)(scope, receive, send)
         elif path == WATCHED or path.startswith(f"{WATCHED}/"):
-            await self._keep(scope, receive, send)
+            await self._store(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
-    async def _keep(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = self.watch.begin(scope)
+    async def _store(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream = self.watch.begin(scope)
 
-        async def hear() -> Message:
+        async def receive_and_store() -> Message:
             message = await receive()
             if message["type"] == "http.request":
-                kept.ask(message.get("body", b""))
+                stream.add_request(message.get("body", b""))
             return message
 
-        async def tell(message: Message) -> None:
+        async def store_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if Headers(raw=list(message["headers"])).get("content-type", "").startswith(CONTENT_TYPE):
-                    self.watch.keep(kept)
-            elif kept.number >= 0:
-                self.watch.take(kept, bytes(message.get("body", b"")))
+                    self.watch.store(stream)
+            elif stream.number is not None:
+                self.watch.add(stream, bytes(message.get("body", b"")))
             await send(message)
 
         try:
-            await self.app(scope, hear, tell)
+            await self.app(scope, receive_and_store, store_and_send)
         finally:
-            kept.over = True
+            stream.over = True
 
-    def _shown(self, scope: Scope) -> Response:
+    def _answer(self, scope: Scope) -> Response:
         tenant = self.watch.tenant(Headers(scope=scope).get("authorization", ""))
         if tenant is None:
-            refused = {**HEADERS, "www-authenticate": 'Basic realm="Interlock: the password is the API key", charset="UTF-8"'}
-            return Response("The viewer needs the server's API key.\n", 401, refused, "text/plain")
+            headers = {**HEADERS, "www-authenticate": 'Basic realm="Interlock: the password is the API key", charset="UTF-8"'}
+            return Response("The viewer needs the server's API key.\n", 401, headers, "text/plain")
         if scope["path"] == MOUNT.rstrip("/"):
             return RedirectResponse(MOUNT)
-        rest = scope["path"].removeprefix(MOUNT)
-        number, _, last = rest.rpartition("/")
-        shown = {name: kept for name, kept in self.watch.streams.items() if kept.tenant == tenant}
-        kept = shown.get(number)
-        if last not in {"", "lines"} or (number and kept is None):
-            return Response("There is no such stream (any more).\n", 404, HEADERS, "text/plain")
+        number, _, last = scope["path"].removeprefix(MOUNT).rpartition("/")
+        streams = {name: stream for name, stream in self.watch.streams.items() if stream.tenant == tenant}
+        stream = streams.get(number)
+        if last not in {"", "lines"} or (number and stream is None):
+            return Response("This stream does not exist, or no longer.\n", 404, HEADERS, "text/plain")
         if last == "":
-            return HTMLResponse(served("Streams" if kept is None else f"stream {kept.number}"), headers=HEADERS)
-        if kept is not None:
-            return StreamingResponse(self._lines(kept), media_type=_NDJSON, headers=HEADERS)
-        listed = [one.listed() for one in reversed(shown.values())]
-        lines: list[Line] = [head("list", [], redact=self.watch.redact), ("listed", listed)]
-        return Response(encoded(lines), media_type=_NDJSON, headers=HEADERS)
+            return HTMLResponse(served("Streams" if stream is None else f"stream {stream.number}"), headers=HEADERS)
+        if stream is not None:
+            return StreamingResponse(self._lines(stream), media_type=NDJSON, headers=HEADERS)
+        entries = [stream.entry() for stream in reversed(streams.values())]
+        lines: list[Line] = [head("list", [], redact=self.watch.redact), ("listed", entries)]
+        return Response(encoded(lines), media_type=NDJSON, headers=HEADERS)
 
-    async def _lines(self, kept: Kept) -> AsyncGenerator[bytes]:
-        """Yield the lines of a stream, also of one that goes on; each piece is judged in a thread."""
-        trace = Trace(
-            dialect=OPEN_RESPONSES.name if kept.dialect == OPEN_RESPONSES.name else OPENAI.name, redact=self.watch.redact
-        )
-        yield encoded([head("stream", [kept.about(redact=self.watch.redact)], redact=self.watch.redact)])
-        sent = 0
+    async def _lines(self, stream: WatchedStream) -> AsyncGenerator[bytes]:
+        """Yield the lines of a stream, also of one that goes on."""
+        trace = Trace(dialect=stream.dialect, redact=self.watch.redact)
+        yield encoded([head("stream", [stream.about(redact=self.watch.redact)], redact=self.watch.redact)])
+        judged = 0
         while True:
-            over = kept.over
-            pieces = kept.pieces[sent:]
-            sent += len(pieces)
-            for at in range(0, len(pieces), 256):
-                yield await asyncio.to_thread(_told, trace, pieces[at : at + 256])
-            if over and sent == len(kept.pieces):
+            over = stream.over
+            chunks = stream.chunks[judged:]
+            judged += len(chunks)
+            for start in range(0, len(chunks), _AT_ONCE):
+                yield await asyncio.to_thread(_judged, trace, chunks[start : start + _AT_ONCE])
+            if over and judged == len(stream.chunks):
                 break
-            if not pieces:
-                await asyncio.sleep(_PATIENCE)
+            if not chunks:
+                await asyncio.sleep(_POLL_SECONDS)
         yield await asyncio.to_thread(lambda: encoded(trace.end()))
 
 
-def _told(trace: Trace, pieces: Iterable[tuple[float, bytes]]) -> bytes:
-    return b"".join(encoded(trace.feed(piece, at)) for at, piece in pieces)
+def _judged(trace: Trace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
+    return b"".join(encoded(trace.feed(chunk, arrival)) for arrival, chunk in chunks)

@@ -42,9 +42,9 @@ from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.sockets.connection import Limits
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
-from interlock.serving.tools.configuration import ToolServers
-from interlock.serving.tools.hosted import HostedTool
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools import HostedTool
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.view.watching import Watch, Watching
 from interlock.serving.vllm import compat
 from interlock.serving.vllm.compat import Client, Serving
@@ -307,7 +307,7 @@ def _tools(serving: Serving) -> ToolServers:
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
-    return ToolServers(hosted, Reach.of(allowed), _tool_timeout())
+    return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 
 
 def _salt(keys: Keys) -> Salt:

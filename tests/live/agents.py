@@ -10,8 +10,8 @@ from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import begin_response
-from interlock.serving.tools.configuration import ToolServers
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.hosting import ToolServers
 
 ANSWER = "<|channel|>final<|message|>Done."
 
@@ -33,7 +33,7 @@ def mcp(url, label="shop", **members):
 
 
 def servers(seconds=5.0, allowed=("127.0.0.1",), **hosted):
-    return ToolServers(hosted, Reach.of(allowed), seconds)
+    return ToolServers(hosted, AddressPolicy.of(allowed), seconds)
 
 
 class Told:

@@ -9,7 +9,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.prompt import count_prompt
-from interlock.serving.tools.protocol import NoTools
+from interlock.serving.tools.protocol import NullTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
@@ -84,7 +84,7 @@ class StagedEngine:
 
 
 @define
-class ScriptedTools(NoTools):
+class ScriptedTools(NullTools):
     """Tools that say what they are told, and remember what they were asked."""
 
     say: object

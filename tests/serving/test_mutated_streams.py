@@ -16,9 +16,8 @@ from interlock.events.json import clean
 from interlock.fsm.acceptor import Judge
 from interlock.serving.cli.report import Checked, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import Source
-from interlock.serving.cli.viewing import Found, lines_of
-from interlock.serving.recordings.recording import RecordingError, read
-from interlock.serving.recordings.replay import replay_frames, replay_response
+from interlock.serving.cli.view import StreamSource, page_batches
+from interlock.serving.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.trace import encoded
 
 
@@ -98,8 +97,8 @@ def look_at(chance, data, other):
     checked = Checked("a", verdict, verdict.reported)
     text = [*as_text(checked, 80), *as_annotations(checked), as_json([checked]).decode()]
     clean("\n".join(text)).encode()
-    sides = [Found("a", Source(pieces(chance, one)), b"", None) for one in (data, other)]
-    for batch in lines_of(sides[: chance.randint(1, 2)], dialect, redact=chance.random() < 0.5):
+    sides = [StreamSource("a", Source(pieces(chance, one))) for one in (data, other)]
+    for batch in page_batches(sides[: chance.randint(1, 2)], dialect, redact=chance.random() < 0.5):
         encoded(batch)
 
 
@@ -130,7 +129,9 @@ def test_no_recording_makes_a_replay_raise_anything_else_than_why_it_cannot_be_r
             recording = read(data.splitlines())
             b"".join(replay_frames(recording, chance.choice([*DIALECTS.values()])))
             replay_response(recording)
-            for batch in lines_of([Found("a", Source(iter(())), b"", recording)], "openai", redact=chance.random() < 0.5):
+            for batch in page_batches(
+                [StreamSource("a", Source(iter(())), recording=recording)], "openai", redact=chance.random() < 0.5
+            ):
                 encoded(batch)
         except RecordingError:
             continue

@@ -19,7 +19,8 @@ expect.set_options(timeout=20_000)
 
 def event(page):
     """Give the number of the event under the cursor, as the page says it."""
-    return int(re.match(r"event ([\d,]+) of", page.locator(".where").inner_text())[1].replace(",", ""))
+    where = page.locator(".where").inner_text()
+    return int(re.match(r"event ([\d,]+) of|the end after ([\d,]+) events", where).expand(r"\1\2").replace(",", ""))
 
 
 def current(page):
@@ -106,7 +107,6 @@ def test_the_text_grows_and_shows_what_was_added(opened, written) -> None:
 def test_findings_stand_at_their_events_and_are_jumped_along(opened, written) -> None:
     page = opened(written(CORPUS / "broken" / "R3-two-ends.sse"))
     assert page.locator(".pill").inner_text().startswith("illegal: ")
-    press(page, "n")
     first = event(page)
     assert page.locator(".finding.error header").first.inner_text().startswith("R")
     press(page, "n", "N")
@@ -119,9 +119,20 @@ def test_findings_stand_at_their_events_and_are_jumped_along(opened, written) ->
     assert event(page) == first
 
 
+def test_the_page_opens_at_the_first_finding_unless_its_address_names_an_event(opened, written) -> None:
+    address = written(BROKEN)
+    assert (event(opened(address)), event(opened(f"{address}#event=2"))) == (7, 2)
+
+
+def test_events_are_counted_as_the_judge_counts_them(opened, written) -> None:
+    page = opened(written(CORPUS / "legal" / "message.sse"))
+    assert page.locator(".where").inner_text().startswith("event 0 of 11")
+    press(page, "End")
+    assert page.locator(".where").inner_text().startswith("the end after 11 events")
+
+
 def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(opened, written) -> None:
     page = opened(written(BROKEN))
-    press(page, "n")
     card = page.locator(".cards .finding").inner_text()
     assert card.startswith("R8\nparts\nerror\n")
     assert "breaks the order of parts" in card
@@ -170,7 +181,7 @@ def test_it_plays_and_pauses(opened, written) -> None:
     page.get_by_label("Speed").select_option(label="100 events a second")
     page.locator("body").click(position={"x": 640, "y": 20})
     press(page, " ")
-    expect(page.locator(".where")).to_contain_text("event 34 of")
+    expect(page.locator(".where")).to_contain_text("the end after 34 events")
     page.get_by_role("button", name="Play").wait_for()
     press(page, " ")
     page.get_by_role("button", name="Pause").click()
@@ -264,7 +275,7 @@ def test_a_phone_shows_one_pane_at_a_time(opened, written) -> None:
     page.get_by_role("button", name="machine").tap()
     assert page.locator(".machine").is_visible()
     page.get_by_role("button", name="Next event").tap()
-    assert event(page) == 1
+    assert event(page) == 8
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 

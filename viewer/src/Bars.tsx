@@ -2,7 +2,7 @@
 
 import { count, plural, seconds } from "./format";
 import { SPEEDS } from "./play";
-import type { Stream } from "./stream";
+import { DONE, type Stream } from "./stream";
 import type { Theme } from "./theme";
 
 /** The mark: a lever frame, one lever thrown. */
@@ -112,7 +112,7 @@ interface TransportProps {
 export function Transport({ stream, cursor, playing, speed, timed, go, play, choose, measure }: TransportProps) {
   const last = Math.max(0, stream.length - 1);
   const time = stream.time.at(cursor);
-  const where = `event ${count(cursor)} of ${count(stream.length)}`;
+  const where = stream.data[cursor] === DONE ? `the end after ${plural(stream.events, "event")}` : `event ${count(cursor)} of ${count(stream.events)}`;
   return (
     <nav class="transport" aria-label="Moving through the stream">
       <div class="buttons">

@@ -1,7 +1,7 @@
 // The list of events. Only the rows that can be seen are in the document.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { bytes, count, hue, short } from "./format";
+import { bytes, count, hue, plural, short } from "./format";
 import { type Filter, isFiltered, NO_FILTER, type Rows } from "./rows";
 import type { Stream } from "./stream";
 
@@ -136,7 +136,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
         ref={scroller}
         role="listbox"
         tabIndex={0}
-        aria-label={`${count(stream.length)} events`}
+        aria-label={plural(stream.events, "event")}
         aria-activedescendant={current >= from && current < to ? `event-${rows.starts.at(current)}` : undefined}
         onScroll={(event) => look({ top: event.currentTarget.scrollTop, height: view.height })}
       >

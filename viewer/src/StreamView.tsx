@@ -67,11 +67,17 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   );
   usePlaying(stream, cursor, playing, SPEEDS[pace] ?? SPEEDS[4]!, go, () => setPlaying(false));
 
-  // A link to an event is followed once that event is there; the address then follows the cursor, but not at every step.
+  // A link to an event is followed once that event is there, and without a link the page opens at the first finding, unless the
+  // cursor was moved before; the address then follows the cursor, but not at every step.
+  const opening = useRef(wanted.current < 0);
   useEffect(() => {
     if (wanted.current >= 0 && wanted.current < stream.length) {
       go(wanted.current);
       wanted.current = -1;
+    }
+    if (opening.current && stream.found.length) {
+      opening.current = false;
+      if (at.current === 0) go(Math.min(...stream.found));
     }
   }, [version]);
   useEffect(() => {

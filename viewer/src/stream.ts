@@ -57,6 +57,9 @@ export class Lane {
   }
 }
 
+/** The data of the marker after the last event. */
+export const DONE = "[DONE]";
+
 export class Stream {
   readonly lane = new Numbers();
   readonly number = new Numbers();
@@ -75,6 +78,8 @@ export class Stream {
   /** The framing of a recording's tokens as a lane: the events before which it moved. */
   framing: Lane | null = null;
   ending: Ending | null = null;
+  /** How many events came, the marker of the end not counted. */
+  events = 0;
   bytes = 0;
   private readonly kindOf = new Map<string, number>();
 
@@ -130,6 +135,7 @@ export class Stream {
     this.time.push(time ?? Number.NaN);
     this.size.push(size);
     this.data.push(data);
+    if (data !== DONE) this.events++;
     this.bytes += size;
     const of = this.laneAt(lane);
     const before = of.events.length ? this.step.at(of.events.at(of.events.length - 1)) : -2;

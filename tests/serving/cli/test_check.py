@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from interlock.fsm.acceptor import HABITS, RULES, Finding
 from interlock.serving.cli.commands import app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = CORPUS / "legal" / "message.sse"
@@ -85,7 +88,7 @@ def test_a_person_reads_errors_first_and_deviations_after_them_in_80_columns() -
     assert run("-", given=frames).stdout.splitlines() == [
         "illegal: standard input: 1 error, 1 deviation in 10 events, 1 item, completed",
         "",
-        "Errors: what is wrongly said",
+        "Errors: wrong content",
         "  R9   output_text.done: text differs from the deltas at character 5",
         "       line 19, event 6, message msg_0 (output_text)",
         "",
@@ -186,7 +189,7 @@ def test_a_rule_that_is_none_is_not_explained() -> None:
 def test_there_has_to_be_a_stream_and_a_request_has_to_have_a_server(tmp_path) -> None:
     assert run().exit_code == 2
     refused = run(LEGAL, "--body", tmp_path)
-    assert (refused.exit_code, "is none" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "is not one" in refused.stderr) == (2, True)
 
 
 def test_what_json_says_is_what_its_schema_says() -> None:
@@ -296,6 +299,13 @@ def test_a_server_that_refuses_is_quoted(url) -> None:
         2,
         f'interlock: {url}/refused: 401 Unauthorized: {{"error": {{"message": "no key"}}}}\n',
     )
+
+
+def test_a_server_that_takes_no_get_needs_a_body() -> None:
+    with ServerThread(create_app(EmbeddedEngine())) as url:
+        result = run(f"{url}/v1/responses")
+    error = "405 Method Not Allowed: it takes no GET; add --body FILE to POST the request in a file"
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {url}/v1/responses: {error}\n")
 
 
 @pytest.mark.parametrize(

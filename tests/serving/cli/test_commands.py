@@ -20,8 +20,7 @@ from interlock.serving.cli.commands import EXAMPLES, app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http import server
 from interlock.serving.http.app import create_app
-from interlock.serving.recordings.recording import read
-from interlock.serving.recordings.replay import replay_frames, replay_response
+from interlock.serving.recordings import read, replay_frames, replay_response
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -73,7 +72,7 @@ def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
 
 def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
     result = run("replay", "-", given=b"{}\n")
-    message = "interlock: standard input:1: no recording: its first line has no interlock_recording\n"
+    message = "interlock: standard input:1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -143,6 +142,12 @@ def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
         assert [model.id for model in client.models.list()] == ["m"]
 
 
+def test_a_client_that_insists_on_the_name_of_a_model_is_served_by_it() -> None:
+    with served("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
+        assert [model.id for model in client.models.list()] == ["tiny", "gpt-4o"]
+        assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
+
+
 EMPTY = "the key is empty; to let everybody in, give none at all"
 SPACED = "the key begins or ends with white space, which is no part of a header"
 CONTROL = "the key has control characters, which a header cannot hold"
@@ -201,7 +206,7 @@ def test_serve_writes_the_format_of_a_family() -> None:
 
 def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
     result = run("serve", "--family", "pythonic")
-    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: there is qwen3_coder")
+    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: choose one of qwen3_coder")
 
 
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
@@ -210,7 +215,7 @@ def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
     result = run("serve", "--script", path)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"interlock: {path}:1: no recording: its first line has no interlock_recording\n",
+        f"interlock: {path}:1: not a recording: its first line has no interlock_recording\n",
     )
 
 

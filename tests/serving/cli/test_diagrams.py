@@ -7,7 +7,9 @@ from interlock.events.items import ITEMS
 from interlock.fsm.diagram import RENDERERS
 from interlock.parsers.framing import HARMONY
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.diagrams import GRAPHS, HOSTS
+from interlock.serving.cli.diagram import process_graphs, stream_graphs
+
+GRAPHS = {**stream_graphs(), **process_graphs()}
 
 
 def run(*arguments: str):
@@ -15,7 +17,7 @@ def run(*arguments: str):
 
 
 def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hosts_can_be_drawn() -> None:
-    assert set(GRAPHS) == {"response", "harmony", *ITEMS, *HOSTS}
+    assert set(GRAPHS) == {"response", "harmony", *ITEMS, *process_graphs()}
 
 
 def test_the_framing_is_drawn_row_by_row() -> None:
@@ -47,4 +49,4 @@ def test_without_a_kind_all_that_can_be_drawn_are_listed() -> None:
 def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
     result = run("telepathy")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"interlock: no diagram of 'telepathy'; there are: {', '.join(GRAPHS)}\n"
+    assert result.stderr == f"interlock: no diagram of 'telepathy'; choose one of {', '.join(GRAPHS)}\n"

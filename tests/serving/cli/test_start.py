@@ -55,7 +55,7 @@ import json, sys, urllib.request
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.tools.configuration import ToolServers
+from interlock.serving.tools.hosting import ToolServers
 body = {"model": "interlock-embedded", "input": "hi", "stream": True, "tool_choice": "auto", "reasoning": {"effort": "low"}}
 body["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
 with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers())) as url:

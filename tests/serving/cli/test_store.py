@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.serving.cli.commands import app
-from interlock.serving.recordings.recording import read
-from interlock.serving.recordings.replay import replay_frames
+from interlock.serving.recordings import read, replay_frames
 from interlock.serving.store import StoredResponse, open_store
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "answer.jsonl"
@@ -65,7 +64,7 @@ def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
     assert call("sweep", "--store", url) == (0, "0 expired responses and 0 logs removed\n")
     assert call("sweep", "--store", f"{url}?ttl=0") == (0, "1 expired responses and 0 logs removed\n")
     monkeypatch.setenv("INTERLOCK_STORE", url)
-    assert call("migrate") == (0, "layout 1, as it was\n")
+    assert call("migrate") == (0, "layout 1 is up to date\n")
 
 
 def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> None:

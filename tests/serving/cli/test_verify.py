@@ -1,6 +1,10 @@
 """The command shows what the proof found, and its status says whether the proof holds."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -90,3 +94,26 @@ def test_a_walk_that_goes_wrong_is_told(run, monkeypatch):
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "turns: begin, leave: the response has not ended"
     assert json.loads(run("--json").stdout)["holds"] is False
+
+
+PROGRAM = """
+from functools import partial
+from interlock.fsm import proof
+from interlock.serving.cli.commands import app
+proof.prove = partial(proof.prove, kinds=("function_call",))
+app(["verify"], prog_name="interlock")
+"""
+
+
+def test_progress_is_shown_on_a_terminal_alone() -> None:
+    terminal, end = pty.openpty()
+    arguments = [sys.executable, "-c", PROGRAM]
+    environment = {**os.environ, "TERM": "xterm"}
+    for stderr in (end, subprocess.PIPE):
+        done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=stderr, env=environment, check=True)  # noqa: S603 - our own
+        assert done.stdout.splitlines()[-1] == b"every stream is legal, and every edge fired"
+        assert not done.stderr
+    os.close(end)
+    shown = os.read(terminal, 10_000)
+    os.close(terminal)
+    assert b"Exploring the driver" in shown

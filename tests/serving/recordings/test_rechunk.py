@@ -5,8 +5,7 @@ import json
 import pytest
 
 from interlock.parsers.chunk import Chunk
-from interlock.serving.recordings.rechunk import rechunk
-from interlock.serving.recordings.recording import Recording, read
+from interlock.serving.recordings import Recording, read, rechunk
 
 
 def recording(*lines: object, form: str = "text") -> Recording:

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recordings.recording import RecordedTurn, Recording, RecordingError, ToolResult, read, write
+from interlock.serving.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, write
 
 HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
 
@@ -92,37 +92,51 @@ def test_what_was_written_is_read_back_the_same() -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "message"),
     [
-        ([], 1, "no recording: its first line has no interlock_recording"),
-        (["", '{"token_ids": []}'], 2, "no recording: its first line has no interlock_recording"),
+        ([], 1, "not a recording: its first line has no interlock_recording"),
+        (["", '{"token_ids": []}'], 2, "not a recording: its first line has no interlock_recording"),
         (['{"interlock_recording": 2}'], 1, "the version of the format is not 1"),
-        (['{"interlock_recording": 1}'], 1, "format has to be one of harmony, tagged, text, vllm"),
-        (['{"interlock_recording": 1, "format": []}'], 1, "format has to be one of harmony, tagged, text, vllm"),
-        (['{"interlock_recording": 1, "format": "text", "request": []}'], 1, "request has to be an object"),
-        (['{"interlock_recording": 1, "format": "text", "turns": []}'], 1, "unknown field: turns"),
+        (['{"interlock_recording": 1}'], 1, "Object missing required field `format`"),
+        (['{"interlock_recording": 1, "format": []}'], 1, "Expected `str`, got `array` - at `$.format`"),
+        (['{"interlock_recording": 1, "format": "sse"}'], 1, "Invalid enum value 'sse' - at `$.format`"),
+        (
+            ['{"interlock_recording": 1, "format": "text", "request": []}'],
+            1,
+            "Expected `object | null`, got `array` - at `$.request`",
+        ),
+        (['{"interlock_recording": 1, "format": "text", "turns": []}'], 1, "Object contains unknown field `turns`"),
         (["[1]"], 1, "not a JSON object"),
         ([b"\xff\xfe\x00"], 1, "not JSON: "),
         (["[" * 100_000], 1, "not JSON: "),
         ([HEADER, "{", "}"], 2, "not JSON: "),
         ([f'{{"interlock_recording": 1, "request": {"[" * 300 + "]" * 300}}}'], 1, "nested more than 200 levels deep"),
-        (recording({"tokens": [1]}), 2, "unknown field: tokens"),
-        (recording({"token_ids": 1}), 2, "token_ids has to be a list"),
-        (recording({"token_ids": [1, "2"]}), 2, "token_ids has '2', which is no token id"),
-        (recording({"token_ids": [True]}), 2, "token_ids has True, which is no token id"),
-        (recording({"text": 1}), 2, "text has to be a string"),
-        (recording({"logprobs": [1]}), 2, "logprobs has to be a list of objects"),
+        (recording({"\ud800": 1}), 2, "a lone surrogate in the name of a field, or in a value of a fixed set"),
+        (recording({"tokens": [1]}), 2, "Object contains unknown field `tokens`"),
+        (recording({"token_ids": 1}), 2, "Expected `array | null`, got `int` - at `$.token_ids`"),
+        (recording({"token_ids": [1, "2"]}), 2, "Expected `int`, got `str` - at `$.token_ids[1]`"),
+        (recording({"token_ids": [True]}), 2, "Expected `int`, got `bool` - at `$.token_ids[0]`"),
+        (recording({"text": 1}), 2, "Expected `str | null`, got `int` - at `$.text`"),
+        (recording({"logprobs": [1]}), 2, "Expected `object`, got `int` - at `$.logprobs[0]`"),
         (recording({"token_ids": [1, 2], "logprobs": [{}]}), 2, "logprobs of 1 tokens beside 2 token_ids"),
-        (recording({"finish_reason": "done"}), 2, "finish_reason has to be one of stop, length, "),
-        (recording({"usage": {"input_tokens": True}}), 2, "input_tokens has to be an integer"),
-        (recording({"usage": {"cached_tokens": -1}}), 2, "cached_tokens is negative"),
-        (recording({"usage": {"output_tokens": 1}}), 2, "unknown field: output_tokens"),
-        (recording({"delta": {"refusal": "x"}}), 2, "unknown field: refusal"),
-        (recording({"delta": {"content": 1}}), 2, "content has to be a string"),
-        (recording({"delta": {"tool_calls": [{"index": "0"}]}}), 2, "index has to be an integer"),
-        (recording({"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}), 2, "arguments has to be a string"),
+        (recording({"finish_reason": "done"}), 2, "Invalid enum value 'done' - at `$.finish_reason`"),
+        (recording({"usage": {"input_tokens": True}}), 2, "Expected `int | null`, got `bool` - at `$.usage.input_tokens`"),
+        (recording({"usage": {"cached_tokens": -1}}), 2, "Expected `int` >= 0 - at `$.usage.cached_tokens`"),
+        (recording({"usage": {"output_tokens": 1}}), 2, "Object contains unknown field `output_tokens` - at `$.usage`"),
+        (recording({"delta": {"refusal": "x"}}), 2, "Object contains unknown field `refusal` - at `$.delta`"),
+        (recording({"delta": {"content": 1}}), 2, "Expected `str | null`, got `int` - at `$.delta.content`"),
+        (
+            recording({"delta": {"tool_calls": [{"index": "0"}]}}),
+            2,
+            "Expected `int | null`, got `str` - at `$.delta.tool_",
+        ),
+        (
+            recording({"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}),
+            2,
+            "Expected `str | null`, got `object` - ",
+        ),
         (recording({"tool_result": {"output": "x"}}), 2, "a tool_result without a turn before it"),
-        (recording({}, {"tool_result": {"output": 1}}), 3, "output has to be a string"),
-        (recording({}, {"tool_result": {"result": "x"}}), 3, "unknown field: result"),
-        (recording({}, {"tool_result": {}, "text": "x"}), 3, "unknown field: text"),
+        (recording({}, {"tool_result": {"output": 1}}), 3, "Expected `str | null`, got `int` - at `$.tool_result.output`"),
+        (recording({}, {"tool_result": {"result": "x"}}), 3, "Object contains unknown field `result` - at `$.tool_result`"),
+        (recording({}, {"tool_result": {}, "text": "x"}), 3, "Object contains unknown field `text`"),
     ],
 )
 def test_a_malformed_recording_is_refused_with_the_line_that_is_wrong(lines, line, message) -> None:
@@ -149,5 +163,5 @@ def test_a_family_that_nobody_knows_is_an_error_of_the_first_line() -> None:
 
 
 def test_only_text_with_markers_has_a_family() -> None:
-    with pytest.raises(RecordingError, match="line 1: unknown field: tool_parser"):
+    with pytest.raises(RecordingError, match="line 1: the format text has no tool_parser and no reasoning_parser"):
         read(tagged(format="text", tool_parser="hermes"))

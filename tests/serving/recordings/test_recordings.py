@@ -11,9 +11,7 @@ import pytest
 from interlock.events.conversion import response_to_openai, to_openai
 from interlock.events.json import as_json
 from interlock.fsm.oracle import check
-from interlock.serving.recordings.rechunk import rechunk
-from interlock.serving.recordings.recording import read, write
-from interlock.serving.recordings.replay import replay_events, replay_frames, replay_response
+from interlock.serving.recordings import read, rechunk, replay_events, replay_frames, replay_response, write
 
 FOLDER = Path(__file__).parents[3] / "recordings"
 RECORDINGS = {path.stem: read(path) for path in sorted(FOLDER.rglob("*.jsonl"))}

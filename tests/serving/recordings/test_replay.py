@@ -2,8 +2,7 @@
 
 import json
 
-from interlock.serving.recordings.recording import Recording, read
-from interlock.serving.recordings.replay import EPOCH, replay_events, replay_frames, replay_response
+from interlock.serving.recordings import EPOCH, Recording, read, replay_events, replay_frames, replay_response
 
 
 def recording(*lines: object, form: str = "text", **request: object) -> Recording:

@@ -20,8 +20,8 @@ from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http import app as http_app
 from interlock.serving.http import server
-from interlock.serving.tools.configuration import ToolServers
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.hosting import ToolServers
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -49,7 +49,7 @@ def tools(example):
 @pytest.fixture
 def url(tools, served):
     """A server that uses it."""
-    by = ToolServers({"code_interpreter": tools, "web_search": tools}, Reach.of(["127.0.0.1"]))
+    by = ToolServers({"code_interpreter": tools, "web_search": tools}, AddressPolicy.of(["127.0.0.1"]))
     with served(EmbeddedEngine(), tools=by) as url:
         yield url
 
@@ -96,7 +96,7 @@ def test_completed_comes_after_the_real_end_of_each_tool(served) -> None:
     shop = Workshop()
     with running(shop.server().streamable_http_app()) as base:
         tools = f"{base}/mcp"
-        by = ToolServers({"code_interpreter": tools, "web_search": tools}, Reach.of(["127.0.0.1"]))
+        by = ToolServers({"code_interpreter": tools, "web_search": tools}, AddressPolicy.of(["127.0.0.1"]))
         body = {"model": MODEL, "stream": True, "input": "Search the news, calculate 6 * 7, and echo the text: Hi"}
         body["tools"] = offered(tools, allowed_tools=["echo"])
         times = {}
@@ -157,7 +157,7 @@ def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]
     ran = CliRunner().invoke(app, ["serve", *options])
     assert (ran.exit_code, ran.output) == (0, "")
-    assert made["tools"] == ToolServers({"web_search": "http://a/mcp"}, Reach.of(["b.example"]), 3.0)
+    assert made["tools"] == ToolServers({"web_search": "http://a/mcp"}, AddressPolicy.of(["b.example"]), 3.0)
 
 
 @pytest.fixture

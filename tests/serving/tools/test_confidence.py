@@ -17,8 +17,8 @@ from interlock.serving.engines.prompt import prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread, listen
 from interlock.serving.tools import transport
-from interlock.serving.tools.configuration import ToolServers
-from interlock.serving.tools.reach import Reach
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.hosting import ToolServers
 
 SECRET = "tk-5f3c9a"  # noqa: S105 - of nothing
 CALL = '<|channel|>commentary to=mcp.shop.echo <|constrain|>json<|message|>{"text": "a"}<|call|>'
@@ -49,7 +49,7 @@ def tool(url, **members):
 def answered(reach, *tools, **members):
     """Ask a real server once; gives the stream's text, the response as it is stored, and the engine."""
     engine = StagedEngine(*TURNS)
-    with ServerThread(create_app(engine, tools=ToolServers(reach=Reach.of(reach)))) as url:
+    with ServerThread(create_app(engine, tools=ToolServers(policy=AddressPolicy.of(reach)))) as url:
         body = {"model": "staged", "input": "Hi", "tools": [*tools], **members}
         streamed = httpx.post(f"{url}/v1/responses", json={**body, "stream": True}, timeout=60)
         if streamed.status_code != 200:

@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
 from interlock.serving.runs.turns import Unwritten, begin_response
 from interlock.serving.tools import session as sessions
-from interlock.serving.tools.endpoint import Endpoint
+from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.session import Session
 
 ECHO = calling("mcp.shop.echo", '{"text": "a"}')
@@ -153,7 +153,7 @@ def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch, cap
 def test_a_list_of_odd_tools_is_one_line_in_the_log(caplog) -> None:
     listed = [{"name": f"t\n{n}", "inputSchema": {"type": "object", "x-mcp-header": 7}} for n in range(3)]
     with running(plain(tools=[*listed, {"name": 7}])) as base:
-        assert listing_fault(ask(tools=[mcp(f"{base}/mcp")])) == "The server's answer is not what MCP has for it."
+        assert listing_fault(ask(tools=[mcp(f"{base}/mcp")])) == "The server's answer does not follow MCP."
     assert caplog.text.count("\n") == 1
 
 
@@ -175,7 +175,7 @@ def test_the_url_of_a_server_is_not_repeated() -> None:
     [
         (None, {"X-Key": "secret\n"}, "The headers for the server cannot be sent."),
         (None, {"X Key": "secret"}, "The headers for the server cannot be sent."),
-        ("http://h:x/mcp", {}, "The server cannot be talked to: Invalid port: 'x'"),
+        ("http://h:x/mcp", {}, "Communication with the server failed: Invalid port: 'x'"),
         ("http://127.0.0.1:1\\@a.example/", {}, "The host 'a.example' is not allowed on this server."),
         ("http://2130706433/mcp", {}, "The host '2130706433' is not allowed on this server."),
     ],
@@ -190,7 +190,7 @@ def test_an_answer_that_is_packed_is_not_unpacked() -> None:
         await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
 
     with running(plain(pack)) as base:
-        message = "The server packs its answers, although it was asked not to."
+        message = "The server compresses its responses, although it was asked not to."
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message
 
 
@@ -352,7 +352,7 @@ def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
         told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
         server.stdin.close()
         assert server.wait() == 1
-    assert call_fault(told).startswith("The server cannot be talked to")
+    assert call_fault(told).startswith("Communication with the server failed")
 
 
 def test_a_fault_of_ours_is_for_the_log(monkeypatch, caplog) -> None:

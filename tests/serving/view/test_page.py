@@ -16,9 +16,8 @@ from interlock.fsm.acceptor import HABITS, RULES
 from interlock.fsm.acceptor.track import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
-from interlock.serving.view.feed import Feed
+from interlock.serving.view.page import writes
 from interlock.serving.view.site import Site
-from interlock.serving.view.writes import writes
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,7 +89,7 @@ def test_a_pipe_can_be_viewed(tmp_path) -> None:
     ("arguments", "said"),
     [
         (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
-        (["a", "b", "c"], "interlock: 3 streams: one is shown alone, two side by side, and with --coverage a folder"),
+        (["a", "b", "c"], "interlock: give one stream, two to compare them, or --coverage FOLDER alone"),
     ],
 )
 def test_what_cannot_be_viewed_is_refused(arguments, said) -> None:
@@ -103,13 +102,11 @@ def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> Non
     file.write_text('{"interlock_recording": 1, "format": "harmony"}\n{"token_ids": "x"}\n')
     result = view(file, "--html", tmp_path / "out.html")
     assert result.exit_code == 2
-    assert "broken.jsonl:2: token_ids has to be a list" in result.stderr
+    assert "broken.jsonl:2: Expected `array | null`, got `str` - at `$.token_ids`" in result.stderr
 
 
 def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
-    feed = Feed()
-    feed.begin([[["head", {}]], [["e", 1]]])
-    site = Site("a & b", feed)
+    site = Site("a & b", [[["head", {}]], [["e", 1]]])
     client = TestClient(site.app())
     assert [client.get(path).status_code for path in ("/", "/lines", "/x/lines", f"{site.path}7/", f"{site.path}7/lines")] == [
         404
@@ -119,4 +116,4 @@ def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
     assert "connect-src 'self'" in answer.text
     assert answer.headers["x-frame-options"] == "DENY"
     assert client.get(f"{site.path}lines").text == '["head",{}]\n["e",1]\n'
-    assert Site("x", feed).path != site.path
+    assert Site("x", []).path != site.path

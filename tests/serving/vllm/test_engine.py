@@ -108,7 +108,7 @@ class Tools(ScriptedTools):
 
     hosted = frozenset({"code_interpreter"})
 
-    def recalled(self, items):
+    def with_outputs(self, items):
         return [{**item, "output": "1\n"} if item["type"] == "code_interpreter_call" else item for item in items]
 
 
@@ -467,6 +467,6 @@ def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_ho
     urls = {"python": "http://a/sse", "browser": "http://b/sse", "container": "http://c/sse", "other": "http://d/sse"}
     tools = plugin._tools(Serving(urls=urls))
     assert tools.hosted == {"code_interpreter": "http://a/sse", "web_search": "http://b/sse", "container": "http://c/sse"}
-    assert tools.reach.hosts == {"localhost", "mcp.example.com"}
+    assert tools.policy.hosts == {"localhost", "mcp.example.com"}
     plugin._tools(Serving(urls={"other": "http://d/sse"}))
     assert caplog.messages == ["no server of --tool-server has a tool that can be called here: python, browser, container"]

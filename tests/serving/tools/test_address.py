@@ -10,9 +10,9 @@ from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
 from interlock.events.items import ITEMS
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
+from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.calling import hosted_tool, result_text
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
-from interlock.serving.tools.reach import Reach
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def names(monkeypatch):
 
 def resolve(allowed, host):
     try:
-        return ", ".join(asyncio.run(Reach.of(allowed).resolve(host, 80)))
+        return ", ".join(asyncio.run(AddressPolicy.of(allowed).resolve(host, 80)))
     except ToolError as error:
         return str(error)
 
@@ -115,12 +115,12 @@ def test_an_odd_spelling_of_an_address_is_a_name_that_is_looked_up_and_judged(na
 
 def test_a_network_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
-        Reach.of(["10.0.0.0/99"])
+        AddressPolicy.of(["10.0.0.0/99"])
 
 
 def endpoint(**members):
     try:
-        return DeclaredServer("s", {"type": "mcp", **members}).endpoint(Reach())
+        return DeclaredServer("s", {"type": "mcp", **members}).endpoint(AddressPolicy())
     except ToolError as error:
         return str(error)
 
@@ -199,7 +199,7 @@ def test_tools_are_allowed_by_name_or_because_they_only_read(rule, tools) -> Non
     ],
 )
 def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
-    assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).asks_for(tool)] == tools
+    assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).has_to_approve(tool)] == tools
 
 
 def test_of_two_servers_with_one_label_the_first_counts() -> None:

@@ -1,7 +1,6 @@
-"""The pictures of the machines as data for the page: the coordinates of the pictures in docs/, with a name for every part.
+"""The pictures of the machines as data for the viewer: the coordinates of the pictures in docs/, with a name for every part.
 
-They are kept in `page/machines.json`, because laying all of them out takes longer than a reader should wait;
-`docs/generate.py` writes that file, and a test compares it with the tables.
+`generate.py` writes them to `page/machines.json` of the viewer, because laying them out takes longer than a reader should wait.
 """
 
 from __future__ import annotations

@@ -1,0 +1,129 @@
+"""Filters between parser and driver: they replace calls that have to be approved, and add annotations to citations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from attrs import define, field, frozen
+
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Open, Text
+
+__all__ = ["Approvals", "Citations", "Page", "pages_of"]
+
+
+@define(eq=False)
+class Approvals:
+    """Replaces each MCP call that has to be approved by an `mcp_approval_request`.
+
+    Such a call is pending until its arguments are complete, because the request shows all of them. One that is truncated by the
+    end of its turn stays a call.
+
+    Args:
+        has_to_be_approved: Tells it by a server's label and a tool's name.
+    """
+
+    has_to_be_approved: Callable[[str, str], bool]
+    _pending: Open | None = field(default=None, init=False)
+    _arguments: list[str] = field(factory=list[str], init=False)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Return the deltas for the driver in place of those of the parser."""
+        result: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case str(text) | Text(text) if self._pending is not None:
+                    self._arguments.append(text)
+                case Open("mcp_call", fields) if self.has_to_be_approved(str(fields["server_label"]), str(fields["name"])):
+                    result += self._request()
+                    self._pending = delta
+                case Close():
+                    result += self._request() if self._pending is not None else [delta]
+                case EndTurn(reason) if reason != "stop" and self._pending is not None:
+                    result += [self._pending, self._take_arguments(), delta]
+                case _:
+                    result += [*self._request(), delta]
+        return result
+
+    def _request(self) -> list[Delta]:
+        """Return the request that replaces the pending call, if there is one."""
+        if self._pending is None:
+            return []
+        fields = {name: self._pending.fields[name] for name in ("server_label", "name")}
+        return [Open("mcp_approval_request", {**fields, "arguments": self._take_arguments()})]
+
+    def _take_arguments(self) -> str:
+        arguments = "".join(self._arguments)
+        self._pending, self._arguments = None, []
+        return arguments
+
+
+HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
+"""The first line of a page that a tool shows: `[3] Title (https://…)`."""
+MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
+"""A citation of a page by its number: `【3†L5-L7】`."""
+OPENING: Final = "【"
+LONGEST: Final = 80
+"""The greatest length of a mark, in characters."""
+
+
+@frozen
+class Page:
+    """A page that a tool has shown.
+
+    Args:
+        number: The number by which marks cite it.
+        title: Its title.
+        url: Its URL.
+    """
+
+    number: int
+    title: str
+    url: str
+
+
+def pages_of(text: str) -> list[Page]:
+    """Return the pages that a tool's text shows, in order."""
+    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
+
+
+@define(eq=False)
+class Citations:
+    """Adds an annotation after each mark that cites a page; the mark stays in the text, and other numbers mean nothing.
+
+    The driver, which knows where parts begin, finds the place of the mark in its part.
+    """
+
+    _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
+    _tail: str = field(default="", init=False)
+    """The end of the text so far, if a mark may have begun in it."""
+
+    def learn(self, pages: Iterable[Page]) -> None:
+        """Add pages that later marks may cite."""
+        self._pages.update((page.number, page) for page in pages)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Return the deltas with an annotation after each mark; other deltas than text interrupt a mark."""
+        if not self._pages:
+            return [*deltas]
+        result: list[Delta] = []
+        for delta in deltas:
+            result.append(delta)
+            match delta:
+                case str(text) | Text(text):
+                    result += self._marks(text)
+                case _:
+                    self._tail = ""
+        return result
+
+    def _marks(self, text: str) -> Iterator[Annotate]:
+        text = self._tail + text
+        end = 0
+        for mark in MARK.finditer(text):
+            end = mark.end()
+            page = self._pages.get(int(mark[1]))
+            if page is not None and len(mark[0]) <= LONGEST:
+                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
+        start = text.rfind(OPENING, end)
+        self._tail = text[start:] if start >= 0 and len(text) - start < LONGEST else ""
