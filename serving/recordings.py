@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
@@ -194,9 +194,10 @@ class _Line:
             raise RecordingError(number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise RecordingError(number, "not a JSON object")
-        if _is_deep(cast("dict[str, object]", fields)):
+        line = cls(number, cast("dict[str, object]", fields))
+        if _is_deep(line.fields):
             raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
-        return cls(number, cast("dict[str, object]", fields))
+        return line
 
     def read_as(self, kind: type[T]) -> T:
         try:
@@ -207,13 +208,13 @@ class _Line:
             raise RecordingError(self.number, "a lone surrogate in the name of a field, or in a value of a fixed set") from None
 
 
-def _is_deep(fields: Mapping[str, object]) -> bool:
-    level: list[object] = [fields]
-    for _ in range(_DEEPEST):
-        objects = (value.values() for value in level if isinstance(value, dict))
-        lists = (value for value in level if isinstance(value, list))
-        level = [inner for values in cast("Iterator[Iterable[object]]", chain(objects, lists)) for inner in values]
-    return bool(level)
+def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
+    """Return whether a JSON value is nested in more levels."""
+    if isinstance(value, dict):
+        value = list(cast("dict[str, object]", value).values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_is_deep(inner, levels - 1) for inner in cast("list[object]", value))
 
 
 def read(source: Path | Iterable[str | bytes]) -> Recording:

@@ -206,8 +206,8 @@ def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
     servers: dict[HostedTool, str] = {}
     for option in options:
         name, _, url = option.partition("=")
-        tool = next((tool for tool in HOSTED_TOOLS if tool == name), None)
-        if tool is None or not is_url(url):
+        tools: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
+        if not tools or not is_url(url):
             fail(f"--tool-server {option}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
-        servers[tool] = url
+        servers[tools[0]] = url
     return servers
