@@ -13,7 +13,7 @@ import typer
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.fsm.errors import InterlockError
 from interlock.serving.cli.sources import fail, is_url, read_recording
-from interlock.serving.tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
+from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
     from interlock.parsers import Tagged

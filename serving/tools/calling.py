@@ -17,7 +17,7 @@ from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.errors import ToolError
 from interlock.serving.requests.values import members
-from interlock.serving.tools import CONTAINER, HostedTool
+from interlock.serving.requests.hosted_tools import CONTAINER, HostedTool
 from interlock.serving.tools.filters import pages_of
 
 if TYPE_CHECKING:

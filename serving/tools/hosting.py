@@ -24,7 +24,7 @@ from interlock.serving.faults import Outcome, is_fault, outcome
 from interlock.serving.requests.conversation import Item
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.values import elements, members
-from interlock.serving.tools import CALL_SECONDS, CONTAINER, LABELS, HostedTool
+from interlock.serving.requests.hosted_tools import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 from interlock.serving.tools.calling import ServerCall, hosted_tool, result_text, server_call, shown_result
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers

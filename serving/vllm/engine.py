@@ -39,7 +39,7 @@ from interlock.serving.requests.offer import Hosted, declare, offer
 from interlock.serving.requests.plain import plain
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.values import elements, members
-from interlock.serving.tools import LABELS
+from interlock.serving.requests.hosted_tools import LABELS
 from interlock.serving.vllm import compat
 from interlock.serving.vllm.compat import Call, Client, Dumpable, OneTurn, Output, Serving, Steps
 from interlock.serving.vllm.readers import Reader, reader, with_written_id

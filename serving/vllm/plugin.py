@@ -42,7 +42,7 @@ from interlock.serving.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.sockets.connection import Limits
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
-from interlock.serving.tools import HostedTool
+from interlock.serving.requests.hosted_tools import HostedTool
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.view.watching import Watch, Watching
