@@ -1,4 +1,4 @@
-"""The hosted tools that an operator can configure: their names, and how long a call may take by default. It imports nothing heavy."""
+"""The hosted tools that an operator can configure: their names, and how long a call may take by default."""
 
 from __future__ import annotations
 
