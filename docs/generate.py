@@ -36,7 +36,7 @@ from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.writing import Said, encode
 from interlock.serving.cli.diagram import process_graphs, stream_graphs
-from interlock.serving.recordings import read
+from interlock.serving.engines.recordings import read
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,7 +74,7 @@ def generated() -> dict[Path, str]:
         folder = Path("docs", "lifecycles")
         files[folder / f"{name}.svg"] = to_svg(graph)
         files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
-    files[Path("serving", "view", "page", "machines.json")] = machines.written(stream_graphs().values())
+    files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(stream_graphs().values())
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")

@@ -19,7 +19,7 @@ from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.serving.recordings import read, replay_events
+from interlock.serving.engines.recordings import read, replay_events
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

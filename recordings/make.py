@@ -20,7 +20,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Tagged
 from interlock.parsers.families import USUAL, writing
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recordings import RecordedTurn, Recording, ToolResult, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, write
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -341,7 +341,7 @@ README = """\
 # Recordings
 
 What an engine yielded for one request, as JSON lines: `interlock replay recordings/answer.jsonl` writes the stream
-that a client would have seen. `interlock.serving.recordings` describes the format. `make.py` writes these files and
+that a client would have seen. `interlock.serving.engines.recordings` describes the format. `make.py` writes these files and
 this table; each is replayed by the tests, in chunks of 1, 2, 7 and 1000 tokens.
 
 | recording | format | what it shows |

@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-PACKAGES = ("events", "fsm", "parsers", "serving", "testing")
-NOT_SHIPPED = (".ci/", ".gitignore", "src/interlock/")  # the links of src/ are folders in the source distribution
+PACKAGE = ROOT / "src" / "interlock"
+LINKS = {"events", "fsm", "parsers"}
+NOT_SHIPPED = (".ci/", ".gitignore")
 TESTS = (
     *("tests/events", "tests/fsm", "tests/parsers", "tests/serving/cli", "tests/testing"),
     *("tests/test_readme.py", "tests/test_face.py"),
@@ -91,15 +92,14 @@ def expected_in(wheel: Path) -> set[str]:
         described = email.message_from_bytes(archive.read(metadata)).get_payload()
     if relative := re.findall(r"\]\((?!https?:|#)([^)]*)\)", str(described)):
         sys.exit(f"dist: links of the description that lead nowhere: {relative}")
-    shipped = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    root = [path.relative_to(ROOT / "src") for path in (ROOT / "src" / "interlock").iterdir() if path.is_file()]
-    return {f"interlock/{path.relative_to(ROOT)}" for path in shipped} | {str(path) for path in root}
+    shipped = (path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {str(path.relative_to(PACKAGE.parent)) for path in shipped}
 
 
 def check_source(unpacked: Path) -> None:
     """Check that a source distribution has every file of the repository."""
     tracked = run("the files of the repository", "git", "ls-files").splitlines()
-    wanted = {name for name in tracked if not name.startswith(NOT_SHIPPED)}
+    wanted = {name for name in tracked if not name.startswith(NOT_SHIPPED) and name not in LINKS}
     check("the source distribution has", {name for name in wanted if (unpacked / name).exists()}, wanted)
 
 

@@ -13,9 +13,9 @@ from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
 from interlock.parsers import Chunk, HarmonyParser, Parser, Routing, VllmParser
-from interlock.serving.identity import now, random_id
-from interlock.serving.vllm.compat import Output
-from interlock.serving.vllm.readers import DeltaReader, Pairing
+from interlock.serving.engines.vllm.compat import Output
+from interlock.serving.engines.vllm.readers import DeltaReader, Pairing
+from interlock.serving.requests.identity import now, random_id
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 

@@ -15,7 +15,7 @@ from recovery.cases import CASES, REQUEST, Case
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recordings import RecordedTurn, Recording, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording, write
 
 README = """\
 # Recordings of malformed output

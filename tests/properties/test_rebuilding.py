@@ -27,7 +27,7 @@ from interlock.fsm.deltas import (
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
-from interlock.serving.recordings import read, replay_frames
+from interlock.serving.engines.recordings import read, replay_frames
 from interlock.testing.legality import findings
 from interlock.testing.scripts import frames as written
 from interlock.testing.strategies import legal_streams

@@ -17,7 +17,7 @@ from interlock.fsm.acceptor import Judge
 from interlock.serving.cli.report import Checked, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import Source
 from interlock.serving.cli.view import StreamSource, page_batches
-from interlock.serving.recordings import RecordingError, read, replay_frames, replay_response
+from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.trace import encoded
 
 

@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.errors import EngineError
 from interlock.serving.http import server
 from interlock.serving.http.app import create_app
+from interlock.serving.requests.errors import EngineError
 from interlock.serving.requests.values import elements, members
 from interlock.serving.store import MemoryStore
 

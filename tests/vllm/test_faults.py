@@ -6,7 +6,7 @@ from playing import body, judged, stream, without_chance
 from servers import HEADERS
 from turns import ANSWER, Turn
 
-from interlock.serving.runs.run import OUR_FAULT
+from interlock.serving.responses.run import OUR_FAULT
 
 WORDS = "One two three four five six seven eight nine ten."
 TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece

@@ -19,7 +19,7 @@ from servers import STORED
 from turns import Turn
 
 from interlock.events.sse import DONE_FRAME
-from interlock.serving.runs.archive import Archive
+from interlock.serving.responses.archive import Archive
 from interlock.serving.store import SHARED, open_store
 
 pytestmark = pytest.mark.parametrize("server", ["shared"], indirect=True)

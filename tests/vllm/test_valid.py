@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from interlock.serving.vllm.compat import router, valid_request
+from interlock.serving.engines.vllm.compat import router, valid_request
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, when vLLM is imported
 

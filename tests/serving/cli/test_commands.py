@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import interlock
 from interlock.serving.cli.commands import EXAMPLES, app
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.recordings import read, replay_frames, replay_response
 from interlock.serving.http import server
 from interlock.serving.http.app import create_app
-from interlock.serving.recordings import read, replay_frames, replay_response
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.serving.cli.commands import app
-from interlock.serving.recordings import read, replay_frames
+from interlock.serving.engines.recordings import read, replay_frames
 from interlock.serving.store import StoredResponse, open_store
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "answer.jsonl"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from interlock.serving.engines.embedded.schema import arguments_for, value_for
-from interlock.serving.errors import PromptError
+from interlock.serving.requests.errors import PromptError
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SMALL = st.integers(0, 3)

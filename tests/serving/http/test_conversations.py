@@ -13,8 +13,8 @@ from openai import OpenAI
 from interlock.fsm.deltas import Fault
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.runs import membership
-from interlock.serving.runs.membership import Membership
+from interlock.serving.responses import membership
+from interlock.serving.responses.membership import Membership
 from interlock.serving.store import Addition, Conversation, MemoryStore, StoreDown, StoredResponse
 
 USER = {"type": "message", "role": "user", "content": "My name is Ada."}

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
-from interlock.serving.errors import ApiError
 from interlock.serving.http import intake
 from interlock.serving.http.decoding import MOST_MEMBERS, SLICE, decoder_for
+from interlock.serving.requests.errors import ApiError
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
 COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}

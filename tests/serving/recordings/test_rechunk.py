@@ -5,7 +5,7 @@ import json
 import pytest
 
 from interlock.parsers.chunk import Chunk
-from interlock.serving.recordings import Recording, read, rechunk
+from interlock.serving.engines.recordings import Recording, read, rechunk
 
 
 def recording(*lines: object, form: str = "text") -> Recording:

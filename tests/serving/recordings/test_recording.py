@@ -6,7 +6,7 @@ import pytest
 
 from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, write
 
 HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
 

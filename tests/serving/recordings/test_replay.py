@@ -2,7 +2,7 @@
 
 import json
 
-from interlock.serving.recordings import EPOCH, Recording, read, replay_events, replay_frames, replay_response
+from interlock.serving.engines.recordings import EPOCH, Recording, read, replay_events, replay_frames, replay_response
 
 
 def recording(*lines: object, form: str = "text", **request: object) -> Recording:

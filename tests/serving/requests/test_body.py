@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.errors import ApiError
-from interlock.serving.pace import Pace
 from interlock.serving.requests.body import Census, read_object, read_object_in_turns
+from interlock.serving.requests.errors import ApiError
+from interlock.serving.requests.pace import Pace
 
 TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
 JSON = st.recursive(

@@ -6,9 +6,9 @@ import sys
 import pytest
 from msgspec import structs
 
-from interlock.serving.errors import ApiError
 from interlock.serving.requests import limits
 from interlock.serving.requests.create import read_request
+from interlock.serving.requests.errors import ApiError
 from interlock.serving.requests.schema import flaw
 
 TEXT = {"type": "message", "role": "user", "content": "Hi"}

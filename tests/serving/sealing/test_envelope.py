@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.sealing import Binding, Envelope, SealError, SealingKeys
-from interlock.serving.sealing.envelope import SHORTEST, SLICE
-from interlock.serving.sealing.keys import Key
+from interlock.serving.responses.sealing import Binding, Envelope, SealError, SealingKeys
+from interlock.serving.responses.sealing.envelope import SHORTEST, SLICE
+from interlock.serving.responses.sealing.keys import Key
 
 OLD, NEW = Key(bytes(32)), Key(bytes(range(32)))
 ENVELOPE = Envelope(SealingKeys(OLD))

@@ -9,7 +9,7 @@ from live.engines import ANSWER, REASONING, StagedEngine, steps
 from live.wire import bodies
 from websockets.sync.client import connect
 
-from interlock.serving.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
 
 TURN = steps(f"{REASONING}{ANSWER}")
 WANTED = {"include": ["reasoning.encrypted_content"], "store": False}

@@ -17,7 +17,7 @@ from live.mcp_servers import Workshop, answer, plain, result, running
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.runs.turns import Unwritten, begin_response
+from interlock.serving.responses.turns import Unwritten, begin_response
 from interlock.serving.tools import session as sessions
 from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.session import Session

@@ -6,10 +6,10 @@ import httpx
 import pytest
 from live.wire import bodies, without_chance
 
+from interlock.serving.engines.recordings import read, replay_response
 from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.recordings import read, replay_response
 from interlock.serving.tools.protocol import RecordedTools
 
 ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.fsm.deltas import Delta
 from interlock.parsers.framing import HARMONY, Trigger
-from interlock.serving.recordings import read
+from interlock.serving.engines.recordings import read
 from interlock.serving.view.recorded import recorded
 from interlock.serving.view.redaction import redacted, without_quotes
 from interlock.serving.view.trace import Trace, encoded

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.fsm.oracle import check
-from interlock.serving.runs.run import OUR_FAULT
-from interlock.serving.vllm import plugin
+from interlock.serving.engines.vllm import plugin
+from interlock.serving.responses.run import OUR_FAULT
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

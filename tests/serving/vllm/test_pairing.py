@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.parsers.chunk import Chunk
-from interlock.serving.vllm.readers import Pairing
+from interlock.serving.engines.vllm.readers import Pairing
 
 TEXTS = ("", "a", "b", "ab", "<", "é", "\n")
 END = len(TEXTS)

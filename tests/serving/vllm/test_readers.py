@@ -9,9 +9,9 @@ from recovery.notation import answer, call, items, reasoning
 from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import family
-from interlock.serving.vllm import readers
-from interlock.serving.vllm.compat import Call
-from interlock.serving.vllm.readers import FORCED, FamilyReader, configured, specials, with_written_id
+from interlock.serving.engines.vllm import readers
+from interlock.serving.engines.vllm.compat import Call
+from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configured, specials, with_written_id
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}

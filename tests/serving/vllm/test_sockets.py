@@ -13,7 +13,7 @@ from uvicorn.config import WS_PROTOCOLS, Config
 
 from interlock.fsm.oracle import check
 from interlock.serving.http.protocol import BoundedProtocol
-from interlock.serving.vllm.plugin import InterlockPlugin
+from interlock.serving.http.vllm import InterlockPlugin
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 ASK = {"type": "response.create", "model": "m", "input": "Hi", "store": False}

@@ -7,8 +7,8 @@ import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER, BODY, client_of
 
+from interlock.serving.engines.vllm import plugin
 from interlock.serving.store import MemoryStore, StoreDown
-from interlock.serving.vllm import plugin
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

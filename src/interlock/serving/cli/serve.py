@@ -1,0 +1,213 @@
+"""The command `interlock serve`: the standalone server with the embedded engine or a recording, or vLLM with the plugin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+import typer
+
+from interlock.events.dialects import DIALECTS, DialectName
+from interlock.fsm.errors import InterlockError
+from interlock.serving.cli.sources import fail, is_url, read_recording
+from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
+
+if TYPE_CHECKING:
+    from interlock.parsers import Tagged
+    from interlock.serving.engines.engine import Engine
+    from interlock.serving.tools.protocol import ToolRunner
+
+KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
+"""The environment variable that holds the key of the server."""
+
+MIB: Final = 2**20
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def serve(  # noqa: PLR0913 - a command has an argument for each of its options
+    *,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0 for any that is free.")] = 8000,
+    engine: Annotated[
+        Literal["embedded", "vllm"],
+        typer.Option(
+            help="Where model output comes from: the embedded engine, which needs no model, or vLLM. `--engine vllm MODEL` "
+            "starts `vllm serve MODEL` with the plugin, and takes vLLM's options instead of those listed here."
+        ),
+    ] = "embedded",
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help=f"A key that clients may send; can be repeated. Without it, the key in {KEY_VARIABLE} counts.",
+        ),
+    ] = None,
+    share_between_keys: Annotated[
+        bool,
+        typer.Option(
+            "--share-between-keys",
+            envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
+            help="Let all keys share what is stored, which each has for itself otherwise.",
+        ),
+    ] = False,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let pages of this origin in; can be repeated; * for all."),
+    ] = None,
+    dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that ask for none.")] = "openai",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name that clients may ask for; can be repeated, for clients that insist on one: --model tiny --model gpt-4o.",
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
+    script: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and the results of its tools.")
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="INTERLOCK_STORE",
+            help="Where responses are stored: memory:, sqlite:PATH (the processes of one host), redis://HOST (several hosts).",
+        ),
+    ] = None,
+    max_stored: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="MIB",
+            help="The memory for stored responses and their events in `memory:`; the least recently used are evicted.",
+        ),
+    ] = 256,
+    max_streams: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The most responses that are made at once; one more is refused with 429."),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
+    tool_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."
+        ),
+    ] = None,
+    tool_timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time for the call of a hosted tool.")
+    ] = CALL_SECONDS,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the last streams at /interlock/, to clients with the API key.")
+    ] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Hide the texts in the streams that are shown.")] = False,
+    allow_mcp_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="A host whose MCP servers a request may name, or a network of private addresses; can be repeated; "
+            "* for all public hosts.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the Responses API, with the embedded engine or with vLLM."""
+    if engine == "vllm":
+        fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
+    from interlock.serving.http import server
+    from interlock.serving.http.app import create_app
+    from interlock.serving.requests.keys import Keys
+    from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
+    from interlock.serving.store import MemoryStore
+    from interlock.serving.store.opening import open_store
+    from interlock.serving.tools.address import AddressPolicy
+    from interlock.serving.tools.hosting import ToolServers
+
+    api_keys = api_key or ([os.environ[KEY_VARIABLE]] if KEY_VARIABLE in os.environ else [])
+    with _option(f"--api-key or {KEY_VARIABLE}"):
+        keys = Keys.of(api_keys, shared=share_between_keys)
+    with _option():  # the error names the variable
+        sealing_keys = SealingKeys.from_environment()
+    with _option("--allow-mcp-host"):
+        policy = AddressPolicy.of(allow_mcp_host or ())
+    servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
+    running, tools = _engine(script, model, rate, servers, _family(family))
+    with _option("--store"):
+        responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * MIB)
+    application = create_app(
+        running,
+        api_key=api_keys,
+        share_between_keys=share_between_keys,
+        cors_origins=cors_origin or (),
+        dialect=DIALECTS[dialect],
+        store=responses,
+        tools=tools,
+        max_streams=max_streams,
+        sealing_keys=sealing_keys,
+    )
+    if view:
+        from interlock.serving.view.watching import Watch, Watching
+
+        application.add_middleware(Watching, watch=Watch(keys, redact=redact))
+    try:
+        listening = server.listen(host, port)
+    except OSError as error:
+        fail(f"{host}:{port}: {error.strerror}")
+    ready = f"Serving {', '.join(running.models)} at {server.url_of(listening)}/v1"
+    if view:
+        ready += f", its streams at {server.url_of(listening)}/interlock/"
+    if sealing_keys is None:
+        ready += f"\n{RANDOM_KEY}"
+    server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
+
+
+@contextmanager
+def _option(name: str = "") -> Iterator[None]:
+    """End the command with a message about an option where its value is refused."""
+    try:
+        yield
+    except (ValueError, InterlockError) as error:
+        fail(f"{name}: {error}" if name else str(error))
+
+
+def _family(name: str | None) -> Tagged | None:
+    """Return the format of a family with the reasoning that its models write."""
+    from interlock.parsers import Tagged
+    from interlock.parsers.families import USUAL
+
+    if name is not None and name not in USUAL:
+        fail(f"--family {name}: choose one of {', '.join(USUAL)}")
+    return None if name is None else Tagged(name, USUAL[name])
+
+
+def _engine(
+    script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: Tagged | None
+) -> tuple[Engine, ToolRunner]:
+    """Return the engine and its tools; a script brings the results of its tools along."""
+    from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+    from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
+    from interlock.serving.tools.protocol import RecordedTools
+
+    if script is None:
+        return EmbeddedEngine(models or (MODEL,), rate=rate, family=family), servers
+    recording = read_recording(script)
+    turns = [turn.outputs for turn in recording.turns]
+    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+
+
+def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
+    """Parse each `NAME=URL`; the last one of a name counts."""
+    servers: dict[HostedTool, str] = {}
+    for option in options:
+        name, _, url = option.partition("=")
+        tools: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
+        if not tools or not is_url(url):
+            fail(f"--tool-server {option}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
+        servers[tools[0]] = url
+    return servers

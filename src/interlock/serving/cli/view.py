@@ -1,0 +1,247 @@
+"""The command `interlock view`: streams on a page, served to the browser on this machine or written to a file.
+
+It knows files, connections and browsers. What the page shows is made in `interlock.serving.view`.
+"""
+
+from __future__ import annotations
+
+import time
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+from attrs import frozen
+
+from interlock.events.dialects import DIALECTS, DialectName
+from interlock.serving.cli.sources import (
+    URL_SECONDS,
+    ApiKey,
+    BodyFile,
+    Headers,
+    Source,
+    SourceError,
+    Timeout,
+    UrlRequest,
+    expanded,
+    fail,
+    is_url,
+    opened,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from interlock.serving.engines.recordings import Recording
+    from interlock.serving.view.trace import Line, Trace
+
+Batches: TypeAlias = "Iterator[Sequence[Line]]"
+"""The lines of a page as they come; those of a batch are sent together."""
+
+_SIDES: Final = 2
+"""The most streams that are shown side by side."""
+_BEGINNING: Final = 512
+"""Bytes of a source in which a recording declares itself."""
+
+
+def view(  # noqa: PLR0913 - a command has an argument for each of its options
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|-|URL",
+            help="A stream or a recording: a file, - for standard input, or a URL. Two are shown side by side.",
+        ),
+    ] = None,
+    *,
+    coverage: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Show how often the streams of this folder fire each edge.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page to this file, in one piece.")] = None,
+    body: BodyFile = None,
+    header: Headers = None,
+    api_key: ApiKey = None,
+    timeout: Timeout = URL_SECONDS,
+    dialect: Annotated[DialectName, typer.Option(help="The dialect of the streams.")] = "openai",
+    redact: Annotated[bool, typer.Option("--redact", help="Hide texts; kinds, names and lengths stay.")] = False,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the page, on this machine; 0 for any that is free.")
+    ] = 0,
+) -> None:
+    """Walk through a stream on a page in the browser.
+
+    The page shows its items in time, its events, its machines, and what is wrong.
+    """
+    names = sources or []
+    if coverage is None and 0 < len(names) <= _SIDES:
+        request = UrlRequest.from_options(body, header or [], api_key, timeout)
+        with ExitStack() as stack:
+            streams = [_opened(stack, name, request) for name in names]
+            batches = page_batches(streams, dialect, redact=redact)
+            _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
+    elif coverage is not None and not names:
+        files = [name for name in expanded([str(coverage)]) if Path(name).is_file()]
+        if not files:
+            fail(f"{coverage}: this folder has no streams and no recordings")
+        title = f"coverage of {coverage.name or coverage.resolve().name}"
+        pages = [partial(_file_batches, name, dialect, redact=redact) for name in files]
+        _show(title, _coverage_batches(coverage, files, dialect, linked=html is None), html, port, browser=browser, pages=pages)
+    else:
+        fail("give one stream, two to compare them, or --coverage FOLDER alone")
+
+
+@frozen
+class StreamSource:
+    """A source whose beginning was read.
+
+    Args:
+        name: Its path, `-`, or URL.
+        source: The rest of its bytes.
+        beginning: The bytes that were read.
+        recording: The recording that it is, if it is one.
+    """
+
+    name: str
+    source: Source
+    beginning: bytes = b""
+    recording: Recording | None = None
+
+    @classmethod
+    def read(cls, name: str, source: Source) -> StreamSource:
+        """Read the beginning of a source, and all of it if it is a recording.
+
+        Raises:
+            RecordingError: It is a recording that cannot be read.
+        """
+        from interlock.serving.engines.recordings import read
+
+        if is_url(name):
+            return cls(name, source)
+        beginning = next(source.chunks, b"")
+        if b'"interlock_recording"' not in beginning[:_BEGINNING]:
+            return cls(name, source, beginning)
+        return cls(name, source, recording=read((beginning + b"".join(source.chunks)).splitlines()))
+
+    @property
+    def title(self) -> str:
+        """What the page calls it."""
+        return title_of(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
+
+    def about(self, *, redact: bool) -> Mapping[str, object]:
+        """Return what the page says before the first event; the request counts as text."""
+        if redact or not is_url(self.name):
+            return {"name": self.title}
+        body = self.source.request
+        request = {"method": "GET" if body is None else "POST", "url": self.name, "body": body and body.decode()}
+        return {"name": self.title, "request": request}
+
+    def batches(self, trace: Trace, dialect: DialectName) -> Batches:
+        """Yield its lines as they come."""
+        from interlock.serving.view.recorded import recorded
+
+        if self.recording is not None:
+            yield from recorded(self.recording, trace, DIALECTS[dialect])
+            return
+        start = time.monotonic() if self.name == "-" or is_url(self.name) else None
+        yield [*trace.feed(self.beginning, None if start is None else 0)]
+        for chunk in self.source.chunks:
+            yield [*trace.feed(chunk, None if start is None else (time.monotonic() - start) * 1000)]
+        yield [*trace.end()]
+
+
+def _opened(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
+    """Open a source until a stack is left, or end the command with a message that says why it cannot be read."""
+    from interlock.serving.engines.recordings import RecordingError
+
+    try:
+        return StreamSource.read(name, stack.enter_context(opened(name, request)))
+    except SourceError as error:
+        fail(f"{error}")
+    except RecordingError as error:
+        fail(f"{name}:{error.line}: {error.message}")
+
+
+def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
+    """Yield the lines of the page of one stream, or of two side by side."""
+    from interlock.serving.view.comparing import Side, pairs
+    from interlock.serving.view.page import head
+    from interlock.serving.view.trace import Steps, Trace
+
+    steps, sides = Steps(), [Side() for _ in streams]
+    yield [head("stream" if len(streams) == 1 else "compare", [each.about(redact=redact) for each in streams], redact=redact)]
+    for number, (stream, side) in enumerate(zip(streams, sides, strict=True)):
+        for batch in stream.batches(Trace(number, steps, dialect, redact), dialect):
+            if len(streams) > 1:
+                for line in batch:
+                    side.see(line)
+            yield batch
+    if len(streams) > 1:
+        yield [pairs(*sides)]
+
+
+def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
+    """Yield the lines of the page that counts which edges files fire; what cannot be read is left out."""
+    from interlock.serving.engines.recordings import RecordingError
+    from interlock.serving.view.coverage import Coverage
+    from interlock.serving.view.page import head
+    from interlock.serving.view.trace import Steps, Trace
+
+    yield [head("coverage", [])]
+    steps, coverage = Steps(), Coverage()
+    for name in files:
+        with suppress(SourceError, RecordingError), opened(name) as source:
+            stream = StreamSource.read(name, source)
+            coverage.add(str(Path(name).relative_to(folder)), stream.batches(Trace(0, steps, dialect), dialect))
+    yield [coverage.line(linked=linked)]
+
+
+def _file_batches(name: str, dialect: DialectName, *, redact: bool) -> Batches:
+    with opened(name) as source:
+        yield from page_batches([StreamSource.read(name, source)], dialect, redact=redact)
+
+
+def _show(
+    title: str,
+    batches: Batches,
+    html: Path | None,
+    port: int,
+    *,
+    browser: bool,
+    pages: Sequence[Callable[[], Batches]] = (),
+) -> None:
+    """Write a page to a file, or serve it to this machine, with the pages that it links to, until the command is interrupted."""
+    if html is not None:
+        _write(html, title, batches)
+        return
+    from interlock.serving.http import server
+    from interlock.serving.responses.open_runs import OpenRuns
+    from interlock.serving.view.site import Site
+
+    site = Site(title, batches, pages)
+    app = site.app()
+    app.state.open_runs, app.state.open_sockets = OpenRuns(), OpenRuns()
+    try:
+        listening = server.listen("127.0.0.1", port)
+    except OSError as error:
+        fail(f"127.0.0.1:{port}: {error.strerror}")
+    address = f"{server.url_of(listening)}{site.path}"
+
+    def ready() -> None:
+        typer.echo(f"{title}: {address} (Ctrl-C ends)", err=True)
+        if browser:
+            webbrowser.open(address)
+
+    server.serve(app, listening, on_ready=ready)
+
+
+def _write(file: Path, title: str, batches: Batches) -> None:
+    from interlock.serving.view.page import standalone
+
+    page = standalone(title, (line for batch in batches for line in batch)).encode()
+    try:
+        file.write_bytes(page)
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
+    typer.echo(f"{file}: {len(page) // 1000} kB", err=True)

@@ -1,0 +1,179 @@
+"""What a stand-in for a model reads: a conversation's items as text, and as the tokens of a harmony prompt.
+
+It knows the shapes of items and parts. What it cannot show as text (images, files, items that hosted tools made) is named in
+square brackets or as JSON, so that it counts for something. Tokens are counted in slices, with others in between, and no further
+than a context window goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
+    Conversation,
+    Message,
+    ReasoningEffort,
+    Role,
+    SystemContent,
+)
+
+from interlock.events.json import dumps
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.tokens import control, encoded, encoding
+from interlock.serving.requests.compaction import is_summary
+from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.errors import PromptError
+from interlock.serving.requests.pace import Pace
+from interlock.serving.requests.values import elements, members, text_of
+
+__all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
+
+CONTEXT: Final = 131_072
+"""Tokens of a prompt at most, as gpt-oss has them."""
+
+CHARACTERS: Final = 2_000_000
+"""Characters of a prompt at most: a token may stand for a hundred spaces."""
+
+TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
+
+EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
+    "none": ReasoningEffort.LOW,
+    "minimal": ReasoningEffort.LOW,
+    "low": ReasoningEffort.LOW,
+    "high": ReasoningEffort.HIGH,
+    "xhigh": ReasoningEffort.HIGH,
+    "max": ReasoningEffort.HIGH,
+}
+
+HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "web_search_call": "browser"}
+"""What the model calls the tools whose calls have no name."""
+
+
+async def count_prompt(turn: Turn) -> int:
+    """Return how many tokens the prompt of a turn has.
+
+    Args:
+        turn: What is asked.
+
+    Raises:
+        PromptError: It is longer than the context window.
+    """
+    count, characters, pace = 0, 0, Pace()
+    for text, is_framing in prompt(turn):
+        characters += len(text)
+        if characters > CHARACTERS:
+            raise PromptError(TOO_LONG)
+        if is_framing:
+            count += len(control(text))
+            await pace.rest()
+            continue
+        async for tokens in encoded(text, pace):
+            count += len(tokens)
+            if count > CONTEXT:
+                raise PromptError(TOO_LONG)
+    return count
+
+
+def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
+    """Yield the prompt of a turn as a model of the gpt-oss family would get it, piece by piece, each with whether it is framing.
+
+    The tools stand in it as JSON, not in the TypeScript of harmony, so that no schema can be one that cannot be rendered.
+
+    Args:
+        turn: What is asked.
+    """
+    yield _system(turn.request.reasoning_effort), True
+    texts = [*_developer_texts(turn)]
+    if texts:
+        yield from _message("developer", "# Instructions\n\n", *texts)
+    names = tool_names(turn.items)
+    for item in turn.items:
+        yield from _item(item, names)
+    yield "<|start|>assistant", True
+
+
+@cache
+def _system(effort: str | None) -> str:
+    content = SystemContent.new().with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
+    message = Message.from_role_and_content(Role.SYSTEM, content)
+    return encoding().decode(encoding().render_conversation(Conversation.from_messages([message])))
+
+
+def _developer_texts(turn: Turn) -> Iterator[str]:
+    """Yield the instructions, the tools and the form of the answer."""
+    if turn.request.instructions:
+        yield turn.request.instructions
+    if turn.request.tools:
+        yield "\n\n# Tools\n\n"
+        yield from (f"{dumps(tool).decode()}\n" for tool in turn.request.tools)
+    if turn.request.text_format.get("type") != "text":
+        yield f"\n\n# Response Formats\n\n{dumps(turn.request.text_format).decode()}"
+
+
+def _message(header: str, *texts: str, end: str = "<|end|>") -> Iterator[tuple[str, bool]]:
+    yield f"<|start|>{header}<|message|>", True
+    yield from ((text, False) for text in texts)
+    yield end, True
+
+
+def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
+    """Yield an item as a message of harmony; a tool's name is text, because a client may write control tokens into it."""
+    match item.get("type"):
+        case "message":
+            role = str(item.get("role"))
+            yield from _message("assistant<|channel|>final" if role == "assistant" else role, text_of(item.get("content")))
+        case "reasoning":
+            yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
+        case "function_call" | "custom_tool_call":
+            yield from _message(
+                "assistant<|channel|>commentary", f"to=functions.{item.get('name')}", call_text(item), end="<|call|>"
+            )
+        case _ if is_answered(item):
+            yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
+        case _:
+            yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
+
+
+def call_text(item: Item) -> str:
+    """Return the arguments of a call, or the input of a custom tool."""
+    return text_of(item.get("arguments", item.get("input")))
+
+
+def is_answered(item: Item) -> bool:
+    """Return whether an item is what a tool of the client answered."""
+    return item.get("type") in ("function_call_output", "custom_tool_call_output")
+
+
+def is_from_user(item: Item) -> bool:
+    """Return whether an item is what the user said; a summary that stands for a conversation is not."""
+    return item.get("type") == "message" and item.get("role") == "user" and not is_summary(text_of(item.get("content")))
+
+
+def tool_names(items: Sequence[Item]) -> dict[object, str]:
+    """Return the names of the tools that were called, by the ids of their calls.
+
+    Args:
+        items: A conversation.
+    """
+    return {item["call_id"]: str(item["name"]) for item in reversed(items) if "name" in item and "call_id" in item}
+
+
+def tool_name(answered: Item, names: Mapping[object, str]) -> str:
+    """Return the name of the tool that an output, or a call that the server ran, is of.
+
+    Args:
+        answered: The item.
+        names: Of the tools that were called, from `tool_names`.
+    """
+    if answered.get("type") in HOSTED_NAMES:
+        return HOSTED_NAMES[str(answered["type"])]
+    return str(answered.get("name") or names.get(answered.get("call_id"), "unknown"))
+
+
+def output_text(item: Item) -> str:
+    """Return what a tool answered, whoever ran it; nothing for a call that carries no answer."""
+    if item.get("type") == "code_interpreter_call" and "output" not in item:
+        return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
+    return text_of(item.get("output"))

@@ -1,0 +1,505 @@
+"""Recordings: what an engine yielded for one request, turn by turn, as JSON lines; read, written, cut anew and replayed.
+
+The first line is the header, then come chunks, and after each turn the results of the tools that it called:
+
+```json
+{"interlock_recording": 1, "format": "harmony", "request": {"model": "gpt-oss-20b", "input": "What is 2 + 2?"}}
+{"token_ids": [200005, 35644], "finish_reason": null, "usage": {"input_tokens": 70, "cached_tokens": 64}}
+{"token_ids": [200012], "finish_reason": "stop"}
+{"tool_result": {"output": "4", "error": null}}
+```
+
+The format `tagged` is the text of a model with its markers: the header then names the family as `tool_parser` and
+`reasoning_parser`, each by the name of vLLM's flag, and a chunk has its `text`.
+
+A turn ends with the chunk that has a `finish_reason`, before a tool's result, and at the end of the file; without a
+reason it stopped by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
+
+import attrs
+import msgspec
+from attrs import asdict, field, frozen
+from msgspec import Meta, Struct
+
+from interlock.events.dialects import OPENAI, Dialect
+from interlock.events.items import result_fields
+from interlock.events.json import loads
+from interlock.events.resource import response_settings
+from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
+from interlock.events.stream import StreamEvent
+from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.errors import InterlockError
+from interlock.fsm.ids import SequentialIds
+from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
+from interlock.parsers.chunk import Parser
+from interlock.serving.engines.engine import EngineOutput
+
+T = TypeVar("T")
+
+VERSION: Final = 1
+"""The version of the format."""
+
+_DEEPEST: Final = 200
+"""The most levels of values, so that a response can repeat them."""
+
+EPOCH: Final = 1_735_689_600
+"""The time of every replay: the beginning of 2025."""
+
+
+class RecordingError(InterlockError):
+    """A recording that cannot be read.
+
+    Args:
+        line: The number of the line, from 1.
+        message: What is wrong there.
+    """
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(line, message)
+        self.line = line
+        self.message = message
+
+    def __str__(self) -> str:
+        """Name the line, then what is wrong with it."""
+        return f"line {self.line}: {self.message}"
+
+
+@frozen
+class ToolResult:
+    """The result of a hosted call's tool.
+
+    Args:
+        output: Its output as plain text.
+        error: Why it failed, or None if it succeeded.
+    """
+
+    output: str = ""
+    error: str | None = None
+
+
+@frozen
+class RecordedTurn:
+    """One turn of the model, and the results of the tools that it called, in the order of the calls.
+
+    Args:
+        outputs: The outputs of the engine; only the last one may have a finish reason.
+        results: Empty for a turn that called no hosted tool.
+    """
+
+    outputs: tuple[EngineOutput, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the turn ended; a turn without a reason stopped by itself."""
+        return (self.outputs[-1].finish_reason if self.outputs else None) or "stop"
+
+
+@frozen
+class Recording:
+    """A request and what an engine yielded for it.
+
+    Args:
+        format: The form of the chunks.
+        request: The body of `POST /v1/responses`.
+        turns: In order; a response without tool rounds has one.
+    """
+
+    format: Format
+    request: Mapping[str, object] = field(factory=dict[str, object])
+    turns: tuple[RecordedTurn, ...] = ()
+
+
+class _Fields(Struct, forbid_unknown_fields=True):
+    """An object of the file; null stands for a missing member."""
+
+
+class _Header(_Fields):
+    interlock_recording: int
+    format: FormatName
+    request: dict[str, object] | None = None
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)] | None
+
+
+class _Usage(_Fields):
+    input_tokens: _Count = None
+    cached_tokens: _Count = None
+
+
+class _Function(_Fields):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(_Fields):
+    index: _Count = None
+    id: str | None = None
+    type: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(_Fields):
+    """The members of vLLM's `DeltaMessage`."""
+
+    role: str | None = None
+    reasoning: str | None = None
+    content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Chunk(_Fields):
+    token_ids: tuple[int, ...] | None = None
+    """Any integers: an engine may yield an id that no vocabulary has, and recovering from it is the parser's task."""
+    text: str | None = None
+    logprobs: tuple[dict[str, object], ...] | None = None
+    delta: _Delta | None = None
+    finish_reason: FinishReason | None = None
+    usage: _Usage | None = None
+
+
+class _Result(_Fields):
+    output: str | None = None
+    error: str | None = None
+
+
+class _ToolResult(_Fields):
+    tool_result: _Result
+
+
+@frozen
+class _Line:
+    """A line that is a JSON object, with its number from 1."""
+
+    number: int
+    fields: Mapping[str, object]
+
+    @classmethod
+    def parse(cls, number: int, line: str | bytes) -> _Line:
+        try:
+            fields: object = loads(line)
+        except (ValueError, RecursionError) as error:
+            raise RecordingError(number, f"not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise RecordingError(number, "not a JSON object")
+        parsed = cls(number, cast("dict[str, object]", fields))
+        if _is_deep(parsed.fields):
+            raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
+        return parsed
+
+    def read_as(self, kind: type[T]) -> T:
+        try:
+            return msgspec.convert(self.fields, kind)
+        except msgspec.ValidationError as error:
+            raise RecordingError(self.number, str(error)) from None
+        except UnicodeEncodeError:
+            raise RecordingError(self.number, "a lone surrogate in the name of a field, or in a value of a fixed set") from None
+
+
+def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
+    """Return whether a JSON value is nested in more levels."""
+    if isinstance(value, dict):
+        value = list(cast("dict[str, object]", value).values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_is_deep(inner, levels - 1) for inner in cast("list[object]", value))
+
+
+def read(source: Path | Iterable[str | bytes]) -> Recording:
+    """Read a recording from a file, or from lines.
+
+    Args:
+        source: The file, or its lines, with or without their line ends; empty ones are skipped.
+
+    Raises:
+        RecordingError: It is not a whole recording.
+        OSError: The file cannot be read.
+    """
+    lines = source.read_bytes().splitlines() if isinstance(source, Path) else source
+    rest = (_Line.parse(number, line) for number, line in enumerate(lines, 1) if line.strip())
+    line = next(rest, _Line(1, {}))
+    if "interlock_recording" not in line.fields:
+        raise RecordingError(line.number, "not a recording: its first line has no interlock_recording")
+    if line.fields["interlock_recording"] != VERSION:
+        raise RecordingError(line.number, f"the version of the format is not {VERSION}")
+    header = line.read_as(_Header)
+    return Recording(_format(header, line.number), header.request or {}, tuple(_turns(rest)))
+
+
+def _format(header: _Header, number: int) -> Format:
+    """Return the format that a header names; only text with markers has a family."""
+    tagged = Tagged(header.tool_parser, header.reasoning_parser)
+    if header.format != "tagged":
+        if tagged != Tagged():
+            raise RecordingError(number, f"the format {header.format} has no tool_parser and no reasoning_parser")
+        return header.format
+    from interlock.parsers.families import family  # noqa: PLC0415 - for recordings of this format alone
+
+    try:
+        family(tagged.tool_parser, tagged.reasoning_parser)
+    except ValueError as error:
+        raise RecordingError(number, str(error)) from None
+    return tagged
+
+
+def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
+    outputs: list[EngineOutput] = []
+    results: list[ToolResult] = []
+    for line in lines:
+        if line.fields.get("tool_result") is not None:
+            if not outputs:
+                raise RecordingError(line.number, "a tool_result without a turn before it")
+            result = line.read_as(_ToolResult).tool_result
+            results.append(ToolResult(result.output or "", result.error))
+            continue
+        if results or (outputs and outputs[-1].finish_reason):
+            yield RecordedTurn(tuple(outputs), tuple(results))
+            outputs, results = [], []
+        outputs.append(_output(line))
+    if outputs:
+        yield RecordedTurn(tuple(outputs), tuple(results))
+
+
+def _output(line: _Line) -> EngineOutput:
+    chunk = line.read_as(_Chunk)
+    ids, logprobs, usage = chunk.token_ids or (), chunk.logprobs, chunk.usage or _Usage()
+    if ids and logprobs is not None and len(ids) != len(logprobs):
+        raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {len(ids)} token_ids")
+    delta = cast("Mapping[str, object] | None", line.fields.get("delta"))
+    return EngineOutput(
+        Chunk(token_ids=ids, text=chunk.text or "", logprobs=logprobs, delta=delta),
+        finish_reason=chunk.finish_reason,
+        input_tokens=usage.input_tokens or 0,
+        cached_tokens=usage.cached_tokens or 0,
+    )
+
+
+def write(recording: Recording) -> Iterator[str]:
+    """Yield the lines of a recording, each with its line end; `read` gives the same recording back."""
+    tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
+    parsers = {name: parser for name, parser in tagged.items() if parser is not None}
+    header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
+    yield _json({**header, "request": dict(recording.request)})
+    for turn in recording.turns:
+        for output in turn.outputs:
+            yield _json(_chunk_fields(output))
+        for result in turn.results:
+            yield _json({"tool_result": {"output": result.output, "error": result.error}})
+
+
+def _chunk_fields(output: EngineOutput) -> dict[str, object]:
+    chunk = output.chunk
+    usage = {"input_tokens": output.input_tokens, "cached_tokens": output.cached_tokens}
+    members = {
+        "token_ids": list(chunk.token_ids),
+        "text": chunk.text,
+        "delta": chunk.delta,
+        "finish_reason": output.finish_reason,
+        "usage": {name: count for name, count in usage.items() if count},
+    }
+    fields = {name: value for name, value in members.items() if value}
+    return fields if chunk.logprobs is None else {**fields, "logprobs": list(chunk.logprobs)}
+
+
+def _json(fields: Mapping[str, object]) -> str:
+    # Escapes keep lone surrogates, which UTF-8 has no bytes for.
+    return json.dumps(fields, separators=(", ", ": ")) + "\n"
+
+
+def rechunk(recording: Recording, size: int) -> Recording:
+    """Return the same recording in chunks of another size (rule R16).
+
+    Tokens with their log probabilities are merged and cut over a whole turn, and so is text: by token where the log
+    probabilities say how, else by character. Deltas of the format `vllm` are never merged, because only their parser
+    knows how; a delta with a single string and without log probabilities is cut.
+
+    Args:
+        recording: What to cut.
+        size: Tokens, or characters where there are no tokens, of a chunk; at least 1.
+
+    Raises:
+        ValueError: The size is less than 1.
+    """
+    if size < 1:
+        raise ValueError("a chunk holds at least one token")
+    return attrs.evolve(recording, turns=tuple(_turn(turn, size) for turn in recording.turns))
+
+
+def _turn(turn: RecordedTurn, size: int) -> RecordedTurn:
+    chunks = [chunk for group in _groups(turn) for chunk in _cut(group, size)] or [Chunk()]
+    last = len(chunks) - 1
+    usage = max(turn.outputs, key=lambda output: output.input_tokens)
+    outputs = [
+        EngineOutput(
+            chunk=chunk,
+            finish_reason=turn.finish_reason if place == last else None,
+            input_tokens=usage.input_tokens,
+            cached_tokens=usage.cached_tokens,
+        )
+        for place, chunk in enumerate(chunks)
+    ]
+    return attrs.evolve(turn, outputs=tuple(outputs))
+
+
+def _groups(turn: RecordedTurn) -> Iterator[list[Chunk]]:
+    """Yield the chunks that may be merged: neighbours that are not deltas, and all have log probabilities or none."""
+    for (_, whole), group in groupby(
+        (output.chunk for output in turn.outputs),
+        key=lambda chunk: (chunk.logprobs is None, chunk.delta is not None),
+    ):
+        chunks = list(group)
+        yield from ([chunk] for chunk in chunks) if whole else [chunks]
+
+
+def _cut(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
+    first = chunks[0]
+    if first.delta is not None:
+        yield from [first] if first.logprobs is not None else _cut_delta(first, size)
+        return
+    text = "".join(chunk.text for chunk in chunks)
+    ids = [token for chunk in chunks for token in chunk.token_ids]
+    logprobs = [token for chunk in chunks for token in chunk.logprobs or ()]
+    texts = _texts(text, logprobs)
+    for start in range(0, max(len(ids), len(logprobs), len(texts)), size):
+        part = slice(start, start + size)
+        yield Chunk(
+            token_ids=tuple(ids[part]),
+            text="".join(texts[part]),
+            logprobs=None if first.logprobs is None else tuple(logprobs[part]),
+        )
+
+
+def _texts(text: str, logprobs: Sequence[Mapping[str, object]]) -> Sequence[str]:
+    """Return the text of each token, or characters if the tokens do not rebuild the text."""
+    tokens = [str(token.get("token", "")) for token in logprobs]
+    return tokens if "".join(tokens) == text else text
+
+
+def _parts(text: object, size: int) -> Iterator[str]:
+    """Cut a string that may be missing."""
+    whole = cast("str | None", text) or ""
+    return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
+def _cut_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
+    """Cut a delta; its tokens, of which only the number counts here, come with the first part."""
+    ids: Sequence[int] = chunk.token_ids
+    for delta in _cut_fields(cast("Mapping[str, object]", chunk.delta), size):
+        yield Chunk(token_ids=ids, delta=delta)
+        ids = ()
+
+
+def _cut_fields(delta: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
+    """Cut the string of a delta; one with several strings stays whole, because its tokens belong to all of them."""
+    texts = [name for name in ("reasoning", "content") if delta.get(name)]
+    calls = cast("Sequence[Mapping[str, object]] | None", delta.get("tool_calls")) or ()
+    if len(texts) + len(calls) != 1:
+        yield delta
+        return
+    for name in texts:
+        yield from ({name: part} for part in _parts(delta.get(name), size))
+    for call in calls:
+        yield from ({"tool_calls": [part]} for part in _cut_call(call, size))
+
+
+def _cut_call(call: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
+    """Cut the arguments of a call; the first part has its other members, and the others continue it by its index."""
+    function = cast("Mapping[str, object] | None", call.get("function")) or {}
+    first, *rest = [*_parts(function.get("arguments"), size)] or [""]
+    yield {**call, "function": {**function, "arguments": first}}
+    for part in rest:
+        yield {"index": call.get("index", 0), "function": {"arguments": part}}
+
+
+@frozen
+class Step:
+    """A step of a replay.
+
+    Args:
+        deltas: The deltas that the driver is fed.
+        output: The output of the engine that they come from, if they do.
+        result: The result of the tool that they come from, if they do.
+        ends_turn: Why the model's turn ended; None if it did not end.
+    """
+
+    deltas: Sequence[Delta]
+    output: EngineOutput | None = None
+    result: ToolResult | None = None
+    ends_turn: FinishReason | None = None
+
+
+def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
+    """Yield the stream as a client would have seen it, frame by frame, `data: [DONE]` included.
+
+    It is the same every time: a replay has no model, no tool and no clock.
+    """
+    for _, frames in replay_steps(recording, dialect):
+        yield from frames
+    yield DONE_FRAME
+
+
+def replay_events(recording: Recording) -> Iterator[StreamEvent]:
+    """Yield the stream's events as objects."""
+    driver = _driver(recording, EventWriter())
+    for step in _steps(recording, driver):
+        yield from driver.feed(step.deltas)
+
+
+def replay_response(recording: Recording) -> Mapping[str, object]:
+    """Return the response that a client would have received without streaming (rule R19)."""
+    driver = _driver(recording, EventWriter())
+    for step in _steps(recording, driver):
+        driver.feed(step.deltas)
+    return driver.response
+
+
+def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
+    settings = response_settings(recording.request)
+    return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
+
+
+def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[Step, Sequence[bytes]]]:
+    """Yield the steps of a replay, each with the frames that a client would have seen of it."""
+    driver = _driver(recording, SseWriter(dialect))
+    for step in _steps(recording, driver):
+        yield step, driver.feed(step.deltas)
+
+
+def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[Step]:
+    """Yield the steps; the driver has to be fed with one before the next is taken."""
+    parser = parser_for(recording.format, recording.request)
+    yield Step([Start()])
+    for turn in recording.turns:
+        yield from _model(turn, parser)
+        for call, result in zip(driver.ready, turn.results, strict=False):
+            yield Step(tool_deltas(call, result), result=result)
+    yield Step([Finish()])
+
+
+def _model(turn: RecordedTurn, parser: Parser) -> Iterator[Step]:
+    for output in turn.outputs:
+        yield Step(parser.feed(output.chunk), output=output)
+    usage = Usage(
+        input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
+        cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),
+    )
+    yield Step(parser.end(turn.finish_reason, usage), ends_turn=turn.finish_reason)
+
+
+def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
+    """Return the deltas of a call whose tool had this result: it started, and it ended."""
+    if result.error is not None:
+        return [Run(call.id), Fail(call.id, result.error)]
+    return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]

@@ -1,0 +1,158 @@
+"""The guard against requests that make the server fetch what only it can reach (SSRF): which hosts and addresses are allowed.
+
+A request names the URL of an MCP server. Its host is resolved here, every address is checked, and the connection goes to one of
+the checked addresses, so that a name cannot change its meaning in between. This module knows names and addresses, not HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from interlock.serving.requests.errors import ToolError
+
+__all__ = ["AddressPolicy", "Endpoint"]
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+ANY: Final = "*"
+LOCALHOST: Final = "localhost"
+LOOPBACK: Final[tuple[Network, ...]] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+
+GLOBAL: Final = IPv6Network("2000::/3")
+"""The global IPv6 addresses. All others are local, or stand for IPv4 ones, such as `::127.0.0.1` and `fec0::1`."""
+
+NAT64: Final = IPv6Network("64:ff9b::/96")
+"""IPv6 addresses whose last four bytes are the IPv4 address that they lead to (RFC 6052)."""
+
+SPECIAL: Final[tuple[Network, ...]] = tuple(
+    map(
+        ip_network,
+        (
+            # The special-purpose addresses (RFC 6890) that are not globally reachable. Python's `is_global` differs between its
+            # releases, so it is used in addition and not alone.
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+            *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4"),
+            # Protocols of the IETF with Teredo and ORCHID, documentation, and 6to4, whose destinations are unknown.
+            *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+        ),
+    )
+)
+"""Addresses in the ordinary ranges that are not global."""
+
+
+@frozen
+class AddressPolicy:
+    """The hosts and addresses that the operator allows; none by default.
+
+    Args:
+        hosts: The allowed names; `*` stands for all.
+        networks: The allowed addresses besides public ones.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, allowed: Iterable[str]) -> AddressPolicy:
+        """Read the values of `--allow-mcp-host`.
+
+        Args:
+            allowed: Names, addresses and networks (`10.1.0.0/16`). `localhost` means the name and its addresses; `*`
+                means every name, and so every public address.
+
+        Raises:
+            ValueError: A value with a slash is not a network.
+        """
+        hosts: set[str] = set()
+        networks: list[Network] = []
+        for each in allowed:
+            address = _address(each)
+            if address is not None or "/" in each:
+                networks.append(ip_network(each.strip("[]"), strict=False))
+            elif each.lower() == LOCALHOST:
+                hosts.add(LOCALHOST)
+                networks.extend(LOOPBACK)
+            else:
+                hosts.add(each.lower().rstrip("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses at which a host, a name or an address, may be reached; the port makes no difference.
+
+        Raises:
+            ToolError: The host is not allowed, has no address, or has one that is not allowed.
+        """
+        literal = _address(host)
+        if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
+            raise ToolError(f"The host '{host}' is not allowed on this server.")
+        addresses = [_mapped(each) for each in ([literal] if literal is not None else await _look_up(host, port))]
+        for address in addresses:
+            if not self._allows(address, named=literal is None):
+                raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
+        return [str(address) for address in addresses]
+
+    def _allows(self, address: Address, *, named: bool) -> bool:
+        """Return whether an address is allowed by itself, or public and behind an allowed name."""
+        if any(address in network for network in self.networks):
+            return True
+        return (named or ANY in self.hosts) and _is_public(address)
+
+
+def _mapped(address: Address) -> Address:
+    """Return the IPv4 address of an IPv4-mapped IPv6 address, and any other address unchanged."""
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _is_public(address: Address) -> bool:
+    """Return whether an address is global; a NAT64 address is if its IPv4 address is."""
+    if isinstance(address, IPv6Address) and address in NAT64:
+        return _is_public(IPv4Address(address.packed[-4:]))
+    if isinstance(address, IPv6Address) and address not in GLOBAL:
+        return False
+    return address.is_global and not any(address in network for network in SPECIAL)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+
+
+async def _look_up(host: str, port: int) -> list[Address]:
+    """Return every address of a name.
+
+    Raises:
+        ToolError: There is none.
+    """
+    try:
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        entries = []
+    addresses = [ip_address(str(address[0]).partition("%")[0]) for *_, address in entries]
+    if not addresses:
+        raise ToolError(f"The host '{host}' is not known.")
+    return addresses
+
+
+@frozen
+class Endpoint:
+    """The destination of a session with an MCP server.
+
+    Args:
+        url: The server's URL. If its path ends with `/sse`, the transport is server-sent events, otherwise streamable HTTP.
+        headers: The headers of every request; they may hold secrets.
+        policy: The addresses that may be reached; None if the operator chose the URL.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    policy: AddressPolicy | None = field(default=None, repr=False)

@@ -1,0 +1,292 @@
+"""Compaction: a summary by the same model takes the place of a conversation, and nothing is ever lost silently."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from live.engines import ANSWER, CALL, ENCODING, REASONING, Gate, StagedEngine, step, steps
+from live.wire import bodies
+from openai import OpenAI
+from websockets.sync.client import connect
+
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.engines.embedded.calls import UNANSWERED
+from interlock.serving.engines.engine import Turn
+from interlock.serving.requests.compaction import SUMMARIZE, summary_message
+from interlock.serving.requests.create import read_request
+from interlock.serving.requests.errors import EngineError, PromptError
+
+SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
+TURN = steps(f"{REASONING}{ANSWER}")
+LOOK_UP = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
+DEVELOPER = {"type": "message", "role": "developer", "content": "Be brief."}
+USER = {"type": "message", "role": "user", "content": "Hi"}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
+CALLED = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
+GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
+THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CONVERSATION = [DEVELOPER, USER, THOUGHT, CALLED, GAVE, SAID]
+MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
+TRIGGER = {"type": "compaction_trigger"}
+ASKED = {"model": "staged", "input": [*CONVERSATION, {**USER, "content": "Go on"}], "store": False}
+SHOWN = [DEVELOPER, USER, {**USER, "content": "Go on"}, summary_message("They greeted.")]
+
+
+def post(url, path="", **body):
+    return httpx.post(f"{url}/v1/responses{path}", json=body)
+
+
+def kinds(output):
+    return [item["type"] for item in output]
+
+
+def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_nobody_can_read(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        answer = post(url, "/compact", **{**ASKED, "instructions": "Speak English.", "prompt_cache_key": "k", "tools": [LOOK_UP]})
+        compacted = answer.json()
+        again = post(url, model="staged", input=[*compacted["output"], {**USER, "content": "Bye"}], store=False).json()
+    first, second, item = compacted["output"]
+    assert (answer.status_code, [*compacted]) == (200, ["id", "object", "created_at", "output", "usage"])
+    assert (compacted["object"], compacted["id"][:5], kinds(compacted["output"])) == (
+        "response.compaction",
+        "resp_",
+        ["message", "message", "compaction"],
+    )
+    assert {**first, "id": ""} == {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "Hi"}],
+        "id": "",
+        "status": "completed",
+    }
+    assert (second["content"][0]["text"], item["id"][:4], "greeted" in item["encrypted_content"]) == ("Go on", "cmp_", False)
+    assert compacted["usage"]["output_tokens"] == len(SUMMARY) - 1
+    asked = engine.turns[0]
+    assert (asked.request.instructions, asked.request.tools, asked.budget) == ("Speak English.", (), None)
+    assert [*asked.items] == [*ASKED["input"], {**USER, "content": SUMMARIZE}]
+    assert again["status"] == "completed"
+    assert [*engine.turns[1].items] == [first, second, summary_message("They greeted."), {**USER, "content": "Bye"}]
+
+
+def test_a_stored_conversation_is_compacted_too(served) -> None:
+    engine = StagedEngine(TURN, SUMMARY)
+    with served(engine) as url:
+        first = post(url, model="staged", input="Hi").json()
+        compacted = post(url, "/compact", model="staged", previous_response_id=first["id"]).json()
+    assert kinds(compacted["output"]) == ["message", "compaction"]
+    assert kinds(engine.turns[1].items) == ["message", "reasoning", "message", "message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param", "code"),
+    [
+        ({"input": "Hi"}, 400, "model", "missing_required_parameter"),
+        ({"model": "staged"}, 400, "input", "missing_required_parameter"),
+        ({"model": "other", "input": "Hi"}, 404, "model", "model_not_found"),
+        ({"model": "staged", "previous_response_id": "no"}, 400, "previous_response_id", "previous_response_not_found"),
+        ({"model": "staged", "input": [{"type": "new"}]}, 400, "input[0].type", "invalid_value"),
+    ],
+)
+def test_what_cannot_be_compacted_is_refused(served, body, status, param, code) -> None:
+    with served(StagedEngine(SUMMARY)) as url:
+        answer = post(url, "/compact", **body)
+    assert (answer.status_code, answer.json()["error"]["param"], answer.json()["error"]["code"]) == (status, param, code)
+
+
+BROKEN = [
+    ([step("", "stop")], "compaction_failed", 500, "the model wrote no summary."),
+    (steps("<|channel|>final<|message|> \n "), "compaction_failed", 500, "the model wrote no summary."),
+    (steps(f"{CALL}<|call|>"), "compaction_failed", 500, "the model wrote no summary."),
+    (
+        steps("<|channel|>final<|message|>They", "length"),
+        "compaction_failed",
+        500,
+        "the summary is incomplete, because it was cut before its end.",
+    ),
+    ([EngineError("It broke.")], "compaction_failed", 500, "It broke."),
+    ([RuntimeError("a secret")], "compaction_failed", 500, "The server had an error while it generated the response."),
+]
+
+
+@pytest.mark.parametrize(("script", "code", "status", "why"), BROKEN)
+def test_without_a_whole_summary_nothing_is_lost_because_it_fails(served, script, code, status, why) -> None:
+    message = f"The conversation could not be compacted: {why}"
+    with served(StagedEngine(script)) as url:
+        answer = post(url, "/compact", model="staged", input="Hi")
+        events = bodies(post(url, **{**ASKED, **MANAGED, "stream": True}).content)
+    assert (answer.status_code, answer.json()["error"]["code"], answer.json()["error"]["message"]) == (status, code, message)
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"]["error"] == {"code": "server_error", "message": message}
+    assert [(item["type"], item["encrypted_content"]) for item in events[-1]["response"]["output"]] == [("compaction", "")]
+
+
+def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(served) -> None:
+    with served(StagedEngine([PromptError("It is too long.")])) as url:
+        answer = post(url, "/compact", model="staged", input="Hi")
+        failed = post(url, **{**ASKED, **MANAGED}).json()
+    assert (answer.status_code, answer.json()["error"]["message"], answer.json()["error"]["code"]) == (
+        400,
+        "It is too long.",
+        "invalid_prompt",
+    )
+    assert failed["error"] == {"code": "invalid_prompt", "message": "It is too long."}
+
+
+def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answers(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        events = bodies(post(url, **{**ASKED, **MANAGED, "stream": True, "tools": [LOOK_UP]}).content)
+    response = events[-1]["response"]
+    assert kinds(response["output"]) == ["compaction", "reasoning", "message"]
+    assert [event["type"] for event in events[:5]] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.compaction.compacting",
+        "response.output_item.done",
+    ]
+    summing, answering = engine.turns
+    assert (summing.request.tools, len(answering.request.tools)) == ((), 1)
+    assert [*answering.items] == SHOWN
+    assert response["usage"]["output_tokens"] == len(SUMMARY) - 1 + len(TURN) - 1
+
+
+def test_below_its_threshold_nothing_is_compacted(served) -> None:
+    managed = [{"type": "compaction", "compact_threshold": 10_000}, {"type": "compaction"}]
+    engine = StagedEngine(TURN)
+    with served(engine) as url:
+        assert kinds(post(url, **ASKED, context_management=managed).json()["output"]) == ["reasoning", "message"]
+        assert kinds(post(url, **ASKED, context_management=managed[1:]).json()["output"]) == ["reasoning", "message"]
+    assert [*engine.turns[0].items] == ASKED["input"]
+
+
+def test_a_client_that_drops_nothing_is_not_compacted_again(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        output = post(url, **{**ASKED, **MANAGED}).json()["output"]
+        post(url, model="staged", input=[*ASKED["input"], *output, {**USER, "content": "Bye"}], store=False)
+        first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
+        post(url, model="staged", input="Bye", previous_response_id=first["id"])
+    assert [*engine.turns[2].items][:4] == SHOWN
+    assert kinds(engine.turns[2].items[4:]) == ["reasoning", "message", "message"]
+
+
+def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        first = post(url, **{**ASKED, **MANAGED, "store": True}).json()
+        post(url, model="staged", input="Bye", previous_response_id=first["id"])
+        other = post(url, model="org/staged-2", input="Bye", previous_response_id=first["id"])
+    shown = engine.turns[2].items
+    assert [item["content"] for item in shown[:4]] == [item["content"] for item in SHOWN]
+    assert kinds(shown[4:]) == ["reasoning", "message", "message"]
+    assert (other.status_code, other.json()["error"]["param"]) == (400, "previous_response_id")
+
+
+def test_a_trigger_compacts_and_does_nothing_else(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        events = bodies(post(url, **{**ASKED, "input": [*ASKED["input"], TRIGGER], "stream": True}).content)
+        (item,) = events[-1]["response"]["output"]
+        again = post(url, model="staged", input=[DEVELOPER, USER, item, {**USER, "content": "Bye"}], store=False).json()
+    assert (events[-1]["type"], item["type"]) == ("response.completed", "compaction")
+    assert again["status"] == "completed"
+    assert [*engine.turns[1].items] == [DEVELOPER, USER, summary_message("They greeted."), {**USER, "content": "Bye"}]
+
+
+def test_a_stored_response_of_a_trigger_goes_on_from_its_summary(served) -> None:
+    engine = StagedEngine(SUMMARY, TURN)
+    with served(engine) as url:
+        first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
+        assert post(url, model="staged", input="Bye", previous_response_id=first["id"]).json()["status"] == "completed"
+    assert [item.get("content") for item in engine.turns[1].items] == [
+        "Be brief.",
+        "Hi",
+        summary_message("They greeted.")["content"],
+        "Bye",
+    ]
+
+
+def test_a_trigger_that_is_not_last_is_refused(served) -> None:
+    with served(StagedEngine(SUMMARY)) as url:
+        error = post(url, model="staged", input=[USER, TRIGGER, USER]).json()["error"]
+    assert (error["param"], error["message"]) == ("input[1]", "A 'compaction_trigger' must be the last item of 'input'.")
+
+
+def test_a_background_response_is_compacted_too(served) -> None:
+    with served(StagedEngine(SUMMARY, TURN)) as url:
+        asked = {**ASKED, **MANAGED, "store": True, "background": True, "stream": True}
+        events = bodies(post(url, **asked).content)
+    assert [event["type"] for event in events[:3]] == ["response.created", "response.queued", "response.in_progress"]
+    assert kinds(events[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
+
+
+def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_generated(served) -> None:
+    with served(StagedEngine(SUMMARY, TURN)) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
+
+        def turn(**more):
+            socket.send(json.dumps({"type": "response.create", **ASKED, **MANAGED, **more}))
+            while (frame := json.loads(socket.recv()))["type"] != "response.completed":
+                pass
+            return kinds(frame["response"]["output"])
+
+        assert (turn(generate=False), turn()) == ([], ["compaction", "reasoning", "message"])
+
+
+def test_a_client_that_leaves_stops_the_summary(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([step(ANSWER), gate])
+    with served(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**ASKED, **MANAGED, "stream": True}) as answer:
+        lines = answer.iter_lines()
+        while "compacting" not in next(lines):
+            pass
+        gate.reached.wait()
+    assert engine.closed.wait(10)
+
+
+def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> None:
+    with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        compacted = client.responses.compact(model=MODEL, input=CONVERSATION)
+        assert (compacted.object, compacted.output[-1].type) == ("response.compaction", "compaction")
+        assert compacted.usage.total_tokens > 0
+        window = [item.to_dict(warnings=False) for item in compacted.output]
+        again = client.responses.create(model=MODEL, input=[*window, {**USER, "content": "Bye"}])
+    assert again.status == "completed"
+    assert "Bye" in again.output_text
+
+
+def summed_up(*items):
+    async def said():
+        request = read_request({"model": MODEL, "input": [*items, {**USER, "content": SUMMARIZE}]})
+        return [output async for output in EmbeddedEngine().generate(Turn(request, request.continued()))]
+
+    tokens = [token for output in asyncio.run(said()) for token in output.chunk.token_ids]
+    return ENCODING.decode(tokens).split("<|message|>")[-1].removesuffix("<|return|>")
+
+
+def test_the_summary_of_the_embedded_model_has_a_line_for_each_item() -> None:
+    summary = summed_up(*CONVERSATION)
+    assert summary.splitlines() == [
+        "The developer said: “Be brief.”.",
+        "The user said: “Hi”.",
+        "The assistant called look_up with “{}”.",
+        "look_up answered: “42”.",
+        "The assistant said: “Hello.”.",
+    ]
+    assert summed_up(summary_message(summary), USER).splitlines() == [
+        *summary.splitlines(),
+        "The user said: “Hi”.",
+        UNANSWERED,
+    ]
+    assert summed_up(summary_message(f"So.\n{UNANSWERED}")).splitlines() == ["So.", UNANSWERED]
+    assert len(summed_up(*[USER] * 300, SAID).splitlines()) == 201
+
+
+def test_after_a_compaction_the_embedded_model_answers_the_user_who_waits_and_nobody_else(url) -> None:
+    asked = {"model": MODEL, "tools": [LOOK_UP], "tool_choice": "auto", **MANAGED}
+    with_call = post(url, **asked, input=[{**USER, "content": "look_up: Paris"}]).json()["output"]
+    assert kinds(with_call) == ["compaction", "reasoning", "message", "function_call"]
+    answered = post(url, **asked, input=[{**USER, "content": "look_up: Paris"}, CALLED, GAVE]).json()["output"]
+    assert kinds(answered) == ["compaction", "reasoning", "message"]

@@ -1,0 +1,313 @@
+"""An owner writes a response in the background to a store, which may fail; whoever reads it comes to a legal end."""
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+from attrs import define, field
+from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
+
+from interlock.events.dialects import OPEN_RESPONSES, OPENAI
+from interlock.events.sse import SseWriter
+from interlock.fsm.acceptor import judge
+from interlock.fsm.processes.stored import StoredTrigger
+from interlock.serving.requests.create import read_request
+from interlock.serving.requests.errors import ApiError
+from interlock.serving.responses import archive as archive_module
+from interlock.serving.responses import background
+from interlock.serving.responses import log as log_module
+from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.background import Backgrounds
+from interlock.serving.responses.log import adopt
+from interlock.serving.responses.membership import Membership
+from interlock.serving.responses.open_runs import OpenRuns
+from interlock.serving.responses.turns import begin_response
+from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
+from interlock.serving.store.edits import Edit
+from interlock.testing.legality import assert_legal
+
+TENANT = "somebody"
+DONE = b"data: [DONE]\n\n"
+
+
+@define(eq=False)
+class Times:
+    """A clock that is set by hand."""
+
+    now: float = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@define(eq=False)
+class Unreliable(MemoryStore):
+    """A store that cannot be used for some of its writes, and may have taken them all the same."""
+
+    down: dict = field(factory=dict)
+    """For each method, how often it fails; a negative number is how often it fails after it has written."""
+
+    async def _try(self, name, write, *arguments):
+        left = self.down.get(name, 0)
+        if left > 0:
+            self.down[name] = left - 1
+            raise StoreDown("It cannot be reached.")
+        written = await write(*arguments)
+        if left < 0:
+            self.down[name] = left + 1
+            raise StoreDown("It cannot be reached.")
+        return written
+
+    async def append(self, *arguments):
+        return await self._try("append", super().append, *arguments)
+
+    async def finish(self, *arguments):
+        return await self._try("finish", super().finish, *arguments)
+
+    async def read(self, *arguments):
+        return await self._try("read", super().read, *arguments)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """What is waited for in a server of a store that is down is not waited for here."""
+    monkeypatch.setattr(background, "PAUSE", 0.0)
+    monkeypatch.setattr(log_module, "LOOK", 0.01)
+
+
+def run_of(*script, dialect=OPENAI, **body):
+    request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
+    return begin_response(request, request.continued(), StagedEngine(list(script)), SseWriter(dialect))
+
+
+async def read(archive, response_id, start=0):
+    """Read a response's log to its end."""
+    stored = await archive.store.get(TENANT, response_id)
+    frames = []
+    opened = await archive.tail(TENANT, stored, start)
+    if isinstance(archive.store, Unreliable):
+        archive.store.down["read"] = archive.store.down.pop("later", 0)
+    async with aclosing(opened.frames()) as tail:
+        async for some in tail:
+            frames += some
+    return frames
+
+
+def last(frames):
+    return json.loads(frames[-1].partition(b"\ndata: ")[2])["response"]
+
+
+async def made(store, *script):
+    """Make a response, and give its events and what is stored of it."""
+    archive = Archive(store)
+    backgrounds = Backgrounds(archive, OpenRuns())
+    run = run_of(*script)
+    queued = await backgrounds.begin(backgrounds.owner(TENANT, run, lambda: run.stored))
+    frames = await asyncio.wait_for(read(archive, queued.id), 20)
+    await backgrounds.wait(20)
+    return frames, await archive.get(TENANT, queued.id)
+
+
+@pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"later": 2}], ids=str)
+def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
+    frames, stored = asyncio.run(made(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
+    assert_legal([*frames, DONE])
+    assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
+
+
+def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_response(monkeypatch) -> None:
+    async def lost():
+        times = Times()
+        store = Unreliable(clock=times, down={"append": 10**6, "finish": 10**6})
+        archive, gate = Archive(store), Gate()
+        backgrounds = Backgrounds(archive, OpenRuns())
+        run = run_of(step(REASONING), gate, *steps(ANSWER))
+        owner = backgrounds.owner(TENANT, run, lambda: run.stored)
+        queued = await backgrounds.begin(owner)
+        await owner.wait()
+        times.now += 16
+        store.down.clear()
+        return run.driver.response, await read(archive, queued.id)
+
+    monkeypatch.setattr(background, "LEASE", 0.0)
+    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    response, frames = asyncio.run(lost())
+    assert response["error"]["message"] == "The response could not be stored."
+    assert_legal([*frames, DONE])
+    assert last(frames)["error"]["message"] == "The server that made the response was lost."
+
+
+async def abandoned(store, times, count, dialect=OPENAI):
+    """Leave a response after some of its events, as a process does that is killed."""
+    run = run_of(step(REASONING), *steps(ANSWER), dialect=dialect)
+    begun = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+    async with aclosing(run.events()) as events:
+        frames = [frame async for some in events for frame in some]
+    lease = await store.enqueue(TENANT, begun, "killed")
+    if count:
+        await store.append(lease, 0, frames[:count])
+    times.now += 16
+    return begun.id, frames[:count], lease
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("count", [0, 3, 6, 9])
+def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_has_written(count, cancelled) -> None:
+    async def ended():
+        times = Times()
+        store = MemoryStore(clock=times)
+        response_id, frames, _ = await abandoned(store, times, count)
+        if cancelled:
+            await store.cancel(TENANT, response_id)
+        read_on = await read(Archive(store), response_id)
+        return frames, read_on, (await store.get(TENANT, response_id)).response
+
+    frames, read_on, response = asyncio.run(ended())
+    assert_legal([*read_on, DONE])
+    assert read_on[:count] == frames
+    assert last(read_on) == response
+    assert response["status"] == ("cancelled" if cancelled else "failed")
+
+
+def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None:
+    async def raced():
+        times = Times()
+        store = MemoryStore(clock=times)
+        response_id, frames, lease = await abandoned(store, times, 6)
+        taken = [await adopt(store, TENANT, response_id, f"process {number}") for number in range(3)]
+        with pytest.raises(Exception, match="lease"):
+            await store.append(lease, len(frames), [b"late"])
+        return taken
+
+    assert asyncio.run(raced()) == [True, False, False]
+
+
+def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_them() -> None:
+    async def swept():
+        times = Times()
+        store = MemoryStore(clock=times)
+        response_id, _, _ = await abandoned(store, times, 6)
+        archive = Archive(store)
+        with store.watching(TENANT, response_id) as watch:
+            async with archive.watched_over():
+                while (await store.get(TENANT, response_id)).response["status"] == "queued":
+                    await watch.wait(5)
+        return (await store.get(TENANT, response_id)).response["status"]
+
+    assert asyncio.run(asyncio.wait_for(swept(), 10)) == "failed"
+
+
+def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
+    async def trimmed():
+        store = MemoryStore()
+        _, stored = await made(store, *steps(ANSWER))
+        store._sql.do("DELETE FROM event WHERE number < 4")
+        store._sql.do("UPDATE response SET oldest = 4")
+        archive = Archive(store)
+        with pytest.raises(ApiError) as refused:
+            await archive.tail(TENANT, stored, 3)
+        return refused.value.code, str(refused.value), len(await read(archive, stored.id, 4))
+
+    code, message, left = asyncio.run(trimmed())
+    assert (code, message) == (
+        "events_expired",
+        "The events before number 4 are kept no longer; 4 is the oldest that can be read.",
+    )
+    assert left > 0
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, OPEN_RESPONSES], ids=["openai", "open-responses"])
+@pytest.mark.parametrize("taken", ["deleted", "trimmed"])
+def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so(taken, dialect) -> None:
+    async def bereft():
+        store = MemoryStore()
+        response_id, _, lease = await abandoned(store, Times(), 6, dialect)
+        tail = await Archive(store).tail(TENANT, await store.get(TENANT, response_id))
+        async with aclosing(tail.frames()) as tail:
+            frames = await anext(tail)
+            if taken == "trimmed":
+                ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
+                await store.finish(lease, len(frames), [b"the last"], ended)
+                await store._write(TENANT, response_id, Edit(StoredTrigger.TRIM))
+            else:
+                await store.delete(TENANT, response_id)
+            return frames, [frame async for some in tail for frame in some]
+
+    frames, (error,) = asyncio.run(bereft())
+    found = judge([*frames, error, DONE]).reported
+    theirs = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
+    assert {each.finding.habit for each in found} == {"error-is-last", *theirs}
+    said = json.loads(error.partition(b"\ndata: ")[2])
+    message = "The events of the response are stored no longer: it was deleted, or has expired."
+    fields = {"code": "events_expired", "message": message, "param": None}
+    assert said == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
+
+
+def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
+    async def joined():
+        store = Unreliable(down={"finish": 1})
+        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        part = await Membership.begin(store, TENANT, "conv_1")
+        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        run = run_of(*steps(ANSWER))
+        owner = backgrounds.owner(TENANT, run, lambda: run.stored, part)
+        await backgrounds.begin(owner)
+        while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        with pytest.raises(Conflict):
+            await store.hold(TENANT, "conv_1", "resp_2")
+        await backgrounds.wait(20)
+        return await store.hold(TENANT, "conv_1", "resp_2"), await store.conversation_items(TENANT, "conv_1")
+
+    version, items = asyncio.run(joined())
+    assert (version, [item["type"] for item in items]) == (1, ["message", "message"])
+
+
+def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> None:
+    class Full(MemoryStore):
+        async def enqueue(self, *_):
+            raise StoreFull("It is full.")
+
+    async def refused():
+        store = Full()
+        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        part = await Membership.begin(store, TENANT, "conv_1")
+        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        run = run_of(*steps(ANSWER))
+        with pytest.raises(StoreFull):
+            await backgrounds.begin(backgrounds.owner(TENANT, run, lambda: run.stored, part))
+        return await store.hold(TENANT, "conv_1", "resp_2")
+
+    assert asyncio.run(refused()) == 0
+
+
+def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(monkeypatch) -> None:
+    class Looked(MemoryStore):
+        down = True
+        looks = 0
+
+        async def lost(self, limit):
+            self.looks += 1
+            if self.down:
+                raise StoreDown("It cannot be reached.")
+            return await super().lost(limit)
+
+    async def look(store, archive):
+        before = store.looks
+        while store.looks < before + 2:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0)
+        return archive.require_store
+
+    async def watched():
+        store = Looked()
+        archive = Archive(store)
+        archive.require_store()
+        async with archive.watched_over():
+            with pytest.raises(StoreDown):
+                (await look(store, archive))()
+            store.down = False
+            (await look(store, archive))()
+
+    monkeypatch.setattr(archive_module, "EVERY", 0.0)
+    asyncio.run(watched())

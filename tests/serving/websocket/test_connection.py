@@ -1,0 +1,517 @@
+"""WebSocket mode, over real sockets: lanes, limits, continuation, and every way in which a connection ends."""
+
+import asyncio
+import gc
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+from anyio import ClosedResourceError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, steps
+from openai import AsyncOpenAI, OpenAI
+from starlette.websockets import WebSocket
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.server import ServerProtocol
+from websockets.sync.client import connect
+
+from interlock.events.dialects import OPENAI
+from interlock.fsm.oracle import check
+from interlock.fsm.table import Machine
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.http.app import SocketHost, create_app
+from interlock.serving.http.protocol import BoundedProtocol
+from interlock.serving.http.server import ServerThread
+from interlock.serving.http.websocket.connection import LET_GO, Connection, Limits
+from interlock.serving.http.websocket.frames import Ask
+from interlock.serving.http.websocket.lane import Lane
+from interlock.serving.http.websocket.memory import Memory
+from interlock.serving.responses.open_runs import OpenRuns
+from interlock.serving.store import MemoryStore, StoredResponse
+
+PATIENCE = 60
+ENDS = {"response.completed", "response.incomplete", "response.failed"}
+ASK = {"type": "response.create", "model": MODEL, "input": "Hi"}
+STAGED = {**ASK, "model": "staged"}
+
+
+class Client:
+    """A socket, spoken to in JSON."""
+
+    def __init__(self, socket):
+        self.socket = socket
+
+    def send(self, frame, **fields):
+        self.socket.send(frame if isinstance(frame, str | bytes) else json.dumps({**frame, **fields}))
+
+    def receive(self):
+        return json.loads(self.socket.recv(timeout=PATIENCE))
+
+    def turn(self):
+        """The frames up to the end of a response, or the one frame that is an error."""
+        frames = [self.receive()]
+        while frames[-1]["type"] not in {*ENDS, "error"}:
+            frames.append(self.receive())
+        return frames
+
+    def ends(self, count):
+        """The terminal frames of the next responses."""
+        return [self.turn()[-1] for _ in range(count)]
+
+    def ask(self, frame=ASK, **fields):
+        self.send(frame, **fields)
+        return self.turn()
+
+
+@contextmanager
+def client(url, **options):
+    with connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE, **options) as socket:
+        yield Client(socket)
+
+
+def sdk_options(url):
+    return {"base_url": f"{url}/v1", "websocket_base_url": f"{url.replace('http', 'ws', 1)}/v1", "api_key": "none"}
+
+
+def error_of(frames):
+    (frame,) = frames
+    assert frame["type"] == "error"
+    assert [*frame["error"]] == ["message", "type", "param", "code"]
+    return frame["status"], frame["error"]["param"], frame["error"]["code"]
+
+
+def closing_code(socket):
+    with pytest.raises(ConnectionClosed) as closed:
+        socket.receive()
+    return closed.value.rcvd.code
+
+
+def test_a_turn_is_the_stream_of_a_post_one_event_a_frame(url) -> None:
+    with client(url) as socket:
+        frames = socket.ask(stream=False)
+    assert check(frames) == []
+    assert frames[-1]["type"] == "response.completed"
+    assert all("stream_id" not in frame for frame in frames)
+
+
+def test_turns_follow_one_another_and_continue_what_was_not_stored(url) -> None:
+    missing = (400, "previous_response_id", "previous_response_not_found")
+    with client(url) as socket:
+        first = socket.ask(store=False)[-1]["response"]
+        second = socket.ask(store=False, previous_response_id=first["id"])[-1]["response"]
+        assert (second["status"], second["previous_response_id"]) == ("completed", first["id"])
+        assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+        assert error_of(socket.ask(store=False, previous_response_id=first["id"])) == missing
+    with client(url) as another:
+        assert error_of(another.ask(previous_response_id=second["id"])) == missing
+        assert another.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_continuation_that_fails_evicts_what_it_went_on_from(url) -> None:
+    answer = {"type": "function_call_output", "call_id": "call_nobody", "output": "1"}
+    with client(url) as socket:
+        first = socket.ask(store=False)[-1]["response"]["id"]
+        refused = error_of(socket.ask(store=False, previous_response_id=first, input=[answer]))
+        assert refused[:2] == (400, "input")
+        gone = error_of(socket.ask(store=False, previous_response_id=first))
+        assert gone[2] == "previous_response_not_found"
+
+
+def test_a_request_that_continues_nothing_leaves_the_latest_response_where_it_is(url) -> None:
+    with client(url) as socket:
+        first = socket.ask(store=False)[-1]["response"]["id"]
+        assert error_of(socket.ask(model="nobody"))[2] == "model_not_found"
+        assert socket.ask(store=False, previous_response_id=first)[-1]["type"] == "response.completed"
+
+
+def test_without_generate_there_is_an_id_and_no_output(url) -> None:
+    with client(url) as socket:
+        frames = socket.ask(generate=False, store=False)
+        assert [frame["type"] for frame in frames] == ["response.created", "response.in_progress", "response.completed"]
+        warm = frames[-1]["response"]
+        assert (warm["output"], warm["usage"]["output_tokens"]) == ([], 0)
+        assert warm["usage"]["input_tokens"] > 0
+        assert socket.ask(previous_response_id=warm["id"])[-1]["response"]["output"] != []
+
+
+@pytest.mark.parametrize(
+    ("frame", "error"),
+    [
+        (b"\x00", (400, None, "invalid_value")),
+        ("{", (400, None, "invalid_json")),
+        ("[]", (400, None, "invalid_json")),
+        ('"\\ud800"', (400, None, "invalid_json")),
+        ({"type": "response.append"}, (400, "type", "invalid_value")),
+        ({}, (400, "type", "invalid_value")),
+        ({**ASK, "background": True}, (400, "background", "unsupported_parameter")),
+        ({**ASK, "generate": "no"}, (400, "generate", "invalid_type")),
+        ({**ASK, "stream_id": ""}, (400, "stream_id", "invalid_stream_id")),
+        ({**ASK, "stream_id": "a b"}, (400, "stream_id", "invalid_stream_id")),
+        ({**ASK, "stream_id": "x" * 257}, (400, "stream_id", "invalid_stream_id")),
+        ({**ASK, "stream_id": 7}, (400, "stream_id", "invalid_stream_id")),
+        ({"type": "response.create"}, (400, "model", "missing_required_parameter")),
+    ],
+    ids=repr,
+)
+def test_a_wrong_frame_gets_an_error_and_the_socket_stays_open(url, frame, error) -> None:
+    with client(url) as socket:
+        socket.send(frame)
+        assert error_of(socket.turn()) == error
+        assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_frames_are_compressed_if_the_client_offers_it(url) -> None:
+    with client(url) as socket:
+        assert "permessage-deflate" in socket.socket.response.headers["Sec-WebSocket-Extensions"]
+        assert socket.ask()[-1]["type"] == "response.completed"
+    with client(url, compression=None) as plain:
+        assert plain.ask()[-1]["type"] == "response.completed"
+
+
+def test_lanes_run_side_by_side_and_each_in_its_order(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
+    with served(engine) as url, client(url) as socket:
+        socket.send(STAGED, stream_id="slow")
+        assert gate.reached.wait(PATIENCE)
+        socket.send(STAGED, stream_id="slow", metadata={"turn": "2"})
+        socket.send(STAGED, stream_id="other-1.x_Y")
+        (first,) = socket.ends(1)
+        assert (first["type"], first["stream_id"]) == ("response.completed", "other-1.x_Y")
+        gate.open()
+        ends = socket.ends(2)
+    assert [(end["stream_id"], end["response"]["metadata"]) for end in ends] == [("slow", {}), ("slow", {"turn": "2"})]
+
+
+def test_limits_refuse_one_request_and_leave_the_others(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
+    with served(engine, socket_limits=Limits(in_flight=2, lanes=1)) as url, client(url) as socket:
+        socket.send(STAGED, stream_id="a")
+        assert gate.reached.wait(PATIENCE)
+        socket.send(STAGED, stream_id="b")
+        refused = socket.turn()[-1]
+        assert (refused["stream_id"], refused["error"]["code"]) == ("b", "websocket_stream_limit_reached")
+        socket.send(STAGED, stream_id="a")
+        socket.send(STAGED)
+        assert error_of(socket.turn())[2] == "websocket_stream_limit_reached"
+        gate.open()
+        assert [end["stream_id"] for end in socket.ends(2)] == ["a", "a"]
+
+
+def test_a_client_is_asked_for_nothing_by_what_it_has_read(url) -> None:
+    with client(url) as socket:
+        socket.send({"type": "response.processed", "response_id": "resp_1"})
+        assert socket.ask()[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize(
+    ("steer", "code", "unused"),
+    [
+        (
+            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
+            "steering_not_supported",
+            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
+        ),
+        ({"previous_response_id": "resp_1"}, "invalid_input", {"previous_response_id": "resp_1", "input": ""}),
+        ({"previous_response_id": 1, "input": "b"}, "invalid_input", {"previous_response_id": "", "input": "b"}),
+    ],
+)
+def test_a_steering_is_given_back_as_the_openai_package_types_it(url, steer, code, unused) -> None:
+    with client(url) as socket:
+        socket.send({"type": "response.steer"}, **steer)
+        frame = socket.receive()
+        assert socket.ask()[-1]["type"] == "response.completed"
+    assert (frame["type"], frame["error"]["code"], frame["steer"]) == ("response.steer.failed", code, unused)
+    types = pytest.importorskip("openai.types.responses.response_steer_failed_event")
+    types.ResponseSteerFailedEvent.model_validate(frame)
+
+
+def test_requests_are_bounded_in_bytes(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
+    with served(engine, socket_limits=Limits(held_bytes=2000)) as url, client(url) as socket:
+        socket.send(STAGED)
+        assert gate.reached.wait(PATIENCE)
+        socket.send(STAGED, input="x" * 1500)
+        refused = socket.turn()[-1]["error"]
+        assert refused["code"] == "websocket_stream_limit_reached"
+        assert refused["message"] == "What the WebSockets of this connection hold would be larger than 2000 bytes."
+        gate.open()
+        assert socket.turn()[-1]["type"] == "response.completed"
+
+
+def test_the_lane_that_was_not_used_longest_lets_go_of_its_response_and_says_so(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=60_000)) as url, client(url) as socket:
+        first, second, third = (
+            socket.ask(store=False, generate=False, input="x" * 20_000, stream_id=name)[-1]["response"]["id"] for name in "abc"
+        )
+        let_go = socket.ask(store=False, generate=False, previous_response_id=first, stream_id="a")[-1]
+        assert let_go["error"] == {
+            "message": f"Previous response with id '{first}' not found. {LET_GO}",
+            "type": "invalid_request_error",
+            "param": "previous_response_id",
+            "code": "previous_response_not_found",
+        }
+        for name, kept in (("b", second), ("c", third)):
+            going_on = socket.ask(store=False, generate=False, previous_response_id=kept, stream_id=name)[-1]
+            assert going_on["response"]["previous_response_id"] == kept
+
+
+def test_a_stored_response_is_gone_on_from_although_its_lane_let_go_of_it(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=10_000)) as url, client(url) as socket:
+        first = socket.ask(generate=False, input="x" * 8_000)[-1]["response"]["id"]
+        assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
+
+
+def test_nothing_of_a_connection_is_left_when_it_is_closed() -> None:
+    frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
+
+    def left():
+        kinds = (Connection, Lane, Ask, StoredResponse, SocketHost, BoundedProtocol, ServerProtocol, WebSocket, Machine)
+        return [each for each in gc.get_objects() if isinstance(each, kinds)]
+
+    gc.collect()
+    before = len(left())
+    gc.disable()
+    try:
+        app = create_app(EmbeddedEngine())
+        with ServerThread(app) as url, client(url) as socket:
+            for frame in frames:
+                assert socket.ask(frame)[-1]["type"] == "response.completed"
+        assert (len(left()), app.state.socket_memory.used) == (before, {})
+    finally:
+        gc.enable()
+
+
+def test_a_request_can_be_cancelled_and_the_lane_goes_on(served) -> None:
+    engine = StagedEngine([*steps(REASONING)[:-1], Gate()], steps(ANSWER))
+    with served(engine) as url, client(url) as socket:
+        socket.send({"type": "response.cancel"})  # nothing is generated: nothing happens
+        socket.send(STAGED)
+        while socket.receive()["type"] != "response.reasoning_text.delta":
+            pass
+        socket.send({"type": "response.cancel"})
+        cancelled = socket.turn()[-1]
+        assert (cancelled["type"], cancelled["response"]["status"]) == ("response.incomplete", "cancelled")
+        assert socket.ask(STAGED)[-1]["type"] == "response.completed"
+
+
+def test_a_client_that_leaves_cancels_what_runs_and_what_waits(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([*steps(REASONING)[:-1], gate])
+    with served(engine) as url:
+        with client(url) as socket:
+            socket.send(STAGED)
+            socket.send(STAGED)
+            assert gate.reached.wait(PATIENCE)
+        assert engine.closed.wait(PATIENCE)
+        assert len(engine.turns) == 1
+
+
+def test_a_call_of_a_tool_is_answered_in_the_next_turn(served) -> None:
+    tool = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
+    with served(StagedEngine(steps(CALL), steps(ANSWER))) as url, client(url) as socket:
+        called = socket.ask(STAGED, tools=[tool], store=False)[-1]["response"]
+        (call,) = called["output"]
+        answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "1"}
+        ended = socket.ask(STAGED, input=[answer], previous_response_id=called["id"], store=False)[-1]
+        assert ended["type"] == "response.completed"
+
+
+def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -> None:
+    engine = StagedEngine(steps(ANSWER), [RuntimeError("broken")], steps(ANSWER))
+    with served(engine) as url, client(url) as socket:
+        first = socket.ask(STAGED, store=False)[-1]["response"]["id"]
+        failed = socket.ask(STAGED, store=False, previous_response_id=first)
+        assert check(failed) == []
+        assert failed[-1]["type"] == "response.failed"
+        for gone in (first, failed[-1]["response"]["id"]):
+            assert error_of(socket.ask(STAGED, previous_response_id=gone))[2] == "previous_response_not_found"
+
+
+def test_a_fault_of_ours_is_one_error_and_the_socket_stays_open(served) -> None:
+    class Broken(MemoryStore):
+        async def get(self, _tenant, response_id):
+            raise RuntimeError(response_id)
+
+    with served(EmbeddedEngine(), store=Broken()) as url, client(url) as socket:
+        assert error_of(socket.ask(previous_response_id="resp_1")) == (500, None, None)
+        assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) -> None:
+    class Broken:
+        dialect = OPENAI
+
+        async def begin(self, body, **_):
+            raise RuntimeError(body)
+
+    frames = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps({**ASK, "model": []})}]
+    sent = []
+
+    async def receive():
+        return frames.pop(0) if frames else {"type": "websocket.disconnect", "code": 1006}
+
+    async def send(message):
+        sent.append(message["type"])
+        if message["type"] != "websocket.accept":
+            raise ClosedResourceError
+
+    async def serve():
+        socket = WebSocket({"type": "websocket"}, receive, send)
+        await socket.accept()
+        await Connection(socket, Broken(), OpenRuns(), Memory().share("", 10_000)).serve()
+        gc.collect()
+
+    with caplog.at_level("ERROR", "asyncio"):
+        asyncio.run(serve())
+    assert sent == ["websocket.accept", "websocket.send"]
+    assert [record.name for record in caplog.records] == [
+        "interlock.serving.http.websocket.connection"
+    ]
+
+
+def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:
+    gate = Gate()
+    engine = StagedEngine([gate, *steps(ANSWER)])
+    with served(engine, socket_limits=Limits(lifetime=3)) as url, client(url) as socket:
+        socket.send(STAGED, stream_id="runs")
+        assert gate.reached.wait(PATIENCE)
+        codes = []
+        while codes[-1:] != ["websocket_connection_limit_reached"]:
+            codes.append(socket.ask(model="nobody")[-1]["error"]["code"])
+        assert set(codes[:-1]) <= {"model_not_found"}
+        assert socket.ask(model="nobody")[-1]["error"]["code"] == "websocket_connection_limit_reached"
+        gate.open()
+        assert socket.turn()[-1]["type"] == "response.completed"
+        assert closing_code(socket) == 1000
+
+
+def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> None:
+    gate = Gate()
+    server = ServerThread(create_app(StagedEngine([gate])))
+    with server as url, client(url) as socket, client(url) as idle:
+        socket.send(STAGED)
+        assert gate.reached.wait(PATIENCE)
+        socket.send(STAGED)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        ends = [(end["type"], end["response"]["error"]["message"]) for end in socket.ends(2)]
+        assert ends == [("response.failed", "The server is shutting down.")] * 2
+        assert [closing_code(each) for each in (socket, idle)] == [1012, 1012]
+        stopping.join()
+
+
+def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
+    gate = Gate()
+
+    class Waiting(EmbeddedEngine):
+        """An engine that counts tokens for ever."""
+
+        async def count(self, turn):
+            await gate.wait()
+            return await super().count(turn)
+
+    server = ServerThread(create_app(Waiting()))
+    with server as url, client(url) as socket:
+        compacting = [{"type": "compaction", "compact_threshold": 1000}]
+        socket.send(ASK, context_management=compacting)
+        running = socket.receive()["response"]["id"]
+        assert gate.reached.wait(PATIENCE)
+        socket.send(ASK, previous_response_id=running)
+        socket.send(ASK, input=7)
+        socket.send(ASK, stream_id="side", model="nobody")
+        assert error_of(socket.turn()[-1:])[2] == "model_not_found"
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        turns = [socket.turn() for _ in range(3)]
+        assert [turn[-1]["type"] for turn in turns] == ["response.failed"] * 3
+        assert [check(turn) for turn in turns[1:]] == [[], []]
+        assert closing_code(socket) == 1012
+        stopping.join()
+
+
+def test_a_socket_needs_the_key_before_it_is_opened(served) -> None:
+    with served(EmbeddedEngine(), api_key="right") as url:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            with pytest.raises(InvalidStatus) as refused, client(url, additional_headers=headers):
+                pass
+            assert refused.value.response.status_code == 401
+        with client(url, additional_headers={"Authorization": "Bearer right"}) as socket:
+            assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_page_of_another_origin_opens_no_socket(served) -> None:
+    with served(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
+        for origin in ("https://theirs.example", "null", "http://["):
+            with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
+                pass
+            assert refused.value.response.status_code == 403
+        for origin in ("https://ours.example", url):
+            with client(url, origin=origin) as socket:
+                assert socket.ask()[-1]["type"] == "response.completed"
+
+
+def test_a_path_without_websockets_is_not_found(url) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(url.replace("http", "ws", 1) + "/v1/nothing"):
+        pass
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body)["error"]["message"] == "Invalid URL (WEBSOCKET /v1/nothing)"
+
+
+def test_the_openai_package_connects(url) -> None:
+    sdk = OpenAI(**sdk_options(url))
+    with sdk.responses.connect() as connection:
+        connection.response.create(model=MODEL, input="Hi", store=False)
+        (end,) = (event for event in connection if event.type in ENDS and connection.close() is None)
+    assert (end.type, end.response.status) == ("response.completed", "completed")
+
+
+def test_the_openai_package_connects_asynchronously(url) -> None:
+    async def end():
+        async with (
+            AsyncOpenAI(**sdk_options(url)) as sdk,
+            sdk.responses.connect() as connection,
+        ):
+            await connection.response.create(model=MODEL, input="Hi")
+            async for event in connection:
+                if event.type in ENDS:
+                    return event.type
+        return None
+
+    assert asyncio.run(end()) == "response.completed"
+
+
+FRAMES = st.tuples(
+    st.sampled_from([None, "a", "b", "c"]),
+    st.one_of(
+        st.fixed_dictionaries(
+            {"type": st.just("response.create"), "input": st.sampled_from(["Hi", "", 7]), "generate": st.booleans()}
+        ),
+        st.just({"type": "response.cancel"}),
+        st.just({"type": "nothing"}),
+    ),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(FRAMES, min_size=1, max_size=12))
+def test_whatever_is_sent_each_request_gets_one_stream_or_one_error(url, frames) -> None:
+    streams, ended, errors = {}, [], 0
+    with client(url) as socket:
+        for lane, frame in frames:
+            socket.send({"model": MODEL, **frame} | ({} if lane is None else {"stream_id": lane}))
+        while len(ended) + errors < sum(frame["type"] != "response.cancel" for _, frame in frames):
+            frame = socket.receive()
+            lane = frame.pop("stream_id", None)
+            if frame["type"] == "error":
+                errors += 1
+                continue
+            streams.setdefault(lane, []).append(frame)
+            if frame["type"] in ENDS:
+                ended.append(streams.pop(lane))
+    assert streams == {}
+    assert [check(stream) for stream in ended] == [[]] * len(ended)

@@ -1,0 +1,100 @@
+"""What a lane does, in every order of what can happen to it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.fsm.deltas import Cancel
+from interlock.serving.http.websocket.frames import Ask
+from interlock.serving.http.websocket.lane import Lane
+
+
+class Run:
+    """Notes that it was interrupted."""
+
+    def __init__(self):
+        self.interruptions = []
+
+    def interrupt(self, ending):
+        self.interruptions.append(ending)
+
+
+class Host:
+    """Plays a connection: a request that was started is begun and ended when the test says so."""
+
+    def __init__(self):
+        self.started = []
+        self.lane = Lane("a")
+
+    def start(self, ask):
+        self.started += [] if ask is None else [ask]
+
+    def ask(self, number):
+        self.start(self.lane.ask(Ask("a", {"number": number}, generate=True, size=1)))
+
+    def end(self):
+        self.start(self.lane.end())
+
+    def begin(self):
+        self.run = Run()
+        self.lane.begin(self.run)
+
+
+def numbers(host):
+    return [ask.body["number"] for ask in host.started]
+
+
+def test_requests_run_one_after_another_in_their_order() -> None:
+    host = Host()
+    for number in range(3):
+        host.ask(number)
+    assert (numbers(host), host.lane.in_flight) == ([0], 3)
+    host.begin()
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0, 1], 2)
+    host.end()  # it was refused, and never began
+    host.begin()
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0, 1, 2], 0)
+
+
+def test_a_cancel_that_comes_before_the_run_interrupts_it_when_it_begins() -> None:
+    host = Host()
+    host.ask(0)
+    host.lane.cancel()
+    host.begin()
+    assert host.run.interruptions == [Cancel()]
+
+
+def test_a_client_that_leaves_before_the_run_interrupts_it_when_it_begins() -> None:
+    host = Host()
+    host.ask(0)
+    host.ask(1)
+    host.lane.leave()
+    host.begin()
+    assert host.run.interruptions == [Cancel()]
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0], 0)
+
+
+@given(st.lists(st.sampled_from(["ask", "begin", "end", "cancel"])))
+def test_no_order_of_what_happens_loses_a_request_or_runs_two_at_once(happenings) -> None:
+    host, asked, running, begun = Host(), 0, 0, False
+    for happening in happenings:
+        match happening:
+            case "ask":
+                host.ask(asked)
+                asked += 1
+            case "begin" if running and not begun:
+                host.begin()
+                begun = True
+            case "end" if running:
+                host.end()
+                begun = False
+            case "cancel":
+                host.lane.cancel()
+            case _:
+                pass
+        ended = len(host.started) - (1 if host.lane.in_flight else 0)
+        running = len(host.started) - ended
+        assert numbers(host) == list(range(len(host.started)))
+        assert host.lane.in_flight == asked - ended
