@@ -44,6 +44,7 @@ NAV: Nav = [
     {
         "How it works": [
             {"Design": "design.md"},
+            {"The life of a request": "request.md"},
             {"Rules": "rules.md"},
             {"Lifecycles": "lifecycles.md"},
             {"Malformed output": "recovery.md"},
