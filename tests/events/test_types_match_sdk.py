@@ -74,6 +74,7 @@ MEANT = {
         *(f"{union}: they have no <{PATCH}.{end}>" for union in ("AnyEvent", "SocketEvent") for end in ("delta", "done")),
         *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),
         "Search.sources[]: they have no <api>",
+        "DeleteFile.diff: not theirs",
     },
     "The API always sends it, though the type does not promise it.": {
         "AnnotationAdded.annotation: they may not send it",

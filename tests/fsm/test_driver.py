@@ -538,3 +538,14 @@ def spoil(value):
         spoil(entry)
     if isinstance(value, dict | list):
         value.clear()
+
+
+def test_an_item_that_is_opened_with_a_status_begins_in_progress():
+    told = Told(Open("function_call", {"name": "look_up", "status": "completed"}))
+    assert as_json(told.events[-1])["item"]["status"] == "in_progress"
+
+
+def test_a_patch_that_deletes_a_file_shows_a_diff_only_if_one_was_written():
+    patch = {"type": "delete_file", "path": "a.txt"}
+    assert Told(Open("apply_patch_call", {"operation": patch})).output()[0]["operation"] == patch
+    assert Told(Open("apply_patch_call", {"operation": patch}), "x").output()[0]["operation"] == {**patch, "diff": "x"}

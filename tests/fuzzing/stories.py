@@ -128,9 +128,15 @@ def _kind(driver: ResponseDriver[Any]) -> str | None:
     return output[-1]["type"] if output else None
 
 
+def _given(delta: Delta) -> dict[str, Any]:
+    """Give the arguments that make a delta."""
+    made = {attribute.name for attribute in attrs.fields(type(delta)) if attribute.init}
+    return attrs.asdict(delta, filter=lambda attribute, _: attribute.name in made)
+
+
 def to_json(story: Sequence[Delta]) -> list[Any]:
     """Give a story as JSON values: a text is itself, any other delta its name and its fields."""
-    return [delta if isinstance(delta, str) else [type(delta).__name__, attrs.asdict(delta)] for delta in story]
+    return [delta if isinstance(delta, str) else [type(delta).__name__, _given(delta)] for delta in story]
 
 
 def from_json(story: Sequence[Any]) -> list[Delta]:

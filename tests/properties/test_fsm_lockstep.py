@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from transitions import Machine, MachineError
 
-from interlock.events.items import ITEMS
+from interlock.events import response as events
+from interlock.events.items import opened
+from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.ids import SequentialIds
 from interlock.fsm.item import Item
+from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof.inputs import FIELDS
 from interlock.fsm.response import Response
@@ -27,7 +29,7 @@ from interlock.parsers.framing import HARMONY, Trigger
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
 
 
-GIVEN = {"type": "url_citation"}
+ARGS = {"annotate": {"type": "url_citation"}}
 
 
 class Model:
@@ -64,18 +66,19 @@ class Model:
 def begun(kind):
     """Give an item, or the response, that nothing has happened to, with all that any of its events could need."""
     if kind == "response":
-        return Response(DECLARED.response.states[DECLARED.response.initial], "resp_1", b"", 7, lambda: 7)
+        body = events.Response(id="resp_1", created_at=7, model="m")
+        return Response(DECLARED.response.states[DECLARED.response.initial], body=body, clock=lambda: 7)
     lifecycle = DECLARED.items[kind]
-    return Item(lifecycle.states[lifecycle.initial], ITEMS[kind], SequentialIds()("id"), [], {"name": "f", **FIELDS[kind]})
+    return Item(lifecycle.states[lifecycle.initial], id="id_1", body=opened(kind, FIELDS[kind]), output_index=0)
 
 
 def remembered(subject):
     """Give all that a subject knows, so that a change of it shows."""
-    known = {attribute.name: getattr(subject, attribute.name) for attribute in subject.__attrs_attrs__}
+    saved = subject.save()
     return {
-        name: value.getvalue() if isinstance(value, BytesIO) else copy.deepcopy(value)
-        for name, value in known.items()
-        if name not in {"state", "output", "clock"}
+        name: value.getvalue() if isinstance(value, BytesIO) else copy.copy(value)
+        for name in saved.__struct_fields__
+        if (value := getattr(saved, name)) is not NO_FIELDS and name != "state"
     }
 
 
@@ -105,13 +108,15 @@ class Lockstep(RuleBasedStateMachine):
 
     def emit(self, emission):
         """Have the subject record what goes with an event, and give the event's name as its frame says it."""
-        frame = emission.emit(self.subject, {**GIVEN}, 0)
+        frame = SseWriter().write(emission.make(self.subject))
         return frame.partition(b"\n")[0].decode().removeprefix("event: ")
 
     def prepare(self, trigger):
         """Give the item the text that the driver would give it before it fires."""
         if trigger in self.subject.state.rows and trigger in {"append", "split", "refuse", "summarize"}:
             self.subject.hold("x", ())
+        image = self.subject.state.table == "image_generation_call"
+        self.subject.args = {"partial_image_b64": ""} if trigger == "progress" and image else ARGS.get(trigger, NO_FIELDS)
 
 
 TestLockstep = pytest.mark.long(Lockstep.TestCase)

@@ -466,7 +466,9 @@ class UpdateFile(Operation, tag="update_file", kw_only=True):
 
 
 class DeleteFile(Operation, tag="delete_file", kw_only=True):
-    """A file that is deleted."""
+    """A file that is deleted. The API has no `diff` here; a model may write one all the same, and its text is shown (rule R9)."""
+
+    diff: Maybe[str] = UNSET
 
 
 class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):

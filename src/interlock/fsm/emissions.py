@@ -15,7 +15,6 @@ from interlock.events.items import (
     ApplyPatchCall,
     CodeInterpreterCall,
     CustomToolCall,
-    DeleteFile,
     FunctionCall,
     ImageGenerationCall,
     McpCall,
@@ -244,8 +243,7 @@ def patch_delta(call: Item[ApplyPatchCall]) -> PatchDelta:
 @emission
 def patch_done(call: Item[ApplyPatchCall]) -> PatchDone:
     diff, operation = call.end_text(), call.body.operation
-    if not isinstance(operation, DeleteFile):
-        call.update(operation=replace(operation, diff=diff))
+    call.update(operation=replace(operation, diff=diff))
     return PatchDone(call.id, call.output_index, diff)
 
 

@@ -37,11 +37,6 @@ class Response(Subject["Response"], kw_only=True):
     additions: Callable[[], Mapping[str, object]] = dict[str, object]
     output: list[Item[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self.body.id
-
     def end(self, **fields: object) -> response.Response:
         """Record how the response ended, and return it as it is then.
 

@@ -369,9 +369,7 @@ def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) 
     with caplog.at_level("ERROR", "asyncio"):
         asyncio.run(serve())
     assert sent == ["websocket.accept", "websocket.send"]
-    assert [record.name for record in caplog.records] == [
-        "interlock.serving.http.websocket.connection"
-    ]
+    assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket.connection"]
 
 
 def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:

@@ -142,10 +142,6 @@ def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.
         frames += driver.feed([last])
     except InjectedError:
         yield from (f"{name} was not undone" for name in driver.changed)
-    else:
-        yield "nothing was raised"
     frames += driver.feed([deltas.Fault("server_error", "It broke.")])
     events = [cast("Mapping[str, object]", msgspec.json.decode(frame.partition(b"\ndata: ")[2])) for frame in frames]
     yield from (f"{violation.rule}: {violation.message}" for violation in oracle.check(events))
-    if not events or driver.response != events[-1].get("response"):
-        yield "R19: the response is not that of the terminal event"

@@ -351,7 +351,7 @@ class Queue:
                 return self.started and not self.runs
             case LaneTrigger.END:
                 return self.started
-            case LaneTrigger.ASK | LaneTrigger.CANCEL | LaneTrigger.LEAVE:
+            case _:
                 return not self.left
 
     def after(self, trigger: LaneTrigger) -> Self:
@@ -416,7 +416,7 @@ class Socket:
                 return self.in_flight
             case ConnectionTrigger.EXPIRE | ConnectionTrigger.SHUT_DOWN:
                 return True
-            case ConnectionTrigger.REQUEST | ConnectionTrigger.LEAVE:
+            case _:
                 return not self.left
 
     def after(self, trigger: ConnectionTrigger) -> Self:
