@@ -11,6 +11,7 @@ from corpus.legal import item, stream
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
 from interlock.fsm.acceptor.fields import Wrong, in_event
+from interlock.fsm.acceptor.values import digests, loosened, shown
 from interlock.testing import findings, scripts
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
@@ -117,3 +118,34 @@ def test_names_that_anybody_chooses_are_quoted():
 def test_an_event_that_is_no_dict_is_read_all_the_same():
     body = msgspec.structs.asdict(EVENTS["error"]("it broke"))
     assert in_event(EVENTS["error"], {**body, "type": wire_name(EVENTS["error"]), "stream_id": "", "agent": None}) == []
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
+    assert [shown(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
+        '"it\'s"',
+        f"'{'y' * 200}'…",
+        "1",
+        "a list",
+        "an object",
+        "a list",
+        "a number",
+    ]
+
+
+def test_what_is_nested_too_deeply_to_be_compared_is_taken_for_equal():
+    deep = {"a": nested(5000), "b": 1}
+    assert loosened(deep) == digests({"a": nested(6000), "b": 1})
+
+
+def test_a_command_that_no_event_began_has_no_text_to_compare():
+    about = {"type": "shell_call", "id": "sh_0", "call_id": "call_s", "action": {"commands": []}, "status": "in_progress"}
+    delta = ("shell_call_command.delta", {"command_index": 0, "delta": "ls"})
+    bodies = numbered(stream(item(0, about, {"status": "completed"}, delta)))
+    assert [finding.rule for finding in findings(bodies)] == ["R14", "R8"]  # the helper gives it an `item_id`

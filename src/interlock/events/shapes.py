@@ -65,10 +65,14 @@ _Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
 
 @frozen(eq=False)
 class _Shape:
-    """A type, compiled: what it is in words, and how a value of each JSON type is looked into; None where any will do."""
+    """A type, compiled: what it is in words, and how a value of each JSON type is looked into; None where any will do.
+
+    A text that is one of the choices need not be looked into.
+    """
 
     expected: str
     looks: Mapping[type, _Look | None]
+    choices: frozenset[object] = frozenset()
 
 
 def faults(value: object, type_: Any, *, direction: Direction) -> Iterator[Fault]:  # noqa: ANN401 - a type, or a union of them
@@ -141,7 +145,8 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - like
     if choices:
         words.append(_among(choices))
     idle = {"null", "an integer"} if "a number" in words else {"null"}
-    return _Shape(" or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null", looks)
+    expected = " or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null"
+    return _Shape(expected, looks, frozenset(choices))
 
 
 def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - likewise
@@ -272,7 +277,7 @@ def _members(kind: type[Struct], direction: Direction) -> _Look:
             shape = shapes.get(field)
             if shape is None:
                 tasks.append(Fault((*at.path, field), "unknown", name, "", inner))
-            elif shape.looks.get(type(inner), _MISFIT) is not None:
+            elif shape.looks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
                 tasks.append((shape, inner, _At(name, at, field)))
         if not required <= value.keys():
             lacks = (field for field in shapes if field in required and field not in value)
@@ -292,7 +297,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     """Return the fields of a type, and which of them must be there."""
     hints = get_type_hints(kind, include_extras=True)
     tag = kind.__struct_config__.tag
-    shapes: dict[str, _Shape] = {"type": _Shape(f"'{tag}'", {str: _tag(str(tag))})} if tag else {}
+    shapes: dict[str, _Shape] = {"type": _Shape(f"'{tag}'", {str: _tag(str(tag))}, frozenset({tag}))} if tag else {}
     required = {"type"} if tag and direction == "stream" else set[str]()
     for field in structs.fields(kind):
         hint = hints[field.name]
@@ -300,7 +305,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
         presence = _presence(hint)
         always = presence == "outbound" or not presence if direction == "stream" else field.required
         if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
-            shape = _Shape(shape.expected, _without_null(shape, tolerated=presence == "optional"))
+            shape = _Shape(shape.expected, _without_null(shape, tolerated=presence == "optional"), shape.choices)
         shapes[field.encode_name] = shape
         required |= {field.encode_name} if always else set()
     return shapes, frozenset(required)
