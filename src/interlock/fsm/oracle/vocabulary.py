@@ -188,7 +188,7 @@ OBJECTS: Final = """
     svg_usage        model:string input_tokens:integer output_tokens:integer reasoning_tokens:integer total_tokens:integer
     create_file      type:create_file path:string diff:string
     update_file      type:update_file path:string diff:string
-    delete_file      type:delete_file path:string
+    delete_file      type:delete_file path:string diff?:string
     commands         commands:*string max_output_length?:integer|null timeout_ms?:integer|null
     local            type:local skills?:*<skill>
     skill            name:string description:string path:string
