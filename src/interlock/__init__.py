@@ -3,6 +3,14 @@
 `interlock.parsers` turns what a model wrote into deltas, `interlock.fsm` turns deltas into events in a legal order,
 `interlock.events` writes them, `interlock.testing` judges streams in tests, and `interlock.serving` is the only package with IO.
 
+    events/    the vocabulary
+    fsm/       the lifecycles and the driver
+    parsers/   what a model wrote, as deltas
+    serving/   the server, the engines, the command, the plugin
+    testing/   for the tests of others
+    embedding  a driver with defaults
+    late       names that are imported when they are first used
+
 What an embedder needs is exported here too, and imported when it is first used.
 """
 

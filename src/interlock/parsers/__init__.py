@@ -3,6 +3,24 @@
 A parser knows its format and nothing of events, items' ids or the network. All of them have the two methods of `Parser`, are
 total over what a model can write, and ask `Routing` where a call goes, so that a call is the same item in every format.
 
+    chunk         a chunk of engine output, and the methods of every parser
+    choosing      which parser a format has
+    harmony       the format `harmony`: token ids
+    framing       the framing of harmony, as a table
+    header        the grammar of harmony's headers
+    vocabulary    the tokens of harmony
+    families      the format `tagged`: text with markers
+    tagged        the name of such a format
+    vllm          the format `vllm`: deltas of vLLM's own parsers
+    alignment     which tokens a piece of text is made of
+    plain         the format `text`
+    routing       from a recipient to the kind of item
+    writing       from the text of an item to deltas
+    browser       the action of a web search
+    custom        free text inside of JSON
+    client_tools  tools of the client that have items of their own
+    client_calls  calls of these
+
 What an embedder needs is exported here, and imported when it is first used.
 """
 

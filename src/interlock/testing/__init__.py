@@ -2,6 +2,13 @@
 
 `assert_legal`, `findings` and `frames` need no further package. The strategies need Hypothesis (the extra `testing`) and are
 imported when they are first used; `docs/testing.md` shows how to fuzz a client with them.
+
+    legality    an assertion that a stream is legal
+    strategies  legal and broken streams for Hypothesis
+    scripts     legal streams of random deltas
+    faults      how a stream is broken, by rule
+    mutations   random changes of a stream
+    chance      where choices come from
 """
 
 from __future__ import annotations

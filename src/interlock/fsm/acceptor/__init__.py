@@ -2,6 +2,25 @@
 
 It is built from the same tables as the driver. The other judge, `interlock.fsm.oracle`, is written from the rules alone
 and sees whole streams; tests hold the two against each other.
+
+    judging    a judge of one stream: bytes in, a verdict out
+    acceptor   the judge of a stream's events
+    register   the items of a stream
+    track      one item: its lifecycle and its texts
+    automaton  a lifecycle run backwards, from events to states
+    observed   edges that real services take and the driver does not
+    contents   what the events of an item say, compared with earlier ones
+    fields     fields that are not as their type says
+    texts      texts compared with their wholes
+    numbering  sequence numbers
+    ending     the end of a stream
+    groove     the fast path for deltas of one text
+    trace      what each event did to a lifecycle
+    rules      the rules and their severity
+    habits     deviations of real services that clients bear
+    finding    what is found
+    lines      events recorded as bare JSON lines
+    values     JSON values, read and compared
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor

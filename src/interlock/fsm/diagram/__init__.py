@@ -2,6 +2,14 @@
 
 A table becomes a `Graph`, and a graph becomes text: mermaid, DOT, JSON, a picture in SVG, or a table for a terminal. A renderer
 sees the graph alone, so no picture can say what the table does not.
+
+    graph     what is drawn
+    plan      which state stands where
+    layout    from a plan to coordinates
+    geometry  boxes, lines and labels with coordinates
+    svg       a graph as a picture
+    text      a graph as mermaid, DOT, JSON or a table
+    key       what the effects of a table mean
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""The lifecycles: one file for each kind of item, and one for the response; each reads top to bottom as its diagram."""
+"""The lifecycles: one file for each kind of item, and one for the response; each reads top to bottom as its diagram.
+
+    response                                         the response itself
+    message, reasoning                               what the model says and thinks
+    function_call, custom_tool_call                  calls that the client runs
+    mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
+    code_interpreter_call, web_search_call           other hosted calls
+    file_search_call, image_generation_call          likewise
+    apply_patch_call, shell_call, shell_call_output  patches and shells
+    compaction                                       a conversation in short
+    written                                          calls that are shown when they are whole
+    whole                                            items that come whole
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

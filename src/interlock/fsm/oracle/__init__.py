@@ -5,8 +5,13 @@ It knows nothing of the lifecycles, the driver, the event specs or the SDK, and 
 they do: regular expressions over the names of an item's events, and equations between values. So a mistake in a
 declared lifecycle cannot hide in it. Framing (R5) is not its business, for it sees bodies and no bytes.
 
-`vocabulary` holds the API's fields, `grammar` the order of events, `view` the stream cut into items, `rules` one
-function for each rule.
+    vocabulary  the API's fields
+    grammar     the order of events
+    dialect     Open Responses in OpenAI's words
+    view        the stream cut into items
+    shapes      fields and their types
+    texts       texts, parts and log probabilities
+    rules       one function for each rule
 """
 
 from __future__ import annotations

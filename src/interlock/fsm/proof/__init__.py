@@ -4,8 +4,13 @@ The driver is fed every delta of the vocabulary in every abstract state that can
 stream is ended and judged twice: by the independent oracle, which knows the rules of a stream, and by an account of what
 was told, which knows what must be seen of it. docs/proof.md says what this proves, and what it does not.
 
-`explorer` runs the exploration, `inputs` holds the deltas, `account` is the second judge, `faults` has what the driver is handed
-raise in each edge, `mutations` changes lifecycles, one edge at a time, to show that the proof would have found it.
+    explorer   the exploration
+    inputs     the deltas that it feeds
+    account    the second judge: what must be seen of the deltas
+    effects    what a stretch of events shows
+    faults     what the driver is handed raises, in each edge
+    processes  the walks through the tables of `interlock.fsm.processes`
+    mutations  lifecycles with one edge changed, which the proof must find
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -168,7 +168,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
 
 
 @contextmanager
-def _option(name: str = "") -> Iterator[None]:
+def _option(name: str = "") -> Generator[None]:
     """End the command with a message about an option where its value is refused."""
     try:
         yield

@@ -1,7 +1,13 @@
 """Runs: responses while they are being made.
 
-run         one run, whatever it reads from: feeds the driver until the response has ended
-turns       a run of the standalone server: an engine is asked turn by turn, and tools run between turns
-background  runs whose events are kept for any number of readers
+making      how a request becomes a run
+run         one run: feeds the driver until the response has ended
+turns       a run of an engine: asked turn by turn, and tools run between turns
+compacting  a conversation that is compacted first
+background  runs whose events are stored for any number of readers
+log         the events of such a run
 open_runs   the runs that are going on in one process
+archive     what is stored of responses, and when
+membership  the conversation that a run goes on from and is added to
+sealing/    what clients carry and only a server can read
 """

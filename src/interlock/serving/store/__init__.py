@@ -2,6 +2,16 @@
 
 A store knows responses, those that are being made in the background too, the items that led to them, and conversations. It knows
 nothing of requests or of HTTP.
+
+    store          the protocol
+    values         what is stored
+    edits          what the edges of the tables let happen
+    chain          a conversation as a chain of shared chunks
+    notifications  who waits is told of what changes
+    opening        a store by its URL
+    errors         what can go wrong
+    sqlite/        in a file or in memory
+    redis/         in Redis or Valkey
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,5 @@
 """WebSocket mode: several requests, one after another or side by side, over one connection to `/v1/responses`.
 
-    tables      the life of a lane and of a connection, as tables
     frames      what a client's frame says, and how an answer to it is written
     lane        one lane: its requests in their order
     memory      what connections hold, such as the response that the next request of a lane may continue
