@@ -18,7 +18,7 @@ import machines
 from attrs import evolve
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
-from subjects import SUBJECTS
+from subjects import subject_of
 
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
@@ -64,6 +64,9 @@ WALKED = {
     "connection": connection.CONNECTION,
 }
 
+SHARED = {"written": WRITTEN, "whole": WHOLE}
+"""The modules that declare several lifecycles."""
+
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 
 
@@ -96,7 +99,7 @@ def generated() -> dict[Path, str]:
 
 def _page(name: str, graph: Graph) -> Iterator[str]:
     yield f"# `{name}`"
-    yield SUBJECTS[name].about
+    yield subject_of(name).about
     yield _declared(name)
     yield f"![The machine {name}: every edge is in the table below]({name}.svg)"
     yield from _shown(name, graph)
@@ -118,7 +121,7 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """Return what the module that declares a table says of it."""
-    shared = "written" if name in WRITTEN else "whole" if name in WHOLE else name
+    shared = next((file for file, kinds in SHARED.items() if any(one.name == name for one in kinds)), name)
     module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
     return f"{(module.__doc__ or '').strip()}\n\nDeclared in [{path}](../../{path})."
@@ -193,7 +196,7 @@ def _real() -> Iterator[str]:
 
 
 def _examples(name: str) -> Iterator[str]:
-    for recording in SUBJECTS[name].recordings:
+    for recording in subject_of(name).recordings:
         link = f"`interlock replay` [recordings/{recording}.jsonl](../../recordings/{recording}.jsonl)"
         events = recorded(recording)
         if name == "response":
@@ -202,7 +205,7 @@ def _examples(name: str) -> Iterator[str]:
         else:
             yield f"The item's events of {link}; the fields that address it are left out:"
             yield f"```text\n{shortened(of_item(events, name))}\n```"
-    if told := SUBJECTS[name].told:
+    if told := subject_of(name).told:
         yield "The server makes this item. A driver that is fed"
         yield "```text\n" + "\n".join(map(repr, told)) + "\n```"
         yield "emits, after the response's own events,"
@@ -212,7 +215,7 @@ def _examples(name: str) -> Iterator[str]:
 def _walked(name: str) -> Iterator[str]:
     """Show a walk through the machine of a host: what is fired, the state that is entered, and what is done."""
     machine = Machine.at_start(WALKED[name])
-    fired = SUBJECTS[name].fired
+    fired = subject_of(name).fired
     steps = [(trigger, machine.fire(trigger), machine.state.name) for trigger in fired]
     width, place = max(map(len, fired)), max(len(state) for *_, state in steps)
     yield f"A walk from `{WALKED[name].initial}`: what is fired, the state that is entered, what is done."
@@ -222,7 +225,7 @@ def _walked(name: str) -> Iterator[str]:
 
 def _framed() -> Iterator[str]:
     """Show what the framing makes of a recording: what the model wrote, and the deltas of it."""
-    (name,) = SUBJECTS["harmony"].recordings
+    (name,) = subject_of("harmony").recordings
     recording = read(RECORDINGS / f"{name}.jsonl")
     outputs = [output for turn in recording.turns for output in turn.outputs]
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import getdoc
 from typing import Final
 
 from attrs import frozen
 
+from interlock.events.items import ITEMS, example, result_fields
 from interlock.fsm.deltas import Close, Delta, EndOutput, EndPart, Open, Progress, Run, Succeed
+from interlock.fsm.lifecycles import LIFECYCLES
 
 
 @frozen
@@ -149,55 +152,6 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "made them.",
         told=(Open("program", {"fingerprint": "f1"}), Close({"code": "await weather('Ulm')"})),
     ),
-    **{
-        kind: Subject(about, told=(Open(kind, fields),))
-        for kind, about, fields in (
-            (
-                "apply_patch_call_output",
-                "What came of a patch.",
-                {"call_id": "call_1", "output": "applied"},
-            ),
-            ("local_shell_call_output", "What the command of a local shell printed.", {"output": "a.txt"}),
-            (
-                "computer_call_output",
-                "What the screen shows after an action.",
-                {"call_id": "call_1", "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,"}},
-            ),
-            (
-                "tool_search_output",
-                "The tools that a search found; the model can call them from here on.",
-                {"call_id": None, "execution": "server", "tools": []},
-            ),
-            ("program_output", "What a program gave when its calls were answered.", {"call_id": "call_1", "result": "12 °C"}),
-            (
-                "function_call_output",
-                "What a function gave, if the response has it.",
-                {"call_id": "call_1", "output": "12 °C"},
-            ),
-            ("custom_tool_call_output", "What a custom tool gave, likewise.", {"call_id": "call_1", "output": "done"}),
-            (
-                "mcp_approval_response",
-                "The answer to a request for approval.",
-                {"approval_request_id": "mcpr_1", "approve": True},
-            ),
-            ("additional_tools", "Tools that are offered from here on.", {"role": "assistant", "tools": []}),
-            (
-                "agent_message",
-                "What one agent says to another, in the beta of several agents.",
-                {"author": "root", "recipient": "scout", "content": [{"type": "text", "text": "Look at the map."}]},
-            ),
-            (
-                "multi_agent_call",
-                "What an agent does with others, likewise.",
-                {"action": "spawn_agent", "arguments": '{"name": "scout"}'},
-            ),
-            (
-                "multi_agent_call_output",
-                "What came of it.",
-                {"call_id": "call_1", "action": "spawn_agent", "output": [{"type": "output_text", "text": "ready"}]},
-            ),
-        )
-    },
     "harmony": Subject(
         "This is the one machine that reads instead of writes: its triggers are tokens, and what an edge does is done to the "
         "message being read. It has no final state, because a turn may end anywhere; `finish` and `cut` are the ends of a "
@@ -237,4 +191,13 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         fired=("request", "expire", "request", "drain"),
     ),
 }
-"""What is said of each, by its name."""
+"""What is said of each, by its name; of a kind of item that is not here, what its type says."""
+
+
+def subject_of(name: str) -> Subject:
+    """Return the words of a page; for a kind of item of which nothing special is said, its docstring and the way to its end."""
+    if name in SUBJECTS:
+        return SUBJECTS[name]
+    ways: dict[str, Delta] = {"close": Close(), "succeed": Succeed(f"{ITEMS[name].prefix}_1", result_fields(name, "result"))}
+    ended = (delta for trigger, delta in ways.items() if trigger in LIFECYCLES[name].triggers)
+    return Subject(getdoc(ITEMS[name]) or "", told=(Open(name, example(name)), *ended))

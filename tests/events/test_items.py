@@ -1,21 +1,63 @@
 """Items: how one of each kind begins, and where the result of its tool stands."""
 
-from typing import get_args
+from typing import Annotated, Literal, get_args
 
 import pytest
+from msgspec import UNSET, Meta, Struct, inspect
 from openai.types.responses import ResponseOutputItem
 from pydantic import TypeAdapter
 
-from interlock.events.items import ITEMS, failure_fields, opened, result_fields, statuses_of
+from interlock.events.items import (
+    ITEMS,
+    ApiSource,
+    Point,
+    UrlSource,
+    _example,
+    example,
+    failure_fields,
+    opened,
+    result_fields,
+    statuses_of,
+)
 from interlock.events.json import as_json
-from interlock.fsm.proof.inputs import FIELDS
+from interlock.events.parts import Json, Maybe
 
 TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in get_args(model.model_fields["type"].annotation)}
 """The kinds that the installed package types; older releases know fewer."""
 
 
 def beginning(kind, **fields):
-    return {name: value for name, value in as_json(opened(kind, {**FIELDS[kind], **fields})).items() if name != "type"}
+    return {name: value for name, value in as_json(opened(kind, {**example(kind), **fields})).items() if name != "type"}
+
+
+class Anything(Struct, kw_only=True):
+    """A type with a field of every sort."""
+
+    name: str | None
+    approve: bool
+    count: int
+    score: Annotated[float, Meta(ge=0)]
+    action: Literal["wait", "go"]
+    sources: list[UrlSource]
+    source: UrlSource | ApiSource
+    point: Point
+    schema: Json
+    left_out: Maybe[str] = UNSET
+
+
+def test_an_example_has_the_fields_that_are_required():
+    assert _example("", inspect.type_info(Anything)) == {
+        "name": "name",
+        "approve": True,
+        "count": 1,
+        "score": 1,
+        "action": "go",
+        "sources": [],
+        "source": {"type": "url", "url": "url"},
+        "point": {"x": 1, "y": 1},
+        "schema": {},
+    }
+    assert example("program_output") == {"call_id": "call_id", "result": "result"}
 
 
 def test_every_kind_of_the_package_is_known():
@@ -41,8 +83,8 @@ def test_an_item_begins_as_one_of_the_package(kind):
     [
         ("message", {"content": ["x"], "phase": None}, {"role": "assistant", "phase": None, "content": []}),
         ("reasoning", {"content": ["x"]}, {"summary": [], "content": []}),
-        ("function_call", {"arguments": "x", "call_id": None}, {"call_id": "", "name": "look_up", "arguments": ""}),
-        ("mcp_list_tools", {"nonsense": 1}, {"server_label": "wiki", "tools": []}),
+        ("function_call", {"arguments": "x", "call_id": None}, {"call_id": "", "name": "name", "arguments": ""}),
+        ("mcp_list_tools", {"nonsense": 1}, {"server_label": "server_label", "tools": []}),
         (
             "tool_search_call",
             {"call_id": None},

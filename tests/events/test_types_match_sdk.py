@@ -23,8 +23,9 @@ from interlock.events import items, parts, response, stream, tools
 NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
 """Whether the installed release is at least the one by which the types were written."""
 
+ANY_EVENT: Any = Union[tuple(stream.EVENTS.values())]  # noqa: UP007 - as many as there are
 ROOTS: tuple[tuple[str, Any, str], ...] = (
-    ("out", stream.AnyEvent, "responses.response_stream_event.ResponseStreamEvent"),
+    ("out", ANY_EVENT, "responses.response_stream_event.ResponseStreamEvent"),
     ("out", items.OutputItem, "responses.response_output_item.ResponseOutputItem"),
     ("out", response.CompactedResponse, "responses.compacted_response.CompactedResponse"),
     ("out", response.InputTokens, "responses.input_token_count_response.InputTokenCountResponse"),
@@ -36,14 +37,14 @@ ROOTS: tuple[tuple[str, Any, str], ...] = (
     ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsNonStreaming"),
     ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsStreaming"),
     ("in", stream.ClientMessage, "responses.responses_client_event.ResponsesClientEvent"),
-    ("out", stream.SocketEvent | stream.AnyEvent, "responses.responses_server_event.ResponsesServerEvent"),
-    ("out", stream.AnyEvent, "beta.beta_response_stream_event.BetaResponseStreamEvent"),
+    ("out", stream.SocketEvent | ANY_EVENT, "responses.responses_server_event.ResponsesServerEvent"),
+    ("out", ANY_EVENT, "beta.beta_response_stream_event.BetaResponseStreamEvent"),
     ("out", items.OutputItem, "beta.beta_response_output_item.BetaResponseOutputItem"),
     ("out", response.CompactedResponse, "beta.beta_compacted_response.BetaCompactedResponse"),
     ("in", items.InputItem, "beta.beta_response_input_item.BetaResponseInputItem"),
     ("in", response.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
     ("in", stream.ClientMessage, "beta.beta_responses_client_event.BetaResponsesClientEvent"),
-    ("out", stream.SocketEvent | stream.AnyEvent, "beta.beta_responses_server_event.BetaResponsesServerEvent"),
+    ("out", stream.SocketEvent | ANY_EVENT, "beta.beta_responses_server_event.BetaResponsesServerEvent"),
 )
 """Who says it (a server or a client), our type, and the package's."""
 
@@ -71,7 +72,7 @@ MEANT = {
         ),
     },
     "The API sends it, and no release types it.": {
-        *(f"{union}: they have no <{PATCH}.{end}>" for union in ("AnyEvent", "SocketEvent") for end in ("delta", "done")),
+        *(f"Event: they have no <{PATCH}.{end}>" for end in ("delta", "done")),
         *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),
         "Search.sources[]: they have no <api>",
         "DeleteFile.diff: not theirs",
@@ -353,9 +354,9 @@ def _judge_field(ours: Field, of_clients: list[Field | None], of_servers: list[F
 
 
 def _name(ours: Any) -> str:
-    """Return how one of our types is called, for a union its name in the module that declares it."""
+    """Return how one of our types is called in the module that declares it, and a union of events an event."""
     named = {id(value): name for module in (items, response, stream, tools) for name, value in vars(module).items()}
-    return named.get(id(ours)) or getattr(ours, "__name__", "SocketEvent")
+    return named.get(id(ours), "Event")
 
 
 def _resolve(path: str) -> Any:

@@ -66,7 +66,7 @@ def test_a_planted_fault_is_found_by_the_oracle_on_the_shortest_path():
     _, done = emitted("function_call", "in_progress", "close")
     proof = prove(changed("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
     assert proof.counterexample is not None
-    call = deltas.Open("function_call", {"name": "look_up", "call_id": "call_of_the_model"})
+    call = deltas.Open("function_call", {"name": "name", "call_id": "call_of_the_model"})
     assert proof.counterexample.path == (call, deltas.Finish())
     assert {fault.partition(":")[0] for fault in proof.counterexample.faults} == {"R10"}
     assert not proof.holds

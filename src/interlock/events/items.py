@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, cast, get_args, get_type_hints
 
-from msgspec import UNSET, Struct, ValidationError, convert, field, structs
+from msgspec import UNSET, Struct, ValidationError, convert, field, inspect, structs
 
 from interlock.events.parts import (
     ComputerScreenshot,
@@ -22,6 +22,7 @@ from interlock.events.parts import (
     ReasoningText,
     Refusal,
     SummaryText,
+    kinds_of,
 )
 from interlock.events.tools import AnyTool, ContainerReference, Effort, JsonSchemaFormat, LocalEnvironment, TextFormat
 
@@ -248,7 +249,7 @@ class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
 
 
 class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
-    """The answer to it."""
+    """The answer to the question whether a tool may be called."""
 
     prefix = "mcpra"
 
@@ -580,7 +581,7 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
 
 
 class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
-    """Its output. No release of the `openai` package types `call_id`; clients send it."""
+    """What a command of the client's shell printed. No release of the `openai` package types `call_id`; clients send it."""
 
     prefix = "lsho"
 
@@ -685,7 +686,7 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
 
 
 class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
-    """The screen after them."""
+    """The screen after actions at a computer."""
 
     prefix = "cuo"
 
@@ -712,7 +713,7 @@ class Program(Item, tag="program", kw_only=True):
 
 
 class ProgramOutput(Item, tag="program_output", kw_only=True):
-    """What it returned."""
+    """What a program returned."""
 
     prefix = "progo"
 
@@ -749,7 +750,7 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
 
 
 class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
-    """What came of it."""
+    """What came of a call of other agents."""
 
     prefix = "maco"
 
@@ -791,20 +792,15 @@ class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
     text: Maybe[NewText] = UNSET
 
 
-# fmt: off
-SharedItem: TypeAlias = (
-    Reasoning | FunctionCall | CustomToolCall | McpCall | McpListTools | McpApprovalRequest | CodeInterpreterCall
-    | WebSearchCall | FileSearchCall | ImageGenerationCall | ApplyPatchCall | ShellCall | ShellCallOutput | LocalShellCall
-    | ComputerCall | ToolSearchCall | Program | Compaction | ApplyPatchCallOutput | LocalShellCallOutput
-    | ComputerCallOutput | ToolSearchOutput | ProgramOutput | FunctionCallOutput | CustomToolCallOutput
-    | McpApprovalResponse | AdditionalTools | AgentMessage | MultiAgentCall | MultiAgentCallOutput
-)
-# fmt: on
-"""An item that a response has, and that a request may send back."""
-OutputItem: TypeAlias = Message | SharedItem
-"""An item of a response."""
-InputItem: TypeAlias = InputMessage | SharedItem | CompactionTrigger | ConfigurationUpdate | ItemReference
-"""An item of a request's input."""
+if TYPE_CHECKING:
+    OutputItem: TypeAlias = Item
+    """An item of a response; a request may send back any but a `Message`."""
+    InputItem: TypeAlias = Item | ItemReference
+    """An item of a request's input."""
+else:
+    _OF_REQUESTS = (InputMessage, CompactionTrigger, ConfigurationUpdate)
+    OutputItem = Union[tuple(kind for kind in kinds_of(Item) if kind not in _OF_REQUESTS)]  # noqa: UP007 - as many as there are
+    InputItem = Union[(InputMessage, *(kind for kind in kinds_of(Item) if kind is not Message), ItemReference)]
 
 ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
     {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
@@ -863,6 +859,40 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
         return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
     except ValidationError as error:
         raise ValueError(f"a {kind} cannot open so: {error}") from None
+
+
+def example(kind: ItemKind) -> dict[str, object]:
+    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field.
+
+    Args:
+        kind: Its type.
+    """
+    item = ITEMS[kind]
+    types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
+    return {name: _example(name, types[name]) for name in _required(item)}
+
+
+def _example(name: str, type_: inspect.Type) -> object:  # noqa: PLR0911 - one case for each sort of type
+    match type_:
+        case inspect.Metadata(inner):
+            return _example(name, inner)
+        case inspect.UnionType(arms):
+            return _example(name, next(arm for arm in arms if not isinstance(arm, inspect.NoneType)))
+        case inspect.LiteralType(values):
+            return values[0]
+        case inspect.ListType():
+            return []
+        case inspect.StructType():
+            tag = {type_.tag_field: type_.tag} if type_.tag_field else {}
+            return tag | {field.encode_name: _example(field.encode_name, field.type) for field in type_.fields if field.required}
+        case inspect.StrType():
+            return name
+        case inspect.BoolType():
+            return True
+        case inspect.IntType() | inspect.FloatType():
+            return 1
+        case _:
+            return {}
 
 
 def _is_required(kind: type[Item], name: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 Maybe: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "optional"})]
 """A field that may be left out. The API never says null for it, but a client that sends an item back may: null means the same."""
@@ -19,6 +21,20 @@ Json: TypeAlias = Any
 """Free-form JSON: a schema, the arguments or the result of a tool."""
 Number: TypeAlias = int | float
 """A number, written as it was read."""
+
+
+def kinds_of(base: type[S]) -> Iterator[type[S]]:
+    """Yield the types that are declared with a base, but for those that are bases themselves.
+
+    Args:
+        base: Of events, or of items.
+    """
+    below = base.__subclasses__()
+    for kind in below:
+        yield from kinds_of(kind)
+    if not below:
+        yield base
+
 
 # The annotations of a text.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
 
 from interlock.events.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
-from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText
+from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText, kinds_of
 from interlock.events.response import CreateResponse, RequestError, Response
 
 
@@ -656,19 +656,6 @@ ClientMessage: TypeAlias = ResponseCreate | ResponseCancel | ResponseSteer | Res
 SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
 """What a server says on a WebSocket beside the events of a stream."""
 
-# fmt: off
-AnyEvent: TypeAlias = (
-    Created | Queued | InProgress | Completed | Incomplete | Failed | ErrorEvent | ItemAdded | ItemDone | PartAdded
-    | PartDone | TextDelta | TextDone | RefusalDelta | RefusalDone | AnnotationAdded | ReasoningDelta | ReasoningDone
-    | SummaryPartAdded | SummaryPartDone | SummaryDelta | SummaryDone | ArgumentsDelta | ArgumentsDone | CustomInputDelta
-    | CustomInputDone | McpArgumentsDelta | McpArgumentsDone | CodeDelta | CodeDone | McpInProgress | McpCompleted
-    | McpFailed | ListInProgress | ListCompleted | ListFailed | CodeInProgress | CodeInterpreting | CodeCompleted
-    | WebInProgress | WebSearching | WebCompleted | FileInProgress | FileSearching | FileCompleted | ImageInProgress
-    | ImageGenerating | ImageCompleted | PartialImage | Compacting | PatchDelta | PatchDone | CommandAdded | CommandDelta
-    | CommandDone | OutputDelta | OutputDone | AudioDelta | AudioDone | TranscriptDelta | TranscriptDone
-)
-# fmt: on
-
 
 def wire_name(kind: type[Struct]) -> str:
     """Return what `type` is on the wire.
@@ -686,7 +673,7 @@ def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
 
 
 EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
-    {wire_name(event): event for event in cast("tuple[type[StreamEvent], ...]", get_args(AnyEvent))}
+    {wire_name(event): event for event in kinds_of(StreamEvent) if event not in get_args(SocketEvent)}
 )
 """Every event by its wire name."""
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})

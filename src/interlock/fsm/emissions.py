@@ -295,30 +295,30 @@ def partial_image(call: Item[ImageGenerationCall]) -> PartialImage:
 # The progress of hosted calls.
 
 
-def _progress(event: type[ItemEvent]) -> ItemEmission:
+def progress(event: type[ItemEvent]) -> ItemEmission:
     """Return the emission of an event that says how far a call has come, and nothing else."""
     return Emission(lambda call: event(call.id, call.output_index), event)
 
 
-mcp_in_progress: Final = _progress(stream.McpInProgress)
-mcp_completed: Final = _progress(stream.McpCompleted)
-mcp_failed: Final = _progress(stream.McpFailed)
-list_in_progress: Final = _progress(stream.ListInProgress)
-list_completed: Final = _progress(stream.ListCompleted)
-list_failed: Final = _progress(stream.ListFailed)
-code_in_progress: Final = _progress(stream.CodeInProgress)
-code_interpreting: Final = _progress(stream.CodeInterpreting)
-code_completed: Final = _progress(stream.CodeCompleted)
-web_in_progress: Final = _progress(stream.WebInProgress)
-web_searching: Final = _progress(stream.WebSearching)
-web_completed: Final = _progress(stream.WebCompleted)
-file_in_progress: Final = _progress(stream.FileInProgress)
-file_searching: Final = _progress(stream.FileSearching)
-file_completed: Final = _progress(stream.FileCompleted)
-image_in_progress: Final = _progress(stream.ImageInProgress)
-image_generating: Final = _progress(stream.ImageGenerating)
-image_completed: Final = _progress(stream.ImageCompleted)
-compacting: Final = _progress(stream.Compacting)
+mcp_in_progress: Final = progress(stream.McpInProgress)
+mcp_completed: Final = progress(stream.McpCompleted)
+mcp_failed: Final = progress(stream.McpFailed)
+list_in_progress: Final = progress(stream.ListInProgress)
+list_completed: Final = progress(stream.ListCompleted)
+list_failed: Final = progress(stream.ListFailed)
+code_in_progress: Final = progress(stream.CodeInProgress)
+code_interpreting: Final = progress(stream.CodeInterpreting)
+code_completed: Final = progress(stream.CodeCompleted)
+web_in_progress: Final = progress(stream.WebInProgress)
+web_searching: Final = progress(stream.WebSearching)
+web_completed: Final = progress(stream.WebCompleted)
+file_in_progress: Final = progress(stream.FileInProgress)
+file_searching: Final = progress(stream.FileSearching)
+file_completed: Final = progress(stream.FileCompleted)
+image_in_progress: Final = progress(stream.ImageInProgress)
+image_generating: Final = progress(stream.ImageGenerating)
+image_completed: Final = progress(stream.ImageCompleted)
+compacting: Final = progress(stream.Compacting)
 
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}

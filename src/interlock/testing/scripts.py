@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, cast
 import orjson
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.events.items import ITEMS, ItemKind
+from interlock.events.items import ITEMS, ItemKind, example, result_fields
 from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
@@ -44,11 +44,8 @@ _ANNOTATIONS: Final = (
 )
 _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "message": ({"phase": "final_answer"}, {"phase": "commentary"}, {}),
-    "function_call": tuple({"name": name} for name in _NAMES),
-    "custom_tool_call": tuple({"name": name} for name in _NAMES),
+    **dict.fromkeys(("function_call", "custom_tool_call"), tuple({"name": name} for name in _NAMES)),
     "mcp_call": tuple({"name": name, "server_label": "deepwiki"} for name in _NAMES),
-    "mcp_list_tools": ({"server_label": "deepwiki"},),
-    "mcp_approval_request": ({"server_label": "deepwiki", "name": "lookup", "arguments": "{}"},),
     "web_search_call": tuple({"action": action} for action in _ACTIONS),
     "file_search_call": ({"queries": ["weather"]}, {"queries": []}),
     "reasoning": ({}, {"encrypted_content": "c2VhbGVk"}),
@@ -56,29 +53,16 @@ _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
         {"operation": {"type": "create_file", "path": "rain.txt", "diff": ""}},
         {"operation": {"type": "update_file", "path": "rain.txt", "diff": ""}},
     ),
-    "shell_call_output": ({"call_id": "call_shell"},),
     "tool_search_call": ({"execution": "client"}, {"execution": "server"}),
-    "program": ({"fingerprint": "f"},),
     "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
-    "local_shell_call_output": ({"output": "rain"},),
-    "computer_call_output": ({"call_id": "call_screen", "output": {"type": "computer_screenshot", "image_url": "data:,"}},),
     "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
-    "program_output": ({"call_id": "call_program", "result": "rain"},),
-    "function_call_output": ({"call_id": "call_function", "output": "rain"},),
-    "custom_tool_call_output": ({"call_id": "call_custom", "output": "rain"},),
-    "mcp_approval_response": ({"approval_request_id": "mcpr_1", "approve": True},),
-    "additional_tools": ({"role": "assistant", "tools": []},),
-    "agent_message": ({"author": "root", "recipient": "scout", "content": []},),
-    "multi_agent_call": ({"action": "spawn_agent", "arguments": "{}"},),
-    "multi_agent_call_output": ({"call_id": "call_agents", "action": "spawn_agent", "output": []},),
 }
-"""What an item of a kind may be opened with; nothing for a kind that is not here."""
+"""What an item may be opened with, for the kinds of which one example is not enough."""
 _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "mcp_call": ({"output": "rain"}, {"output": ""}),
     "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
     "code_interpreter_call": ({"outputs": [{"type": "logs", "logs": "2"}]}, {"outputs": []}, {}),
     "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
-    "image_generation_call": ({"result": "aW1hZ2U="},),
     "compaction": ({"encrypted_content": "c2VhbGVk"},),
 }
 _KNOWN_LATE: Final[Mapping[ItemKind, Mapping[str, object]]] = {
@@ -152,7 +136,7 @@ def frames(events: Sequence[Body]) -> bytes:
 
 def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
     """Write one item; whether it is closed is left open."""
-    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind, ({},))))
+    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind) or (example(kind),)))
     if kind in _WRITERS:
         write = chance.choice(_WRITERS[kind])
         for _ in some(chance, 0, 5):
@@ -177,7 +161,7 @@ def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], tell: Callable[[
             tell(deltas.Progress(call.id, {"partial_image_b64": f"cGFydA{number}"}))
         match chance.randint(0, 2):
             case 0:
-                tell(deltas.Succeed(call.id, chance.choice(_RESULTS.get(call.kind, ({},)))))
+                tell(deltas.Succeed(call.id, chance.choice(_RESULTS.get(call.kind) or (result_fields(call.kind, "rain"),))))
             case 1:
                 tell(deltas.Fail(call.id, "It broke."))
             case _:

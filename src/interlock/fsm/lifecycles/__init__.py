@@ -43,23 +43,26 @@ from interlock.fsm.response import Response
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
 LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
-    "reasoning": REASONING,
-    "message": MESSAGE,
-    "function_call": FUNCTION_CALL,
-    "custom_tool_call": CUSTOM_TOOL_CALL,
-    "mcp_call": MCP_CALL,
-    "mcp_list_tools": MCP_LIST_TOOLS,
-    "mcp_approval_request": MCP_APPROVAL_REQUEST,
-    "code_interpreter_call": CODE_INTERPRETER_CALL,
-    "web_search_call": WEB_SEARCH_CALL,
-    "file_search_call": FILE_SEARCH_CALL,
-    "image_generation_call": IMAGE_GENERATION_CALL,
-    "apply_patch_call": APPLY_PATCH_CALL,
-    "shell_call": SHELL_CALL,
-    "shell_call_output": SHELL_CALL_OUTPUT,
-    "compaction": COMPACTION,
-    **WRITTEN,
-    **WHOLE,
+    lifecycle.name: lifecycle
+    for lifecycle in (
+        REASONING,
+        MESSAGE,
+        FUNCTION_CALL,
+        CUSTOM_TOOL_CALL,
+        MCP_CALL,
+        MCP_LIST_TOOLS,
+        MCP_APPROVAL_REQUEST,
+        CODE_INTERPRETER_CALL,
+        WEB_SEARCH_CALL,
+        FILE_SEARCH_CALL,
+        IMAGE_GENERATION_CALL,
+        APPLY_PATCH_CALL,
+        SHELL_CALL,
+        SHELL_CALL_OUTPUT,
+        COMPACTION,
+        *WRITTEN,
+        *WHOLE,
+    )
 }
 """The lifecycle of each kind of item."""
 

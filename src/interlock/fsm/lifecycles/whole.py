@@ -1,6 +1,5 @@
 """The lifecycles of items that come whole: outputs of tools above all, which somebody else has made."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from interlock.events.items import ItemKind
@@ -36,5 +35,5 @@ _KINDS: Final[tuple[ItemKind, ...]] = (
     "multi_agent_call",
     "multi_agent_call_output",
 )
-WHOLE: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {kind: _whole(kind) for kind in _KINDS}
+WHOLE: Final = tuple(map(_whole, _KINDS))
 """The lifecycle of each kind that comes whole."""

@@ -3,7 +3,6 @@
 The client carries them out, and what came of it is an item of the next request.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from interlock.events.items import ItemKind
@@ -28,5 +27,5 @@ def _written(kind: ItemKind) -> Lifecycle[Item[Any]]:
 
 
 _KINDS: Final[tuple[ItemKind, ...]] = ("local_shell_call", "computer_call", "tool_search_call", "program")
-WRITTEN: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {kind: _written(kind) for kind in _KINDS}
+WRITTEN: Final = tuple(map(_written, _KINDS))
 """The lifecycle of each of these kinds."""

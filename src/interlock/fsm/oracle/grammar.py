@@ -126,25 +126,22 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
 ORDERS: Final = {kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()}
 """The order of the events, for each kind of item and each status in which it can end (None: it has no status)."""
 
-RUNNING: Final = {
-    "code_interpreter_call": (_SHORT["code_interpreter_call.interpreting"], _SHORT["code_interpreter_call.completed"]),
-    "web_search_call": (_SHORT["web_search_call.searching"], _SHORT["web_search_call.completed"]),
-    "file_search_call": (_SHORT["file_search_call.searching"], _SHORT["file_search_call.completed"]),
-    "image_generation_call": (_SHORT["image_generation_call.generating"], _SHORT["image_generation_call.completed"]),
-    "mcp_call": (_SHORT["mcp_call_arguments.done"], _SHORT["mcp_call.completed"]),
+_RUNNING: Final = {
+    "code_interpreter_call": "code_interpreter_call.interpreting code_interpreter_call.completed",
+    "web_search_call": "web_search_call.searching web_search_call.completed",
+    "file_search_call": "file_search_call.searching file_search_call.completed",
+    "image_generation_call": "image_generation_call.generating image_generation_call.completed",
+    "mcp_call": "mcp_call_arguments.done mcp_call.completed",
 }
+RUNNING: Final = {kind: tuple(_letters(names)) for kind, names in _RUNNING.items()}
 """For each kind of hosted call the event that says that its tool runs, and the one that says that it ended (R11)."""
 
-TOOL_EVENTS: Final[dict[str, str]] = {
-    "mcp_call": _letters("mcp_call_arguments.done mcp_call.completed mcp_call.failed done"),
-    "mcp_list_tools": _letters("mcp_list_tools.completed mcp_list_tools.failed done"),
-    "code_interpreter_call": _letters("code_interpreter_call.interpreting code_interpreter_call.completed done"),
-    "web_search_call": _letters("web_search_call.searching web_search_call.completed done"),
-    "file_search_call": _letters("file_search_call.searching file_search_call.completed done"),
-    "shell_call_output": _letters("shell_call_output_content.delta shell_call_output_content.done done"),
-    "compaction": _letters("compaction.compacting done"),
-    "image_generation_call": _letters(
-        "image_generation_call.generating image_generation_call.partial_image image_generation_call.completed done"
-    ),
+_ALSO: Final = {
+    "mcp_call": "mcp_call.failed",
+    "mcp_list_tools": "mcp_list_tools.completed mcp_list_tools.failed",
+    "image_generation_call": "image_generation_call.partial_image",
+    "shell_call_output": "shell_call_output_content.delta shell_call_output_content.done",
+    "compaction": "compaction.compacting",
 }
+TOOL_EVENTS: Final = {kind: _letters(f"{_RUNNING.get(kind, '')} {_ALSO.get(kind, '')} done") for kind in _RUNNING | _ALSO}
 """The events of a hosted call that its tool causes, the only ones that may come when a later item has begun."""

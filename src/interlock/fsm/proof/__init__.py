@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from interlock.events.items import ITEMS, ItemKind
+from interlock.events.items import ItemKind
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired
@@ -81,7 +81,7 @@ class Proof:
 def prove(
     lifecycles: Lifecycles = DECLARED,
     *,
-    kinds: Collection[ItemKind] = tuple(ITEMS),
+    kinds: Collection[ItemKind] = tuple(DECLARED.items),
     open_items: int = OPEN_ITEMS,
     progress: Callable[[int, int], None] = lambda _explored, _known: None,
 ) -> Proof:

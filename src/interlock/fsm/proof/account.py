@@ -16,7 +16,8 @@ from typing import Final, TypeAlias, assert_never
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.fsm.proof.effects import RUNNING, WHOLE, Body, Effects
+from interlock.fsm.oracle.grammar import WHOLE
+from interlock.fsm.proof.effects import RUNNING, Body, Effects
 from interlock.fsm.proof.inputs import MARK
 
 _TEXT: Final = {

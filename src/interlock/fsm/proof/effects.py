@@ -10,26 +10,17 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 
+from interlock.fsm.oracle import grammar
+from interlock.fsm.oracle.grammar import spelled
+
 Body: TypeAlias = Mapping[str, Any]
 """The JSON object of an event."""
 
 RUNNING: Final = {
-    "mcp_call": "response.mcp_call_arguments.done",
-    "code_interpreter_call": "response.code_interpreter_call.interpreting",
-    "web_search_call": "response.web_search_call.searching",
-    "file_search_call": "response.file_search_call.searching",
-    "image_generation_call": "response.image_generation_call.generating",
+    **{kind: f"response.{spelled(running)}" for kind, (running, _) in grammar.RUNNING.items()},
     "compaction": "response.compaction.compacting",
 }
 """The hosted calls, and how it is said that one runs (rule R11)."""
-WHOLE: Final = frozenset(
-    {
-        *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
-        *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
-        *("agent_message", "multi_agent_call", "multi_agent_call_output"),
-    }
-)
-"""The items that end as they begin."""
 _RUNNING: Final = frozenset(RUNNING.values())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.events.items import ITEMS, ItemKind, result_fields
+from interlock.events.items import ITEMS, ItemKind, example, result_fields
 from interlock.fsm import deltas
 
 NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
@@ -18,40 +18,12 @@ NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
 MARK: Final = "é"
 """The text that an annotation is about; some texts have it, others do not."""
 
-FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
-    "reasoning": {},
+_SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "message": {"phase": "commentary"},
     # The same call id each time, so that every later call repeats one.
-    "function_call": {"name": "look_up", "call_id": "call_of_the_model"},
-    "custom_tool_call": {"name": "patch", "call_id": "call_of_the_model"},
-    "mcp_call": {"server_label": "wiki", "name": "search"},
-    "mcp_list_tools": {"server_label": "wiki"},
-    "mcp_approval_request": {"server_label": "wiki", "name": "search", "arguments": "{}"},
-    "code_interpreter_call": {},
-    "web_search_call": {"action": {"type": "search", "query": "signals"}},
-    "file_search_call": {"queries": ["signals"]},
-    "image_generation_call": {},
-    "apply_patch_call": {"operation": {"type": "create_file", "path": "a.txt", "diff": ""}},
-    "shell_call": {},
-    "shell_call_output": {"call_id": "call_of_the_model"},
-    "local_shell_call": {},
-    "computer_call": {},
-    "tool_search_call": {"execution": "client"},
-    "program": {"fingerprint": "f"},
-    "compaction": {},
-    "apply_patch_call_output": {"call_id": "call_of_the_model"},
-    "local_shell_call_output": {"output": "signals"},
-    "computer_call_output": {"call_id": "call_of_the_model", "output": {"type": "computer_screenshot", "image_url": "data:,"}},
-    "tool_search_output": {"call_id": None, "execution": "client", "tools": []},
-    "program_output": {"call_id": "call_of_the_model", "result": "signals"},
-    "function_call_output": {"call_id": "call_of_the_model", "output": "signals"},
-    "custom_tool_call_output": {"call_id": "call_of_the_model", "output": "signals"},
-    "mcp_approval_response": {"approval_request_id": "mcpr_1", "approve": True},
-    "additional_tools": {"role": "assistant", "tools": []},
-    "agent_message": {"author": "root", "recipient": "scout", "content": []},
-    "multi_agent_call": {"call_id": "call_of_the_model", "action": "spawn_agent", "arguments": "{}"},
-    "multi_agent_call_output": {"call_id": "call_of_the_model", "action": "spawn_agent", "output": []},
+    **{kind: {"call_id": "call_of_the_model"} for kind in ("function_call", "custom_tool_call", "multi_agent_call")},
 }
+FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {kind: {**example(kind), **_SPECIAL.get(kind, {})} for kind in ITEMS}
 """What an item of each kind is opened with."""
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
@@ -93,7 +65,7 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
         kinds: The kinds of items to open.
     """
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
-    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in ITEMS if kind in kinds)]
+    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in kinds)]
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:

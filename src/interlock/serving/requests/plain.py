@@ -49,7 +49,7 @@ def _rendered(item: Item, refused: AbstractSet[object]) -> Iterable[Item]:
     """Return what stands for an item; a call that the client has refused is a call that failed."""
     if item["type"] == "mcp_approval_request" and item.get("id") in refused:
         return _mcp({**item, "error": "The user did not approve this call. It was not made."})
-    return RENDERED[str(item["type"])](item)
+    return RENDERED.get(str(item["type"]), _nothing)(item)
 
 
 def _flat(item: Item, *, pictures: bool) -> Item:
@@ -232,13 +232,6 @@ RENDERED: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = MappingProxyTy
         "agent_message": _agent_message,
         "multi_agent_call": _agent_call,
         "multi_agent_call_output": _agent_output,
-        **dict.fromkeys(
-            (
-                *("image_generation_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
-                *("additional_tools", "configuration_update", "compaction", "compaction_trigger"),
-            ),
-            _nothing,
-        ),
     }
 )
-"""How an item of each type is rendered."""
+"""How an item is rendered, for each type of which a chat model reads anything."""
