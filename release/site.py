@@ -47,6 +47,7 @@ NAV: Nav = [
             {"The life of a request": "request.md"},
             {"Rules": "rules.md"},
             {"Lifecycles": "lifecycles.md"},
+            {"Adding an item kind": "adding-a-kind.md"},
             {"Malformed output": "recovery.md"},
             {"Families of models": "families.md"},
             {"Proof": "proof.md"},

@@ -1,0 +1,131 @@
+"""What is expected of the kind that docs/adding-a-kind.md adds: `test_adding_a_kind.py` runs this where the package has it."""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import interlock
+from interlock.events.sse import SseWriter
+from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, oracle
+from interlock.fsm.diagram import draw, to_mermaid, to_svg
+from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.fsm.proof import prove
+from interlock.serving.cli.commands import app
+from interlock.testing import findings, scripts
+
+CALL = Open("memory_call", {"query": "the trip"})
+DONE = "response.output_item.done"
+
+
+def events(*deltas):
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    frames = driver.feed([Start(), *deltas, Finish()])
+    return [json.loads(frame[frame.index(b"{") :]) for frame in frames]
+
+
+LEGAL = events(CALL, Close(), Run("mem_1"), Succeed("mem_1", {"output": "To Ulm."}))
+
+
+def rules(bodies):
+    return {finding.rule for finding in findings(bodies)}
+
+
+def without(name):
+    rest = [body for body in LEGAL if body["type"] != name]
+    return [{**body, "sequence_number": number} for number, body in enumerate(rest)]
+
+
+def changed(place, name, value):
+    bodies = json.loads(json.dumps(LEGAL))
+    (bodies[place] if name in bodies[place] else bodies[place]["item"])[name] = value
+    return bodies
+
+
+def test_it_is_the_copy_that_has_the_kind():
+    assert Path(interlock.__file__).is_relative_to(os.environ["PYTHONPATH"])
+
+
+def test_the_driver_emits_its_events_in_the_declared_order():
+    call = {"type": "memory_call", "id": "mem_1", "query": "the trip"}
+    about = {"item_id": "mem_1", "output_index": 0}
+    assert LEGAL[2:-1] == [
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {**call, "status": "in_progress", "output": None},
+            "sequence_number": 2,
+        },
+        {"type": "response.memory_call.recalling", **about, "sequence_number": 3},
+        {"type": "response.memory_call.recalled", **about, "sequence_number": 4},
+        {
+            "type": DONE,
+            "output_index": 0,
+            "item": {**call, "status": "completed", "output": "To Ulm."},
+            "sequence_number": 5,
+        },
+    ]
+
+
+@pytest.mark.parametrize("end", [[], [Close()], [Close(), Run("mem_1")], [Close(), Fail("mem_1", "It broke.")]])
+def test_whatever_ends_it_both_judges_find_nothing(end):
+    bodies = events(CALL, *end)
+    assert (rules(bodies), oracle.check(bodies)) == (set(), [])
+
+
+@pytest.mark.parametrize(
+    ("bodies", "rule"),
+    [
+        (without("response.memory_call.recalling"), "R11"),
+        (without("response.memory_call.recalled"), "R10"),
+        (changed(2, "id", "msg_1"), "R7"),
+        (changed(2, "query", 1), "R14"),
+        (changed(3, "item_id", 1), "R14"),
+        (changed(5, "status", "failed"), "R10"),
+    ],
+)
+def test_both_judges_find_a_planted_fault(bodies, rule):
+    assert rule in rules(bodies)
+    assert rule in {violation.rule for violation in oracle.check(bodies)}
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return result.exit_code, result.stdout
+
+
+def test_the_command_judges_it(tmp_path):
+    stream = tmp_path / "stream.sse"
+    stream.write_bytes(scripts.frames(LEGAL))
+    assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
+    stream.write_bytes(scripts.frames(without("response.memory_call.recalled")))
+    status, told = run("check", str(stream))
+    assert (status, "R10" in told) == (1, True)
+
+
+def test_the_command_draws_it():
+    assert run("diagram", "memory_call") == (0, to_mermaid(draw(LIFECYCLES["memory_call"])))
+    assert run("diagram", "memory_call", "--format", "svg") == (0, to_svg(draw(LIFECYCLES["memory_call"])))
+
+
+def test_the_proof_holds_for_it():
+    proof = prove(kinds=("memory_call",))
+    assert proof.holds
+    assert proof.coverage["memory_call"].edges == 9
+
+
+class Seeded(random.Random):
+    """Makes the choices of a stream from a seed."""
+
+    def text(self):
+        return "rain"
+
+
+def test_random_streams_have_it_and_both_judges_find_nothing():
+    streams = [scripts.stream(Seeded(seed), min_items=1) for seed in range(200)]
+    having = [bodies for bodies in streams if any(body.get("item", {}).get("type") == "memory_call" for body in bodies)]
+    assert having
+    assert [(rules(bodies), oracle.check(bodies)) for bodies in having] == [(set(), [])] * len(having)
