@@ -15,6 +15,7 @@ from interlock.fsm.diagram import draw, to_mermaid, to_svg
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.fsm.proof import prove
 from interlock.serving.cli.commands import app
+from interlock.serving.requests.create import read_request
 from interlock.testing import findings, scripts
 
 CALL = Open("memory_call", {"query": "the trip"})
@@ -109,6 +110,11 @@ def test_the_command_judges_it(tmp_path):
 def test_the_command_draws_it():
     assert run("diagram", "memory_call") == (0, to_mermaid(draw(LIFECYCLES["memory_call"])))
     assert run("diagram", "memory_call", "--format", "svg") == (0, to_svg(draw(LIFECYCLES["memory_call"])))
+
+
+def test_a_client_may_send_it_back():
+    item = LEGAL[5]["item"]
+    assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
 def test_the_proof_holds_for_it():

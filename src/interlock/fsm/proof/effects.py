@@ -20,7 +20,7 @@ RUNNING: Final = {
     **{kind: f"response.{spelled(running)}" for kind, (running, _) in grammar.RUNNING.items()},
     "compaction": "response.compaction.compacting",
 }
-"""The hosted calls, and how it is said that one runs (rule R11)."""
+"""The hosted calls, and how it is said that one runs (rule R11), as the oracle has it."""
 _RUNNING: Final = frozenset(RUNNING.values())
 
 
