@@ -42,7 +42,7 @@ def layers() -> Layers:
 
 def imports(rows: Layers) -> Mapping[str, frozenset[str]]:
     """Return which packages each package imports."""
-    graph = grimp.build_graph(PACKAGE)
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
     packages = [name for row in rows for name in row]
     for name in packages:
         graph.squash_module(name)

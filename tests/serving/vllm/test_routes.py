@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
-from interlock.serving.engines.vllm import plugin as plugin_module
+from interlock.serving.http import vllm as plugin_module
 from interlock.serving.http.vllm import InterlockPlugin
 
 pytestmark = pytest.mark.usefixtures("vllm")
