@@ -150,7 +150,7 @@ ANSWER = (
     "b",
     deltas.Close(),
 )
-PATHS = [*(ANSWER[: end + 1] for end in range(len(ANSWER))), (deltas.Open("message"), "a", "b")]
+PATHS = [*(ANSWER[: end + 1] for end in range(len(ANSWER))), (deltas.Open("message"), "a", "b", "c")]
 
 
 def test_whatever_is_raised_in_an_edge_it_is_undone():
