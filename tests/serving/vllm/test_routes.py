@@ -252,6 +252,8 @@ def test_a_shutdown_of_the_engine_first_ends_the_responses():
             reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
             await serving.begun.wait()
             assert await asyncio.to_thread(engine.shutdown, timeout=3) == 3
+            assert len(client.app.state.interlock.maker.open_runs) == 0
+            assert engine.shutdown(timeout=5) == 5  # by the loop itself, which waits for nothing
             return engine, (await reading).content
 
     engine, content = asyncio.run(asking())

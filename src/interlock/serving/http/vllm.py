@@ -11,8 +11,10 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from importlib import import_module
+from threading import get_ident
 from typing import Any, Final, TypeVar, get_args
 
 import orjson
@@ -44,6 +46,7 @@ from interlock.serving.requests.keys import TENANT, Keys
 from interlock.serving.requests.pace import Pace
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.making import Maker
+from interlock.serving.responses.open_runs import GRACE
 from interlock.serving.responses.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
@@ -267,16 +270,20 @@ def _refused(refused: VllmRefusedError) -> Response:
 
 
 def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
-    """End the open responses before the engine is shut down, which vLLM does in another thread."""
-    loop, shut_down = asyncio.get_running_loop(), engine_client.shutdown
+    """End the open responses before the engine is shut down, and then the server, which sends nothing more to its sockets."""
+    loop, thread, shut_down = asyncio.get_running_loop(), get_ident(), engine_client.shutdown
 
-    def end() -> None:
-        api.maker.open_runs.end()
-        api.open_sockets.end()
+    async def end() -> None:
+        for held in (api.maker.open_runs, api.open_sockets):
+            held.end()
+        for held in (api.maker.open_runs, api.open_sockets):
+            await held.wait(GRACE)
 
     def shutdown(*arguments: object, **options: object) -> object:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(end)
+        if loop.is_running():
+            ending = asyncio.run_coroutine_threadsafe(end(), loop)
+            if get_ident() != thread:
+                wait([ending], GRACE)
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
