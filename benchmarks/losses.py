@@ -26,7 +26,7 @@ from interlock.fsm.deltas import Open, Usage
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import USUAL, Settings, family
 from interlock.parsers.families.alphabet import Trigger
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)

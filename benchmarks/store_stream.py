@@ -22,11 +22,11 @@ from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 from interlock.fsm.deltas import Delta, Finish, Start
 from interlock.fsm.processes.turns import TurnTrigger
 from interlock.serving.requests.identity import random_id
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.background import Backgrounds
+from interlock.serving.responses.background_response import BackgroundRegistry
+from interlock.serving.responses.conversation_lease import commit_end
 from interlock.serving.responses.log import Tail
-from interlock.serving.responses.membership import commit_end
-from interlock.serving.responses.open_runs import OpenRuns
 from interlock.serving.responses.run import Run, Work
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
@@ -135,11 +135,11 @@ def _ended() -> StoredResponse:
 async def _background(store: ResponseStore) -> None:
     """Make a response, and read it meanwhile."""
     run = Streamed(begin(), None)
-    backgrounds = Backgrounds(Archive(store), OpenRuns())
-    queued = await backgrounds.begin(backgrounds.owner("", run, lambda: run.stored))
+    background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
+    queued = await background_registry.begin(background_registry.owner("", run, lambda: run.stored))
     async for frames in Tail(store, "", queued.id, "reader").frames():
         b"".join(frames)
-    await backgrounds.wait(60)
+    await background_registry.wait(60)
 
 
 WAYS: Final[Mapping[str, Callable[[ResponseStore], Coroutine[object, object, None]]]] = {

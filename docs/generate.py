@@ -23,18 +23,19 @@ from subjects import subject_of
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.acceptor import HABITS, RULES, Habit, Rule
+from interlock.fsm.acceptor import HABITS, RULES, Deviation, Rule
 from interlock.fsm.acceptor.observed import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, key_of, to_mermaid, to_svg
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
 from interlock.fsm.table import Machine
-from interlock.parsers import framing, parser_for
+from interlock.parsers import harmony_framing as framing
+from interlock.parsers import parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
 from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import picture_of
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 from interlock.serving.cli.diagram import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
 
@@ -175,7 +176,7 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"`interlock check --explain {rule.number}` says the same. All rules: [rules.md](../rules.md)."
 
 
-def _habits(habits: Iterable[Habit]) -> Iterator[str]:
+def _habits(habits: Iterable[Deviation]) -> Iterator[str]:
     yield "| name | what is seen | judged | why it is no error | seen |"
     yield "|---|---|---|---|---|"
     for habit in habits:

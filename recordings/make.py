@@ -18,7 +18,8 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Tagged
-from interlock.parsers.families import USUAL, writing
+from interlock.parsers.families import USUAL
+from interlock.parsers.families import reference_encoders as writing
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, write
 

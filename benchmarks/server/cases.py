@@ -55,7 +55,7 @@ class Case:
         then: What comes with it.
         tools: What the request declares.
         interval: Tokens of an output of the engine.
-        pace: Milliseconds of its steps for each stream, and ten more; enough for the dearest route. None for steps as fast as
+        yielder: Milliseconds of its steps for each stream, and ten more; enough for the dearest route. None for steps as fast as
             they come.
         pause: Seconds of the step after the leap, in which the dearest route reads it.
         repeats: How often each route is measured.
@@ -72,7 +72,7 @@ class Case:
     then: str = ""
     tools: Sequence[Mapping[str, object]] = ()
     interval: int = 1
-    pace: float | None = 0.2
+    yielder: float | None = 0.2
     pause: float = 0
     repeats: int = 3
 
@@ -89,7 +89,7 @@ class Case:
             "round_token": -1,
             "interval": self.interval,
             "together": streams,
-            "pace": 0 if self.pace is None else (10 + self.pace * streams) / 1000,
+            "pace": 0 if self.yielder is None else (10 + self.yielder * streams) / 1000,
             "leap_after": len(before),
             "pause": self.pause,
             "leap_tokens": tokens(self.leap),
@@ -104,7 +104,7 @@ class Case:
 
 def _writing(name: str, length: int, streams: Mapping[int, int]) -> Case:
     """Return an agent that is writing a file of which some characters have come."""
-    return Case(name, CODER, CALL, CODE, CALLED, streams, CODE, length // len(CODE), tools=[WRITE], pace=6, pause=3)
+    return Case(name, CODER, CALL, CODE, CALLED, streams, CODE, length // len(CODE), tools=[WRITE], yielder=6, pause=3)
 
 
 def _text(name: str, streams: Mapping[int, int], interval: int = 1) -> Case:
@@ -126,13 +126,13 @@ CASES: Final = (
         leap=PROSE,
         leaps=20_000 // len(playing.tokens("gpt_oss", PROSE)),
         then=NEXT + ANSWER,
-        pace=0.8,
+        yielder=0.8,
         pause=6,
     ),
 )
 
-OTHERS: Final = evolve(_text("others", {8: 600}), pace=None)
+OTHERS: Final = evolve(_text("others", {8: 600}), yielder=None)
 """The streams that wait."""
 
-WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 240}), pace=None, repeats=5)
+WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 240}), yielder=None, repeats=5)
 """For whom they wait; the engine does not, or what one stream takes of each step would fit into its pace, and show nowhere."""

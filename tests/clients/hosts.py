@@ -13,7 +13,7 @@ from threading import Thread
 from attrs import define, evolve, field, frozen
 from live.engines import steps
 
-from interlock.parsers.families.writing import encode
+from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread

@@ -5,7 +5,7 @@ import json
 import pytest
 from clients.running import HERE, ROOT, run
 
-from interlock.parsers.families.writing import Said
+from interlock.parsers.families.reference_encoders import Said
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread

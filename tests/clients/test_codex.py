@@ -12,7 +12,7 @@ import httpx
 import pytest
 from clients.running import HERE, ROOT, run
 
-from interlock.parsers.families.writing import Said
+from interlock.parsers.families.reference_encoders import Said
 
 README = (ROOT / "README.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]

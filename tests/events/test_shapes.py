@@ -8,7 +8,7 @@ import pytest
 from msgspec import Meta
 
 from interlock.events.items import InputItem, OutputItem
-from interlock.events.response import CreateResponse, ItemList, Response
+from interlock.events.response_object import CreateResponse, ItemList, Response
 from interlock.events.shapes import Fault, faults, name_of, param_of
 from interlock.events.stream import EVENTS, OutputDelta, TextDelta
 from interlock.events.tools import And, AnyTool, Equal, FunctionTool

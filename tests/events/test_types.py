@@ -11,7 +11,7 @@ import pytest
 from interlock.events import stream
 from interlock.events.items import FunctionCall, InputItem, Message
 from interlock.events.parts import OutputText
-from interlock.events.response import CreateResponse
+from interlock.events.response_object import CreateResponse
 from interlock.events.stream import EVENTS, TERMINAL, ItemAdded, Place, TextDelta, own_fields, wire_name
 
 ANY_EVENT = Union[tuple(EVENTS.values())]  # noqa: UP007 - as many as there are

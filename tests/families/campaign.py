@@ -17,7 +17,7 @@ from typing import Final
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 
 _SAID = [
     Said("message", "w100x"),

@@ -29,7 +29,7 @@ from recovery.notation import Item, run
 
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.proof.mutations import changes
+from interlock.fsm.proof.table_mutations import changes
 from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family

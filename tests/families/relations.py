@@ -28,7 +28,7 @@ from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Reading, lexica
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 
 NEUTRAL: Final = "<¤"
 """A text that no marker, name, key or JSON is made of."""

@@ -11,7 +11,7 @@ from corpus.legal import item, stream
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
 from interlock.fsm.acceptor.fields import Wrong, in_event
-from interlock.fsm.acceptor.values import digests, loosened, shown
+from interlock.fsm.acceptor.json_digest import digests, loosened, shown
 from interlock.testing import findings, scripts
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.proof.mutations import Mutation, fate_of_item, fate_of_response, mutations
+from interlock.fsm.proof.table_mutations import Mutation, fate_of_item, fate_of_response, mutations
 
 EQUIVALENT = {
     # The driver begins a response before it ends it, where it cannot end as it stands: the same events, by two edges.

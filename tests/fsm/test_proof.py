@@ -4,12 +4,12 @@ import pytest
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof import Coverage, prove
-from interlock.fsm.proof.account import Account
-from interlock.fsm.proof.faults import faults_of
+from interlock.fsm.proof.expectation import Expectation
+from interlock.fsm.proof.fault_injection import faults_of
 from interlock.fsm.proof.inputs import everywhere
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
@@ -116,7 +116,7 @@ def test_a_response_that_differs_from_the_terminal_event_is_found(monkeypatch):
 
 
 def test_the_account_wants_the_result_in_the_item():
-    account = Account()
+    account = Expectation()
     added = {
         "type": "response.output_item.added",
         "item": {"id": "mcpl_1", "type": "mcp_list_tools", "tools": []},
@@ -131,14 +131,14 @@ def test_the_account_wants_the_result_in_the_item():
 
 def test_an_item_that_nobody_asked_for_is_found():
     added = {"type": "response.output_item.added", "item": {"id": "msg_1", "type": "message"}}
-    fault = Account().compare(deltas.Close(), [added])
+    fault = Expectation().compare(deltas.Close(), [added])
     assert fault is not None
     assert "added=['message']" in fault
 
 
 @pytest.mark.parametrize("delta", ["text", deltas.Start(), deltas.Finish(), deltas.Fault("server_error", "It broke.")])
 def test_nothing_is_due_after_the_end(delta):
-    account = Account(status="completed")
+    account = Expectation(status="completed")
     assert account.compare(delta, []) is None
 
 

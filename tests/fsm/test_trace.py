@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import Acceptor, Judge
-from interlock.fsm.acceptor.trace import Fired, Step, hindsight
+from interlock.fsm.acceptor.hindsight import Fired, Step, hindsight
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 CORPUS = Path(__file__).parents[1] / "corpus"

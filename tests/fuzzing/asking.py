@@ -15,7 +15,7 @@ from websockets.frames import Opcode
 from interlock.events.json import dumps
 from interlock.fsm.oracle import check
 from interlock.serving.http.intake import MAX_BODY_BYTES
-from interlock.serving.requests.values import members
+from interlock.serving.requests.json_values import members
 from interlock.testing import assert_legal
 
 REFUSED = {400, 404, 413}

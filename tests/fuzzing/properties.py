@@ -18,7 +18,7 @@ from interlock.fsm.acceptor import judge
 from interlock.fsm.deltas import Delta, Finish, Refusal, Succeed, Summary, Text
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.proof.account import Account
+from interlock.fsm.proof.expectation import Expectation
 
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 
@@ -33,7 +33,7 @@ def bodies(frames: Iterable[bytes]) -> list[Mapping[str, Any]]:
 
 def is_legal_and_true(story: Sequence[Delta]) -> None:
     """The oracle and the acceptor find nothing, and each delta does what the account expects of it."""
-    told, account, frames = driver(SseWriter()), Account(), []
+    told, account, frames = driver(SseWriter()), Expectation(), []
     for delta in (*story, Finish()):
         known = resolved(delta, told)
         made = told.feed([known])

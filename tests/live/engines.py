@@ -9,7 +9,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.prompt import count_prompt
-from interlock.serving.tools.protocol import NullTools
+from interlock.serving.tools.tool_runner import NullTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 

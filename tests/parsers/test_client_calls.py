@@ -10,7 +10,7 @@ from interlock.parsers import Chunk
 from interlock.parsers.client_calls import read_call
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import Routing
-from interlock.parsers.writing import writer_for
+from interlock.parsers.item_writers import writer_for
 
 ID = {"call_id": "call_1"}
 

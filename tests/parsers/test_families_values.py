@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.parsers.families import Schemas
-from interlock.parsers.families.values import STRING, converted, escaped, quoted
+from interlock.parsers.families.parameter_values import STRING, converted, escaped, quoted
 
 BODY = {
     "tools": [

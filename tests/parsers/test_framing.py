@@ -5,7 +5,7 @@ from attrs import evolve
 
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
-from interlock.parsers.framing import HARMONY, Effect, Trigger
+from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
 
 
 def test_every_state_answers_every_trigger():

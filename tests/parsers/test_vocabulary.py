@@ -1,7 +1,7 @@
 import pytest
 
-from interlock.parsers.framing import Trigger
-from interlock.parsers.vocabulary import Characters, Piece, vocabulary
+from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_vocabulary import Characters, Piece, vocabulary
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from transitions import Machine, MachineError
 
-from interlock.events import response as events
+from interlock.events import response_object as events
 from interlock.events.items import opened
 from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof.inputs import FIELDS
-from interlock.fsm.response import Response
+from interlock.fsm.response_subject import Response
 from interlock.fsm.table import Machine as TableMachine
-from interlock.parsers.framing import HARMONY, Trigger
+from interlock.parsers.harmony_framing import HARMONY, Trigger
 
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
 

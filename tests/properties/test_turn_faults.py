@@ -17,10 +17,10 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import EngineError
+from interlock.serving.responses.response_run import begin_response
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
-from interlock.serving.responses.turns import begin_response
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.serving.requests.keys import Keys
+from interlock.serving.requests.api_keys import Keys
 
 
 def test_with_one_key_or_none_there_is_one_tenant() -> None:

@@ -18,7 +18,7 @@ from interlock.serving.cli.report import Checked, as_annotations, as_json, as_te
 from interlock.serving.cli.sources import Source
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
-from interlock.serving.view.trace import encoded
+from interlock.serving.view.event_lines import encoded
 
 
 class Seeded(random.Random):

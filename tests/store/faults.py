@@ -15,9 +15,9 @@ import pytest
 from attrs import field, frozen
 from live.redis_server import COMMAND, RedisServer
 
-from interlock.serving.store.errors import StoreUnfit
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.redis.calls import TIMEOUT
+from interlock.serving.store.redis.client import TIMEOUT
+from interlock.serving.store.store_errors import StoreUnfit
 
 WHILE = 2.0
 """Seconds for which a fault lasts: long for a client, and short for a lease."""

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.keys import Keys
+from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view.watching import Watch, Watching
 
 ROOT = Path(__file__).parents[2]

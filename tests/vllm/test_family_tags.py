@@ -5,7 +5,7 @@ import warnings
 import orjson
 import pytest
 
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")

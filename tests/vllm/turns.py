@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 
 FUNCTION: Final = {
     "type": "function",

@@ -14,7 +14,7 @@ from typing import Final
 from interlock.fsm.deltas import Start
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import USUAL, Settings, family
-from interlock.parsers.families.writing import Said, encode
+from interlock.parsers.families.reference_encoders import Said, encode
 from speed.ours import begin
 from speed.outputs import PROSE, REQUEST, Stream
 from speed.size import Size

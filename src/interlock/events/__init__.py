@@ -1,18 +1,18 @@
 """The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order.
 
-    parts        content parts, annotations, log probabilities, and the ways in which a field may be left out
-    items        every kind of item
-    tools        tools, tool choices, text formats
-    response     the response and the request
-    stream       every event, and the messages of a WebSocket
-    shapes       what is wrong with a JSON value, by such a type
-    resource     the settings that a response repeats from its request
-    annotations  where an annotation stands
-    sse          the writers: bytes of server-sent events, or objects
-    decode       the decoder of server-sent events
-    dialects     OpenAI's dialect and that of Open Responses
-    json         JSON that can always be written
-    conversion   to the types of the `openai` package, which it imports
+    parts            content parts, annotations, log probabilities, and the ways in which a field may be left out
+    items            every kind of item
+    tools            tools, tool choices, text formats
+    response_object  the response and the request
+    stream           every event, and the messages of a WebSocket
+    shapes           what is wrong with a JSON value, by such a type
+    resource         the settings that a response repeats from its request
+    annotations      where an annotation stands
+    sse              the writers: bytes of server-sent events, or objects
+    decode           the decoder of server-sent events
+    dialects         OpenAI's dialect and that of Open Responses
+    json             JSON that can always be written
+    conversion       to the types of the `openai` package, which it imports
 
 What an embedder needs is exported here.
 """

@@ -13,7 +13,7 @@ from typing import Final, cast, get_type_hints
 
 from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 
-from interlock.events.response import Response
+from interlock.events.response_object import Response
 from interlock.events.tools import AnyTool
 
 __all__ = ["response_settings", "without_secrets"]

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 
 from interlock.events.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
 from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText, kinds_of
-from interlock.events.response import CreateResponse, RequestError, Response
+from interlock.events.response_object import CreateResponse, RequestError, Response
 
 
 class Place(Enum):

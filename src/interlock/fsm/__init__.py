@@ -1,22 +1,22 @@
 """The lifecycles and the driver: what may follow what. Nothing here does IO, tells the time or draws a random number.
 
-    table        the one form of a table: edges, compiled
-    lifecycle    tables whose edges emit events
-    declaration  what a lifecycle must be beyond a right table
-    emissions    what the edges of items emit
-    lifecycles   the tables, one file for each kind of item
-    item         an item while it is being made
-    response     the response while it is being made
-    deltas       the inputs of the driver
-    driver       the composition of the lifecycles for one response
-    rebuilding   a driver's state from the log of its events
-    processes    what runs beside a stream, as tables
-    ids          ids and time, which a driver is handed
-    errors       the errors of the machines
-    acceptor     the same tables as the judge of other people's streams
-    oracle       a second judge, written from the rules alone
-    proof        the exploration behind `interlock verify`
-    diagram      the tables, drawn
+    table             the one form of a table: edges, compiled
+    lifecycle         tables whose edges emit events
+    declaration       what a lifecycle must be beyond a right table
+    emissions         what the edges of items emit
+    lifecycles        the tables, one file for each kind of item
+    item_subject      an item while it is being made
+    response_subject  the response while it is being made
+    deltas            the inputs of the driver
+    driver            the composition of the lifecycles for one response
+    rebuilding        a driver's state from the log of its events
+    processes         what runs beside a stream, as tables
+    ids               ids and time, which a driver is handed
+    errors            the errors of the machines
+    acceptor          the same tables as the judge of other people's streams
+    oracle            a second judge, written from the rules alone
+    proof             the exploration behind `interlock verify`
+    diagram           the tables, drawn
 
 What an embedder needs is exported here, and imported when it is first used: the oracle must not see what it judges. The judge is
 exported by `interlock.fsm.acceptor`.

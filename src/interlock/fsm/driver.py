@@ -19,20 +19,20 @@ from attrs import frozen
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from interlock.events import response
+from interlock.events import response_object as response
 from interlock.events.annotations import placed
 from interlock.events.items import NOT_RUN, ItemKind, failure_fields
 from interlock.events.json import as_json, clean
-from interlock.events.response import IncompleteDetails, ResponseError
+from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item import RESULTS, Item, Late
+from interlock.fsm.item_subject import RESULTS, Item, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response import SETTINGS, Response, usage_of
+from interlock.fsm.response_subject import SETTINGS, Response, usage_of
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""

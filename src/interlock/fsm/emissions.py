@@ -60,7 +60,7 @@ from interlock.events.stream import (
     TextDelta,
     TextDone,
 )
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import Emission, emission
 
 ItemEmission: TypeAlias = Emission[Item[Any]]

@@ -16,16 +16,16 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from attrs import frozen
 from msgspec import convert
 
-from interlock.events import items, response
+from interlock.events import items, response_object as response
 from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import loads
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
-from interlock.fsm.item import RESULTS, Item
+from interlock.fsm.item_subject import RESULTS, Item
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.response import Response
+from interlock.fsm.response_subject import Response
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]

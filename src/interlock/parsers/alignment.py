@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from attrs import define, field
 
-from interlock.parsers.vocabulary import Entry
+from interlock.parsers.harmony_vocabulary import Entry
 
 __all__ = ["Aligned", "Alignment"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, assert_never
 
 from interlock.parsers.chunk import Parser
-from interlock.parsers.plain import PlainParser
+from interlock.parsers.plain_text import PlainParser
 from interlock.parsers.routing import Routing
 from interlock.parsers.tagged import Tagged
 
@@ -37,7 +37,7 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
 
             return HarmonyParser(Routing.from_request(request))
         case "vllm":
-            from interlock.parsers.vllm import VllmParser  # noqa: PLC0415
+            from interlock.parsers.vllm_deltas import VllmParser  # noqa: PLC0415
 
             return VllmParser(Routing.from_request(request), request.get("include_reasoning") is not False)
         case "text":

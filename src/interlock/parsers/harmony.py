@@ -1,7 +1,7 @@
 """The format `harmony`: from token ids to deltas.
 
-What may come in which order is declared in `interlock.parsers.framing`, what a header says in `interlock.parsers.header`,
-what an id stands for in `interlock.parsers.vocabulary`; this module runs the first over the other two. It is total: no
+What may come in which order is declared in `interlock.parsers.harmony_framing`, what a header says in `interlock.parsers.harmony_header`,
+what an id stands for in `interlock.parsers.harmony_vocabulary`; this module runs the first over the other two. It is total: no
 sequence of ids, in no partition and with no end, raises or loses text (rules R16 to R18). What becomes of malformed output
 is written down case by case in docs/recovery.md.
 
@@ -21,11 +21,11 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.framing import HARMONY, Effect, Trigger
-from interlock.parsers.header import Header
+from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
+from interlock.parsers.harmony_header import Header
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
-from interlock.parsers.vocabulary import Characters, Entry, Piece, Vocabulary, vocabulary
-from interlock.parsers.writing import Streamed, Writer, joined, writer_for, written
+from interlock.parsers.harmony_vocabulary import Characters, Entry, Piece, Vocabulary, vocabulary
+from interlock.parsers.item_writers import Streamed, Writer, joined, writer_for, written
 
 _CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
 _NOTHING: Mapping[int, str] = MappingProxyType({})

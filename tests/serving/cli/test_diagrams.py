@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from interlock.events.items import ITEMS
 from interlock.fsm.diagram import RENDERERS
-from interlock.parsers.framing import HARMONY
+from interlock.parsers.harmony_framing import HARMONY
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.diagram import process_graphs, stream_graphs
 

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.fsm import deltas, proof
-from interlock.fsm.proof import Counterexample, Coverage, Proof, processes, prove
+from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
+from interlock.fsm.proof import process_walks as processes
 from interlock.serving.cli.commands import app
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}

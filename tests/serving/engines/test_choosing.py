@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.serving.engines.embedded.calls import calls_for
 from interlock.serving.engines.embedded.model import messages_for
+from interlock.serving.engines.embedded.tool_calls import calls_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.create import read_request
 

@@ -19,8 +19,8 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.engines.script import ScriptedEngine
+from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import EngineError, PromptError
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}

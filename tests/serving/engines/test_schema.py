@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from interlock.serving.engines.embedded.schema import arguments_for, value_for
-from interlock.serving.requests.errors import PromptError
+from interlock.serving.engines.embedded.example_values import arguments_for, value_for
+from interlock.serving.requests.api_errors import PromptError
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SMALL = st.integers(0, 3)

@@ -14,7 +14,8 @@ from live.wire import bodies, without_chance
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses import archive, making
+from interlock.serving.responses import archive
+from interlock.serving.responses import service as making
 from interlock.serving.store import MemoryStore, StoreDown
 from interlock.serving.store.sqlite import SqliteStore
 

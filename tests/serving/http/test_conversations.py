@@ -13,8 +13,8 @@ from openai import OpenAI
 from interlock.fsm.deltas import Fault
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses import membership
-from interlock.serving.responses.membership import Membership
+from interlock.serving.responses import conversation_lease as lease
+from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.store import Addition, Conversation, MemoryStore, StoreDown, StoredResponse
 
 USER = {"type": "message", "role": "user", "content": "My name is Ada."}
@@ -209,7 +209,7 @@ class Shaky(MemoryStore):
 async def held(store, during):
     """Hold a conversation while something happens; what interrupts its response is returned."""
     await store.create_conversation("", Conversation("conv_1", 1, {}))
-    part = await Membership.begin(store, "", "conv_1")
+    part = await ConversationLease.begin(store, "", "conv_1")
     interrupted = asyncio.get_running_loop().create_future()
     async with part.kept(interrupted.set_result):
         await during(part)
@@ -217,7 +217,7 @@ async def held(store, during):
 
 
 def test_a_conversation_is_held_on_to_and_its_loss_ends_the_response(monkeypatch) -> None:
-    monkeypatch.setattr(membership, "RENEW", 0.01)
+    monkeypatch.setattr(lease, "RENEW", 0.01)
     lost = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
 
     async def takes_over():
@@ -250,7 +250,7 @@ def test_what_cannot_be_released_is_left_to_its_lease() -> None:
     async def release():
         store = Shaky()
         await store.create_conversation("", Conversation("conv_1", 1, {}))
-        part = await Membership.begin(store, "", "conv_1")
+        part = await ConversationLease.begin(store, "", "conv_1")
         store.down = 1
         await part.release()
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_released_is_left_to_its_lease() -> None:
 
 def test_only_what_the_conversation_does_not_have_is_added() -> None:
     items = ({"id": "msg_1"}, {"id": "msg_2"})
-    part = Membership(MemoryStore(), "", "conv_1", "resp_1", 3, items[:1])
+    part = ConversationLease(MemoryStore(), "", "conv_1", "resp_1", 3, items[:1])
     response = {"id": "resp_1", "status": "completed", "output": [{"id": "msg_3"}]}
     assert part.addition(StoredResponse(response, items)) == Addition("conv_1", 3, ({"id": "msg_2"}, {"id": "msg_3"}))
     assert part.addition(StoredResponse({**response, "status": "failed"}, items)) is None

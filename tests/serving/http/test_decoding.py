@@ -18,7 +18,7 @@ from starlette.requests import Request
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import intake
 from interlock.serving.http.decoding import MOST_MEMBERS, SLICE, decoder_for
-from interlock.serving.requests.errors import ApiError
+from interlock.serving.requests.api_errors import ApiError
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
 COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
 
-from interlock.events.response import CreateResponse
+from interlock.events.response_object import CreateResponse
 
 KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "requests").glob("*.json"))
 """What `make fuzz-requests` has found."""

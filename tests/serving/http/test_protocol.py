@@ -11,7 +11,8 @@ from live.raw_socket import DEFLATE, TAIL, deflated, framed, raw_socket
 from websockets.frames import CloseCode, Opcode
 
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http import protocol, server
+from interlock.serving.http import bounded_protocol as protocol
+from interlock.serving.http import server
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 

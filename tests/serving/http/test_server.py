@@ -36,7 +36,7 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
 def test_a_response_that_begins_during_a_shutdown_fails_at_once() -> None:
     engine = StagedEngine([step(ANSWER, "stop")])
     app = create_app(engine)
-    app.state.open_runs.end()
+    app.state.active_runs.end()
     with ServerThread(app) as url:
         events = bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
     assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
@@ -47,7 +47,7 @@ def test_nothing_is_left_of_a_response_that_has_ended() -> None:
     app = create_app(StagedEngine([step(ANSWER, "stop")]))
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
-    assert len(app.state.open_runs) == 0
+    assert len(app.state.active_runs) == 0
 
 
 def test_an_idle_connection_is_closed_by_the_sdk_before_the_server_closes_it() -> None:

@@ -109,7 +109,7 @@ def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
         with unread(url, store=False):
             assert held_when_paused(engine, url) < MIB
         assert engine.closed.wait(60)
-    assert (engine.yielded < STEPS, len(app.state.open_runs)) == (True, 0)
+    assert (engine.yielded < STEPS, len(app.state.active_runs)) == (True, 0)
 
 
 def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_background_waiting() -> None:

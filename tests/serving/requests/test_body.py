@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.requests.body import Census, read_object, read_object_in_turns
-from interlock.serving.requests.errors import ApiError
-from interlock.serving.requests.pace import Pace
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.body import JsonBudget, read_object, read_object_in_turns
+from interlock.serving.requests.yielder import Yielder
 
 TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
 JSON = st.recursive(
@@ -32,14 +32,14 @@ def empties_of(value):
 
 @given(JSON, st.integers(1, 9))
 def test_the_values_of_a_body_are_counted_however_it_is_cut(value, size) -> None:
-    body, census = orjson.dumps(value), Census()
+    body, budget = orjson.dumps(value), JsonBudget()
     for start in range(0, len(body), size):
-        census.count(body[start : start + size])
+        budget.count(body[start : start + size])
     # The bracket that opens an empty array or object counts as the value that is not in it.
-    assert census.values == values_of(value) + empties_of(value)
+    assert budget.values == values_of(value) + empties_of(value)
 
 
-class Turns(Pace):
+class Turns(Yielder):
     """Counts the turns that others are given."""
 
     count = 0
@@ -60,7 +60,7 @@ def as_python_reads_it(body):
 def test_lone_surrogates_are_mended_wherever_a_piece_ends(texts, before):
     text = "x" * (2**14 - before) + "".join(texts) + r"\ud800"
     body = b'{"a":"' + text.encode() + b'"}'
-    assert read_object(body) == asyncio.run(read_object_in_turns(body, Pace())) == as_python_reads_it(body)
+    assert read_object(body) == asyncio.run(read_object_in_turns(body, Yielder())) == as_python_reads_it(body)
 
 
 def test_names_are_mended_too():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.serving.requests.conversations import NewConversation, read_added, read_metadata, read_new
-from interlock.serving.requests.errors import ApiError
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.conversation_bodies import NewConversation, read_added, read_metadata, read_new
 
 USER = {"role": "user", "content": "hi"}
 TYPED = {**USER, "type": "message"}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from openai.types.responses import Response
 
 from interlock.events.resource import response_settings
-from interlock.events.response import CreateResponse
+from interlock.events.response_object import CreateResponse
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import ApiError
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}

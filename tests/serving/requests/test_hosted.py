@@ -2,8 +2,8 @@
 
 import pytest
 
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import CreateResponse, read_hosted, read_request
-from interlock.serving.requests.errors import ApiError
 
 
 def refused(read, body):

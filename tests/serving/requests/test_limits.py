@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from interlock.serving.requests import limits
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import ApiError
-from interlock.serving.requests.schema import flaw
+from interlock.serving.requests.json_schema import flaw
 
 TEXT = {"type": "message", "role": "user", "content": "Hi"}
 

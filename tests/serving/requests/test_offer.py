@@ -3,9 +3,9 @@
 import pytest
 
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.serving.requests.offer import Hosted, Offer, declare, offer
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, declare, offer
 
-HOSTED = Hosted(
+HOSTED = HostedTools(
     {
         "web_search": {"type": "web_search_preview"},
         "web_search_preview": {"type": "web_search_preview"},
@@ -36,7 +36,7 @@ def offered(*tools, choice=None, items=()):
 def test_a_function_is_offered_with_what_engines_know_of_it():
     tool = {**WEATHER, "description": "Says it.", "strict": True, "defer_loading": True, "allowed_callers": ["direct"]}
     wanted = {"type": "function", "name": "weather", "description": "Says it.", "parameters": CITY, "strict": True}
-    assert offered(tool) == Offer((wanted,), None, (tool,), ())
+    assert offered(tool) == ToolOffer((wanted,), None, (tool,), ())
     assert offered({"type": "function", "name": "now"}).tools == ({"type": "function", "parameters": NOTHING, "name": "now"},)
 
 
@@ -121,14 +121,14 @@ def test_any_other_regular_expression_is_told(definition):
 def test_a_tool_that_the_client_runs_is_the_function_that_stands_for_it(kind):
     own = CLIENT_TOOLS[kind]
     wanted = {"type": "function", "name": kind, "description": own.description, "parameters": own.parameters}
-    assert offered({"type": kind}) == Offer((wanted,), None, ({"type": kind},), ())
+    assert offered({"type": kind}) == ToolOffer((wanted,), None, ({"type": kind},), ())
 
 
 def test_a_search_of_tools_is_offered_where_the_client_searches_and_needless_where_a_server_would():
     tool = {"type": "tool_search", "execution": "client", "description": "Finds.", "parameters": CITY}
     assert offered(tool).tools == ({"type": "function", "name": "tool_search", "description": "Finds.", "parameters": CITY},)
     server = {"type": "tool_search"}
-    assert offered(server, {**WEATHER, "defer_loading": True}) == Offer(
+    assert offered(server, {**WEATHER, "defer_loading": True}) == ToolOffer(
         (WEATHER,), None, (server, {**WEATHER, "defer_loading": True}), ()
     )
 
@@ -150,7 +150,7 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
     mine = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
-    assert offered(mine, other) == Offer((mine,), None, (mine, other), ())
+    assert offered(mine, other) == ToolOffer((mine,), None, (mine, other), ())
 
 
 def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_by_name():

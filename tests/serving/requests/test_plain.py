@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.serving.requests.limits import ITEMS
-from interlock.serving.requests.plain import RENDERED, plain
+from interlock.serving.requests.normalize import RENDERED, plain
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}

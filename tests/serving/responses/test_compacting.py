@@ -11,11 +11,11 @@ from openai import OpenAI
 from websockets.sync.client import connect
 
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.engines.embedded.calls import UNANSWERED
+from interlock.serving.engines.embedded.tool_calls import UNANSWERED
 from interlock.serving.engines.engine import Turn
-from interlock.serving.requests.compaction import SUMMARIZE, summary_message
+from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import EngineError, PromptError
+from interlock.serving.requests.summaries import SUMMARIZE, summary_message
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
 TURN = steps(f"{REASONING}{ANSWER}")

@@ -106,7 +106,7 @@ async def goes_on(app, engine):
     gc.collect()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert len(app.state.open_runs) == 0
+    assert len(app.state.active_runs) == 0
     if engine.turns:
         assert engine.closed.is_set()
     engine.turns.clear()

@@ -12,17 +12,17 @@ from interlock.events.dialects import OPEN_RESPONSES, OPENAI
 from interlock.events.sse import SseWriter
 from interlock.fsm.acceptor import judge
 from interlock.fsm.processes.stored import StoredTrigger
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import ApiError
 from interlock.serving.responses import archive as archive_module
-from interlock.serving.responses import background
+from interlock.serving.responses import background_response as background
 from interlock.serving.responses import log as log_module
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.background import Backgrounds
+from interlock.serving.responses.background_response import BackgroundRegistry
+from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.log import adopt
-from interlock.serving.responses.membership import Membership
-from interlock.serving.responses.open_runs import OpenRuns
-from interlock.serving.responses.turns import begin_response
+from interlock.serving.responses.response_run import begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.serving.store.edits import Edit
 from interlock.testing.legality import assert_legal
@@ -101,11 +101,11 @@ def last(frames):
 async def made(store, *script):
     """Make a response, and give its events and what is stored of it."""
     archive = Archive(store)
-    backgrounds = Backgrounds(archive, OpenRuns())
+    background_registry = BackgroundRegistry(archive, ActiveRuns())
     run = run_of(*script)
-    queued = await backgrounds.begin(backgrounds.owner(TENANT, run, lambda: run.stored))
+    queued = await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored))
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
-    await backgrounds.wait(20)
+    await background_registry.wait(20)
     return frames, await archive.get(TENANT, queued.id)
 
 
@@ -121,10 +121,10 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         times = Times()
         store = Unreliable(clock=times, down={"append": 10**6, "finish": 10**6})
         archive, gate = Archive(store), Gate()
-        backgrounds = Backgrounds(archive, OpenRuns())
+        background_registry = BackgroundRegistry(archive, ActiveRuns())
         run = run_of(step(REASONING), gate, *steps(ANSWER))
-        owner = backgrounds.owner(TENANT, run, lambda: run.stored)
-        queued = await backgrounds.begin(owner)
+        owner = background_registry.owner(TENANT, run, lambda: run.stored)
+        queued = await background_registry.begin(owner)
         await owner.wait()
         times.now += 16
         store.down.clear()
@@ -248,16 +248,16 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
     async def joined():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await Membership.begin(store, TENANT, "conv_1")
-        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
-        owner = backgrounds.owner(TENANT, run, lambda: run.stored, part)
-        await backgrounds.begin(owner)
+        owner = background_registry.owner(TENANT, run, lambda: run.stored, part)
+        await background_registry.begin(owner)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
             await store.hold(TENANT, "conv_1", "resp_2")
-        await backgrounds.wait(20)
+        await background_registry.wait(20)
         return await store.hold(TENANT, "conv_1", "resp_2"), await store.conversation_items(TENANT, "conv_1")
 
     version, items = asyncio.run(joined())
@@ -272,11 +272,11 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
     async def refused():
         store = Full()
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await Membership.begin(store, TENANT, "conv_1")
-        backgrounds = Backgrounds(Archive(store), OpenRuns())
+        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
         with pytest.raises(StoreFull):
-            await backgrounds.begin(backgrounds.owner(TENANT, run, lambda: run.stored, part))
+            await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored, part))
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused()) == 0

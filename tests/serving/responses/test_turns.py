@@ -15,10 +15,10 @@ from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.errors import EngineError
+from interlock.serving.responses.response_run import NullWriter, begin_response
 from interlock.serving.responses.run import OUR_FAULT
-from interlock.serving.responses.turns import Unwritten, begin_response
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 
@@ -76,7 +76,7 @@ def test_the_first_events_do_not_wait_for_the_engine() -> None:
 
 def test_an_unwritten_response_is_the_one_of_the_streams_end() -> None:
     async def whole():
-        run = begin(StagedEngine(steps(REASONING + ANSWER)), Unwritten())
+        run = begin(StagedEngine(steps(REASONING + ANSWER)), NullWriter())
         written = [event async for events in run.events() for event in events]
         return run.driver.response, set(written)
 

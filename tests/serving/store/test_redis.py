@@ -16,7 +16,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.store import Addition, Conflict, Conversation, Gap, LeaseLost, StoreDown, StoredResponse, open_store
 from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.redis.calls import SCRIPTS, Calls, Severed, base_of
+from interlock.serving.store.redis.client import SCRIPTS, Calls, Disconnected, base_of
 
 pytestmark = needs_redis
 
@@ -357,7 +357,7 @@ def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> N
     async def lost(calls, name, tenant, asked, values=(), **others):
         found = await run_script(calls, name, tenant, asked, values, **others)
         if name == "write" and losing.pop():
-            raise Severed("The answer did not come.")
+            raise Disconnected("The answer did not come.")
         return found
 
     monkeypatch.setattr(Calls, "run", lost)

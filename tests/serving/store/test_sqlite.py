@@ -13,8 +13,9 @@ import apsw
 import pytest
 
 from interlock.serving.store import StoreDown, StoredResponse, StoreUnfit
-from interlock.serving.store.sqlite import SqliteStore, layout
-from interlock.serving.store.sqlite.connection import loses_commits
+from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sqlite import sql_schema as layout
+from interlock.serving.store.sqlite.database import loses_commits
 
 
 def stored(number, *items, output=()):

@@ -9,7 +9,7 @@ from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
 
 from interlock.events.items import ITEMS
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.requests.errors import ToolError
+from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.calling import hosted_tool, result_text
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers

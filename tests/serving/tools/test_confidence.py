@@ -16,7 +16,7 @@ from live.mcp_servers import plain, running
 from interlock.serving.engines.prompt import prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread, listen
-from interlock.serving.tools import transport
+from interlock.serving.tools import mcp_transport as transport
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 

@@ -17,10 +17,10 @@ from live.mcp_servers import Workshop, answer, plain, result, running
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.turns import Unwritten, begin_response
-from interlock.serving.tools import session as sessions
+from interlock.serving.responses.response_run import NullWriter, begin_response
+from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint
-from interlock.serving.tools.session import Session
+from interlock.serving.tools.mcp_session import Session
 
 ECHO = calling("mcp.shop.echo", '{"text": "a"}')
 GOES_ON = ("completed", "message")
@@ -372,7 +372,7 @@ def hanging(base, by):
     """A response whose tool hangs."""
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(f"{base}/mcp")]})
-    return begin_response(request, request.continued(), engine, Unwritten(), tools=by)
+    return begin_response(request, request.continued(), engine, NullWriter(), tools=by)
 
 
 @pytest.mark.parametrize("how", ["interrupted", "cancelled", "left"])

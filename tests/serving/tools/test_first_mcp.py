@@ -42,9 +42,9 @@ def first(monkeypatch):
     http.streamablehttp_client = lambda url, httpx_client_factory: (url, httpx_client_factory(headers={}))
     monkeypatch.setitem(sys.modules, "mcp", package)
     monkeypatch.setitem(sys.modules, "mcp.client.streamable_http", http)
-    monkeypatch.delitem(sys.modules, "interlock.serving.tools.first_mcp", raising=False)
-    yield importlib.import_module("interlock.serving.tools.first_mcp")
-    sys.modules.pop("interlock.serving.tools.first_mcp", None)
+    monkeypatch.delitem(sys.modules, "interlock.serving.tools.mcp_v1", raising=False)
+    yield importlib.import_module("interlock.serving.tools.mcp_v1")
+    sys.modules.pop("interlock.serving.tools.mcp_v1", None)
 
 
 @asynccontextmanager

@@ -10,8 +10,8 @@ from live.engines import StagedEngine, step
 from live.mcp_servers import answer, plain, result, running
 
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.turns import Unwritten, begin_response
-from interlock.serving.tools.session import Session
+from interlock.serving.responses.response_run import NullWriter, begin_response
+from interlock.serving.tools.mcp_session import Session
 
 REQUESTS = 1_000
 AT_ONCE = 25
@@ -26,7 +26,7 @@ async def respond(base, by, index):
     engine = StagedEngine([step(ECHO, "stop")], [step(ANSWER, "stop")])
     url = "http://127.0.0.1:1/mcp" if fate == "failing" else f"{base}/mcp"
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(url)]})
-    run = begin_response(request, request.continued(), engine, Unwritten(), tools=by)
+    run = begin_response(request, request.continued(), engine, NullWriter(), tools=by)
 
     async def go():
         async with aclosing(run.events()) as events:

@@ -10,7 +10,7 @@ from interlock.serving.engines.recordings import read, replay_response
 from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.tools.protocol import RecordedTools
+from interlock.serving.tools.tool_runner import RecordedTools
 
 ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}
 LEAST = 16

@@ -9,7 +9,7 @@ from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.serving.view import comparing
 from interlock.serving.view.comparing import Side, pairs
 from interlock.serving.view.coverage import Coverage
-from interlock.serving.view.trace import Steps, Trace
+from interlock.serving.view.event_lines import Steps, Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.deltas import Delta
-from interlock.parsers.framing import HARMONY, Trigger
+from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
+from interlock.serving.view.event_lines import Trace, encoded
 from interlock.serving.view.recorded import recorded
 from interlock.serving.view.redaction import redacted, without_quotes
-from interlock.serving.view.trace import Trace, encoded
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"

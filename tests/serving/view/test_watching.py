@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.keys import Keys
+from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view import watching
 from interlock.serving.view.watching import Watch, Watching
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.fsm.oracle import check
-from interlock.serving.http import vllm as plugin
+from interlock.serving.http import plugin
 from interlock.serving.responses.run import OUR_FAULT
 
 pytestmark = pytest.mark.usefixtures("vllm")

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
-from interlock.serving.http import vllm as plugin_module
-from interlock.serving.http.vllm import InterlockPlugin
+from interlock.serving.http import plugin as plugin_module
+from interlock.serving.http.plugin import InterlockPlugin
 
 pytestmark = pytest.mark.usefixtures("vllm")
 
@@ -250,11 +250,11 @@ def test_a_shutdown_of_the_engine_first_ends_the_responses():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
         async with client_of(serving, engine) as client:
             reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
-            open_runs = client.app.state.interlock.maker.open_runs
-            while not len(open_runs):  # the engine begins before the run is held
+            active_runs = client.app.state.interlock.service.active_runs
+            while not len(active_runs):  # noqa: ASYNC110 - the engine begins before the run is there
                 await asyncio.sleep(0)
             assert await asyncio.to_thread(engine.shutdown, timeout=3) == 3
-            assert len(open_runs) == 0
+            assert len(active_runs) == 0
             assert engine.shutdown(timeout=5) == 5  # by the loop itself, which waits for nothing
             return engine, (await reading).content
 
@@ -321,7 +321,7 @@ def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch,
     async def asking():
         fake.install(monkeypatch, version)
         async with client_of(Serving()) as client:
-            return client.app.state.interlock.maker.engine.hide_end
+            return client.app.state.interlock.service.engine.hide_end
 
     assert asyncio.run(asking()) is hidden
 
@@ -344,7 +344,7 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
 
     async def asking():
         async with client_of(Serving()) as client:
-            return client.app.state.interlock.maker.tools.seconds
+            return client.app.state.interlock.service.tools.seconds
 
     assert asyncio.run(asking()) == timeout
 
@@ -365,7 +365,7 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
 def test_a_run_that_begins_at_a_shutdown_ends_at_once():
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            client.app.state.interlock.maker.open_runs.end(Fault("server_error", "It shuts down."))
+            client.app.state.interlock.service.active_runs.end(Fault("server_error", "It shuts down."))
             return (await client.post("/v1/responses", json=BODY)).json()
 
     assert asyncio.run(asking())["status"] == "failed"

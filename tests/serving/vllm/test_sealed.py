@@ -11,7 +11,7 @@ import pytest
 from fake_vllm import Serving, outputs
 
 from interlock.fsm.oracle import check
-from interlock.serving.http.vllm import InterlockPlugin
+from interlock.serving.http.plugin import InterlockPlugin
 
 TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
 ASKED = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}

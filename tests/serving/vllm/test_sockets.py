@@ -12,8 +12,8 @@ from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import WS_PROTOCOLS, Config
 
 from interlock.fsm.oracle import check
-from interlock.serving.http.protocol import BoundedProtocol
-from interlock.serving.http.vllm import InterlockPlugin
+from interlock.serving.http.bounded_protocol import BoundedProtocol
+from interlock.serving.http.plugin import InterlockPlugin
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 ASK = {"type": "response.create", "model": "m", "input": "Hi", "store": False}
@@ -45,7 +45,7 @@ class Connected:
     async def end(self):
         """Shut the server down."""
         api = self.app.state.interlock
-        api.maker.open_runs.end()
+        api.service.active_runs.end()
         api.open_sockets.end()
 
     def ask(self, **fields):

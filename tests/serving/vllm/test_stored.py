@@ -7,7 +7,7 @@ import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER, BODY, client_of
 
-from interlock.serving.http import vllm as plugin
+from interlock.serving.http import plugin
 from interlock.serving.store import MemoryStore, StoreDown
 
 pytestmark = pytest.mark.usefixtures("vllm")

@@ -22,13 +22,13 @@ from interlock.fsm.oracle import check
 from interlock.fsm.table import Machine
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import SocketHost, create_app
-from interlock.serving.http.protocol import BoundedProtocol
+from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.websocket.connection import LET_GO, Connection, Limits
 from interlock.serving.http.websocket.frames import Ask
-from interlock.serving.http.websocket.lane import Lane
-from interlock.serving.http.websocket.memory import Memory
-from interlock.serving.responses.open_runs import OpenRuns
+from interlock.serving.http.websocket.request_lane import Lane
+from interlock.serving.http.websocket.socket_connection import LET_GO, Connection, Limits
+from interlock.serving.http.websocket.socket_memory import Memory
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 
 PATIENCE = 60
@@ -363,13 +363,13 @@ def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) 
     async def serve():
         socket = WebSocket({"type": "websocket"}, receive, send)
         await socket.accept()
-        await Connection(socket, Broken(), OpenRuns(), Memory().share("", 10_000)).serve()
+        await Connection(socket, Broken(), ActiveRuns(), Memory().share("", 10_000)).serve()
         gc.collect()
 
     with caplog.at_level("ERROR", "asyncio"):
         asyncio.run(serve())
     assert sent == ["websocket.accept", "websocket.send"]
-    assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket.connection"]
+    assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket.socket_connection"]
 
 
 def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:

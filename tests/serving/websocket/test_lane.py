@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from interlock.fsm.deltas import Cancel
 from interlock.serving.http.websocket.frames import Ask
-from interlock.serving.http.websocket.lane import Lane
+from interlock.serving.http.websocket.request_lane import Lane
 
 
 class Run:

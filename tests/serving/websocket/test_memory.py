@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.serving.http.websocket.memory import Memory
-from interlock.serving.requests.errors import ApiError
+from interlock.serving.http.websocket.socket_memory import Memory
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.store import StoredResponse
 
 

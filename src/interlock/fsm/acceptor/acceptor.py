@@ -36,13 +36,13 @@ from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.fields import in_event, is_unknown_part
 from interlock.fsm.acceptor.finding import About, Fault, Finding
-from interlock.fsm.acceptor.groove import Groove, groove_of
-from interlock.fsm.acceptor.habits import HABITS
+from interlock.fsm.acceptor.fast_path import FastPath, fast_path_of
+from interlock.fsm.acceptor.deviations import HABITS
 from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
-from interlock.fsm.acceptor.trace import Step
+from interlock.fsm.acceptor.hindsight import Step
 from interlock.fsm.acceptor.track import AUTOMATA, DONE, Track
-from interlock.fsm.acceptor.values import Digest, a_text, an_object, digest, shown
+from interlock.fsm.acceptor.json_digest import Digest, a_text, an_object, digest, shown
 from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
@@ -88,7 +88,7 @@ class Acceptor:
         self._error = False
         self._errored_last = False
         self._pen: Track | None = None
-        self._groove: Groove | None = None
+        self._fast_path: FastPath | None = None
         self._moved: tuple[Track | None, Node, str, Node] | None = None
         """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
         self.events = 0
@@ -136,23 +136,23 @@ class Acceptor:
         Returns:
             What is wrong with it; empty if it is legal where it came.
         """
-        groove = self._groove
-        if groove is not None and {**body, **groove.blank} == groove.like:
+        fast_path = self._fast_path
+        if fast_path is not None and {**body, **fast_path.blank} == fast_path.like:
             delta, number = body.get("delta"), body.get("sequence_number")
-            if type(delta) is str and type(number) is int and number == self._numbers.expected and groove.fits(body):
-                groove.text.add(delta)
+            if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
+                fast_path.text.add(delta)
                 self._numbers.expected = number + 1
-                self._moved = groove.moved
+                self._moved = fast_path.moved
                 self.events += 1
                 return []
-        self._groove = None
+        self._fast_path = None
         return self._judge(body, line)
 
     def skip(self) -> None:
         """Skip an event that could not be read, without blaming the next one for what it missed."""
         self.events += 1
         self._moved = None
-        self._groove = None
+        self._fast_path = None
         self._numbers.skip()
         self._forget()
 
@@ -343,7 +343,7 @@ class Acceptor:
         elif judge is not None:
             faults += judge(item, event, body)
         if not faults and type(body.get("delta")) is str:
-            self._groove = groove_of(item, event, body)
+            self._fast_path = fast_path_of(item, event, body)
         return faults
 
     def _written(self, item: Track, event: str, *, begins: bool) -> list[Fault]:

@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, Place, wire_name
 from interlock.fsm.acceptor.observed import OBSERVED, Observed
-from interlock.fsm.acceptor.trace import Fired, Step, silent_ways
+from interlock.fsm.acceptor.hindsight import Fired, Step, silent_ways
 from interlock.fsm.lifecycle import Emission, Lifecycle
 
 S = TypeVar("S")

@@ -28,9 +28,9 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.texts import unsound
+from interlock.fsm.acceptor.text_digest import unsound
 from interlock.fsm.acceptor.track import Part, Track, is_own_text
-from interlock.fsm.acceptor.values import Digest, a_list, a_text, an_object, digest, digests, inside, loosened, shown
+from interlock.fsm.acceptor.json_digest import Digest, a_list, a_text, an_object, digest, digests, inside, loosened, shown
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[Track, type[StreamEvent], Body], Iterator[Fault]]

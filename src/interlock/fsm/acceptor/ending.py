@@ -11,11 +11,11 @@ from typing import Final
 from attrs import define
 
 from interlock.events.items import literals_of
-from interlock.events.response import IncompleteDetails
+from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import Track
-from interlock.fsm.acceptor.values import a_list, a_text, an_object, digests, loosened, shown
+from interlock.fsm.acceptor.json_digest import a_list, a_text, an_object, digests, loosened, shown
 
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     Created: {"queued", "in_progress"},

@@ -15,7 +15,7 @@ from interlock.events.items import ITEMS
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Fault, faults, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
-from interlock.fsm.acceptor.values import a_text, an_object, called, shown
+from interlock.fsm.acceptor.json_digest import a_text, an_object, called, shown
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {

@@ -38,7 +38,7 @@ class Fault:
         message: What is wrong, without its place.
         expected: The wire names of the events that were legal here, where the fault is the event itself.
         about: Which item it is in, if that is not the one that the event is about.
-        habit: The habit of real services that it is (`interlock.fsm.acceptor.habits`); empty for an error.
+        habit: The habit of real services that it is (`interlock.fsm.acceptor.deviations`); empty for an error.
     """
 
     rule: str
@@ -63,7 +63,7 @@ class Finding:
         came: The wire name of the event; empty at the end of the stream.
         expected: The wire names of the events that were legal here, where the fault is the event itself.
         message: What is wrong.
-        habit: The habit of real services that it is (`interlock.fsm.acceptor.habits`); empty for an error.
+        habit: The habit of real services that it is (`interlock.fsm.acceptor.deviations`); empty for an error.
         line: The line of the file on which the event begins, counted from 1; None where no bytes were read.
     """
 

@@ -19,10 +19,10 @@ from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding, Severity
-from interlock.fsm.acceptor.habits import HABITS
+from interlock.fsm.acceptor.deviations import HABITS
 from interlock.fsm.acceptor.lines import Lines
-from interlock.fsm.acceptor.trace import Step
-from interlock.fsm.acceptor.values import a_text, shown
+from interlock.fsm.acceptor.hindsight import Step
+from interlock.fsm.acceptor.json_digest import a_text, shown
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""

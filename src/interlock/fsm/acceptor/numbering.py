@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define
 
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.values import shown
+from interlock.fsm.acceptor.json_digest import shown
 
 
 @define

@@ -11,7 +11,7 @@ from interlock.events.items import ITEMS
 from interlock.events.stream import ItemAdded, ItemBracket, StreamEvent, wire_name
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.track import ADDED, Track, kind_of
-from interlock.fsm.acceptor.values import a_text, an_object, shown
+from interlock.fsm.acceptor.json_digest import a_text, an_object, shown
 
 _PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
 

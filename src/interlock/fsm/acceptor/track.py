@@ -16,9 +16,9 @@ from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.finding import About, Fault
-from interlock.fsm.acceptor.texts import Logprobs, Text
-from interlock.fsm.acceptor.values import Digest
-from interlock.fsm.item import Item
+from interlock.fsm.acceptor.text_digest import Logprobs, Text
+from interlock.fsm.acceptor.json_digest import Digest
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycles import LIFECYCLES
 
 AUTOMATA: Final[Mapping[str, Automaton[Item[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}

@@ -7,9 +7,9 @@
     code_interpreter_call, web_search_call           other hosted calls
     file_search_call, image_generation_call          likewise
     apply_patch_call, shell_call, shell_call_output  patches and shells
-    compaction                                       a conversation in short
-    written                                          calls that are shown when they are whole
-    whole                                            items that come whole
+    compaction  a conversation in short
+    written     calls that are shown when they are whole
+    whole       items that come whole
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from interlock.events.items import ItemKind
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
 from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
@@ -38,7 +38,7 @@ from interlock.fsm.lifecycles.shell_call_output import SHELL_CALL_OUTPUT
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
-from interlock.fsm.response import Response
+from interlock.fsm.response_subject import Response
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 

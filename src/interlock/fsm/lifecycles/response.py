@@ -6,7 +6,7 @@ queued is first said to be in progress, because every stream says so once.
 
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
 from interlock.fsm.lifecycle import Lifecycle, emission
-from interlock.fsm.response import Response
+from interlock.fsm.response_subject import Response
 from interlock.fsm.table import Edge
 
 

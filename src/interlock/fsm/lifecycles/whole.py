@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 

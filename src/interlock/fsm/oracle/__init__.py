@@ -5,13 +5,13 @@ It knows nothing of the lifecycles, the driver, the event specs or the SDK, and 
 they do: regular expressions over the names of an item's events, and equations between values. So a mistake in a
 declared lifecycle cannot hide in it. Framing (R5) is not its business, for it sees bodies and no bytes.
 
-    vocabulary  the API's fields
-    grammar     the order of events
-    dialect     Open Responses in OpenAI's words
-    view        the stream cut into items
-    shapes      fields and their types
-    texts       texts, parts and log probabilities
-    rules       one function for each rule
+    api_fields   the API's fields
+    grammar      the order of events
+    dialect      Open Responses in OpenAI's words
+    stream_view  the stream cut into items
+    field_types  fields and their types
+    texts        texts, parts and log probabilities
+    rules        one function for each rule
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 from interlock.fsm.oracle.dialect import in_openai_words
 from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE
-from interlock.fsm.oracle.shapes import malformed, strays
-from interlock.fsm.oracle.view import Stream, Violation
+from interlock.fsm.oracle.field_types import malformed, strays
+from interlock.fsm.oracle.stream_view import Stream, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from interlock.fsm.oracle.view import Json, Violation, an_object
+from interlock.fsm.oracle.stream_view import Json, Violation, an_object
 
 _IN_OPENAI: Final = {
     "response.reasoning.delta": "response.reasoning_text.delta",

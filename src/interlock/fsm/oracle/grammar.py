@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.fsm.oracle.vocabulary import EVENTS
+from interlock.fsm.oracle.api_fields import EVENTS
 
 _NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
 LETTERS: Final = {name: chr(0xE000 + number) for number, name in enumerate(_NAMES)}

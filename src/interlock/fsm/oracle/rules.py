@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
 from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
-from interlock.fsm.oracle.view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
-from interlock.fsm.oracle.vocabulary import ITEM_PREFIX
+from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
+from interlock.fsm.oracle.api_fields import ITEM_PREFIX
 
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 from attrs import frozen
 
 from interlock.fsm.oracle.grammar import IN_PARTS, PARTS
-from interlock.fsm.oracle.view import Item, Json, Stream, Violation, a_list, an_object
+from interlock.fsm.oracle.stream_view import Item, Json, Stream, Violation, a_list, an_object
 
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"

@@ -8,5 +8,5 @@
     connection    a WebSocket
 
 A table says what is done when; `interlock.serving` fires its edges and carries the effects out. `interlock verify` walks all
-of them (`interlock.fsm.proof.processes`).
+of them (`interlock.fsm.proof.process_walks`).
 """

@@ -1,7 +1,7 @@
 """Who writes the events of a response in the background, declared as a table: the owner of its lease, from the first to the last.
 
 The run makes events and the owner writes them to a store, a batch at a time. At most one write is on its way; what is made
-meanwhile waits. The last write is one commit with the end of the response. `interlock.serving.responses.background` carries out the
+meanwhile waits. The last write is one commit with the end of the response. `interlock.serving.responses.background_response` carries out the
 effects; the other side, what a store accepts, is the table of `interlock.fsm.processes.stored`.
 """
 

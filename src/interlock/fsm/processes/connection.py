@@ -1,6 +1,6 @@
 """The life of a connection in WebSocket mode, declared as a table: it holds lanes, which run side by side.
 
-`interlock.serving.http.websocket.connection` carries out the effects.
+`interlock.serving.http.websocket.socket_connection` carries out the effects.
 """
 
 from __future__ import annotations

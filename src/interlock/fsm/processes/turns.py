@@ -2,7 +2,7 @@
 
 A conversation that has become too long is compacted first: the model writes a summary, which takes its place. The model
 generates, the server runs the tools that it called, the model generates again, until it is the client's turn.
-`interlock.serving.responses.turns` does each of these, with whatever engine. When it does what, and how a response ends wherever it is
+`interlock.serving.responses.response_run` does each of these, with whatever engine. When it does what, and how a response ends wherever it is
 broken off, stands here and nowhere else.
 
 A run does the work that an edge asks for and feeds the driver with it. When the work is done, everything of it has been fed, so

@@ -4,13 +4,13 @@ The driver is fed every delta of the vocabulary in every abstract state that can
 stream is ended and judged twice: by the independent oracle, which knows the rules of a stream, and by an account of what
 was told, which knows what must be seen of it. docs/proof.md says what this proves, and what it does not.
 
-    explorer   the exploration
-    inputs     the deltas that it feeds
-    account    the second judge: what must be seen of the deltas
-    effects    what a stretch of events shows
-    faults     what the driver is handed raises, in each edge
-    processes  the walks through the tables of `interlock.fsm.processes`
-    mutations  lifecycles with one edge changed, which the proof must find
+    explorer         the exploration
+    inputs           the deltas that it feeds
+    expectation      the second judge: what must be seen of the deltas
+    visible_effects  what a stretch of events shows
+    fault_injection  what the driver is handed raises, in each edge
+    process_walks    the walks through the tables of `interlock.fsm.processes`
+    table_mutations  lifecycles with one edge changed, which the proof must find
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from interlock.events.items import ItemKind
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired
-from interlock.fsm.proof.faults import faults_of
+from interlock.fsm.proof.fault_injection import faults_of
 
 __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 

@@ -21,13 +21,13 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.item import Item
+from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.proof.account import Account, Stance
-from interlock.fsm.proof.effects import Body
+from interlock.fsm.proof.expectation import Expectation, Stance
+from interlock.fsm.proof.visible_effects import Body
 from interlock.fsm.proof.inputs import MARK, MEASURED, NOBODY, PLAIN, about, everywhere
-from interlock.fsm.response import Response
+from interlock.fsm.response_subject import Response
 
 _SETTINGS: Final[Mapping[str, object]] = {
     "model": "any",
@@ -108,7 +108,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         self._fired.add((subject.state.table, subject.state.name, trigger))
         return super()._fire(subject, trigger, args)
 
-    def state(self, account: Account) -> State:
+    def state(self, account: Expectation) -> State:
         """Return the abstract state.
 
         Args:
@@ -163,7 +163,7 @@ class Node:
     path: tuple[deltas.Delta, ...]
     events: tuple[Body, ...]
     wire: bytes
-    account: Account
+    account: Expectation
 
     def did_nothing_since(self, before: Node) -> bool:
         """Return whether what was told since then made no event and led nowhere else."""
@@ -265,7 +265,7 @@ class Explorer:
         return WatchedDriver(self.lifecycles, self.fired)
 
     def _start(self) -> Node:
-        account = Account()
+        account = Expectation()
         return Node(self._driver().state(account), (), (), b"", account)
 
     def _replay(self, node: Node) -> WatchedDriver:

@@ -13,10 +13,10 @@ from attrs import define, field
 from interlock.fsm.deltas import Delta
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.families.call import Call
-from interlock.parsers.families.tokens import Count
-from interlock.parsers.families.values import Schemas
+from interlock.parsers.families.special_tokens import Count
+from interlock.parsers.families.parameter_values import Schemas
 from interlock.parsers.routing import ANSWER, REASONING, Routing
-from interlock.parsers.writing import Streamed, Withheld, Writer, joined, writer_for, written
+from interlock.parsers.item_writers import Streamed, Withheld, Writer, joined, writer_for, written
 
 __all__ = ["ActiveItem", "Settings"]
 

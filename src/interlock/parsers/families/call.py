@@ -8,8 +8,8 @@ from __future__ import annotations
 from attrs import define, field
 
 from interlock.fsm.deltas import Delta
-from interlock.parsers.families.values import STRING, Schemas, Types, converted, escaped, quoted
-from interlock.parsers.writing import Writer
+from interlock.parsers.families.parameter_values import STRING, Schemas, Types, converted, escaped, quoted
+from interlock.parsers.item_writers import Writer
 
 __all__ = ["Call"]
 

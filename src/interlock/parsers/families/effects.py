@@ -15,7 +15,7 @@ from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.envelope import Named
 from interlock.parsers.families.family import Family
 from interlock.parsers.families.nesting import Nesting
-from interlock.parsers.families.tokens import Specials, TokenCount
+from interlock.parsers.families.special_tokens import Specials, TokenCount
 
 __all__ = ["Effects"]
 

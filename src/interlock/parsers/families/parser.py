@@ -27,8 +27,8 @@ from interlock.parsers.families.envelope import after_name, read_name
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Lexicon, Reading, Search, lexica
-from interlock.parsers.families.tokens import TokenCount
-from interlock.parsers.families.values import escaped
+from interlock.parsers.families.special_tokens import TokenCount
+from interlock.parsers.families.parameter_values import escaped
 
 __all__ = ["FamilyParser"]
 

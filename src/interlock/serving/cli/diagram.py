@@ -37,7 +37,7 @@ def diagram(
 def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles, and of the framing of harmony, by their names."""
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-    from interlock.parsers.framing import HARMONY, Effect
+    from interlock.parsers.harmony_framing import HARMONY, Effect
 
     lifecycles = (draw(RESPONSE), *map(draw, LIFECYCLES.values()))
     return {**{graph.name: graph for graph in lifecycles}, "harmony": draw(HARMONY, key=key_of(Effect))}

@@ -18,7 +18,7 @@ from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, 
 if TYPE_CHECKING:
     from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.tools.protocol import ToolRunner
+    from interlock.serving.tools.tool_runner import ToolRunner
 
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 """The environment variable that holds the key of the server."""
@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
-    from interlock.serving.requests.keys import Keys
+    from interlock.serving.requests.api_keys import Keys
     from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
     from interlock.serving.store import MemoryStore
     from interlock.serving.store.opening import open_store
@@ -192,7 +192,7 @@ def _engine(
     """Return the engine and its tools; a script brings the results of its tools along."""
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
-    from interlock.serving.tools.protocol import RecordedTools
+    from interlock.serving.tools.tool_runner import RecordedTools
 
     if script is None:
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=family), servers

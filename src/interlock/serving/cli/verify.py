@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from interlock.fsm.proof import Coverage, Proof
-    from interlock.fsm.proof.processes import Walk
+    from interlock.fsm.proof.process_walks import Walk
 
 REFUTED: Final = 1
 """The exit status when the proof fails."""
@@ -40,7 +40,7 @@ def verify(
     from rich.console import Console
 
     from interlock.fsm.proof import OPEN_ITEMS, prove
-    from interlock.fsm.proof.processes import WALKS
+    from interlock.fsm.proof.process_walks import WALKS
 
     start = process_time()  # the proof itself has no clock
     with Console(stderr=True).status("Exploring the driver") as status:  # which is seen on a terminal only

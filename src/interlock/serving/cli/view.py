@@ -35,7 +35,7 @@ from interlock.serving.cli.sources import (
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
-    from interlock.serving.view.trace import Line, Trace
+    from interlock.serving.view.event_lines import Line, Trace
 
 Batches: TypeAlias = "Iterator[Sequence[Line]]"
 """The lines of a page as they come; those of a batch are sent together."""
@@ -166,8 +166,8 @@ def _opened(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
     """Yield the lines of the page of one stream, or of two side by side."""
     from interlock.serving.view.comparing import Side, pairs
+    from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
-    from interlock.serving.view.trace import Steps, Trace
 
     steps, sides = Steps(), [Side() for _ in streams]
     yield [head("stream" if len(streams) == 1 else "compare", [each.about(redact=redact) for each in streams], redact=redact)]
@@ -185,8 +185,8 @@ def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, 
     """Yield the lines of the page that counts which edges files fire; what cannot be read is left out."""
     from interlock.serving.engines.recordings import RecordingError
     from interlock.serving.view.coverage import Coverage
+    from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
-    from interlock.serving.view.trace import Steps, Trace
 
     yield [head("coverage", [])]
     steps, coverage = Steps(), Coverage()
@@ -216,12 +216,12 @@ def _show(
         _write(html, title, batches)
         return
     from interlock.serving.http import server
-    from interlock.serving.responses.open_runs import OpenRuns
+    from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.view.site import Site
 
     site = Site(title, batches, pages)
     app = site.app()
-    app.state.open_runs, app.state.open_sockets = OpenRuns(), OpenRuns()
+    app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
     try:
         listening = server.listen("127.0.0.1", port)
     except OSError as error:

@@ -13,9 +13,9 @@ from attrs import define, evolve
 
 from interlock.parsers import Chunk, Parser, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Format, Turn
+from interlock.serving.requests.api_errors import ApiError, PromptError
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.errors import ApiError, PromptError
-from interlock.serving.requests.offer import declare
+from interlock.serving.requests.tool_offer import declare
 from interlock.serving.requests.truncation import truncated, wants_truncation
 
 if TYPE_CHECKING:

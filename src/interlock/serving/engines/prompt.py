@@ -21,12 +21,12 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 
 from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.tokens import control, encoded, encoding
-from interlock.serving.requests.compaction import is_summary
-from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.errors import PromptError
-from interlock.serving.requests.pace import Pace
-from interlock.serving.requests.values import elements, members, text_of
+from interlock.serving.engines.harmony_encoding import control, encoded, encoding
+from interlock.serving.requests.api_errors import PromptError
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, members, text_of
+from interlock.serving.requests.summaries import is_summary
+from interlock.serving.requests.yielder import Yielder
 
 __all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
@@ -60,16 +60,16 @@ async def count_prompt(turn: Turn) -> int:
     Raises:
         PromptError: It is longer than the context window.
     """
-    count, characters, pace = 0, 0, Pace()
+    count, characters, yielder = 0, 0, Yielder()
     for text, is_framing in prompt(turn):
         characters += len(text)
         if characters > CHARACTERS:
             raise PromptError(TOO_LONG)
         if is_framing:
             count += len(control(text))
-            await pace.rest()
+            await yielder.rest()
             continue
-        async for tokens in encoded(text, pace):
+        async for tokens in encoded(text, yielder):
             count += len(tokens)
             if count > CONTEXT:
                 raise PromptError(TOO_LONG)

@@ -16,7 +16,7 @@ from attrs.validators import ge
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import EngineOutput, Format, Turn
 from interlock.serving.engines.prompt import count_prompt, is_answered, is_from_user
-from interlock.serving.requests.errors import EngineError
+from interlock.serving.requests.api_errors import EngineError
 
 __all__ = ["ScriptedEngine", "rounds"]
 

@@ -18,8 +18,8 @@ from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.log import Tail
-from interlock.serving.responses.open_runs import OpenRuns
 from interlock.serving.responses.run import Run
 
 __all__ = ["Exchange", "KeptAnswer", "StreamedAnswer", "WholeAnswer", "unless_gone"]
@@ -39,18 +39,18 @@ class Exchange(Generic[T]):
 
     Args:
         run: What makes the response.
-        open_runs: Holds it while it goes on.
+        active_runs: Holds it while it goes on.
     """
 
     run: Run[T]
-    open_runs: OpenRuns
+    active_runs: ActiveRuns
 
     @asynccontextmanager
     async def events(self, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
         """Yield the run's events; while they are read, a client that goes away cancels the run (rule R4)."""
         watch = asyncio.create_task(self._watch(receive))
         try:
-            with self.open_runs.holding(self.run):
+            with self.active_runs.holding(self.run):
                 async with aclosing(self.run.events()) as events:
                     yield events
         finally:

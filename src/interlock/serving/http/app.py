@@ -1,7 +1,7 @@
 """The server's routes: what is asked over HTTP, and who answers it.
 
 It knows paths, statuses and the order in which a request is judged. How a response is made is in
-`interlock.serving.responses.turns`, how it is sent in `interlock.serving.http.answers`, and what a body may say in
+`interlock.serving.responses.response_run`, how it is sent in `interlock.serving.http.answers`, and what a body may say in
 `interlock.serving.requests.create`. Every error is answered with an OpenAI error body.
 """
 
@@ -30,27 +30,27 @@ from interlock.events.sse import SseWriter, Writer
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer, unless_gone
-from interlock.serving.http.compacted import CompactedAnswer, compact_request
-from interlock.serving.http.conversations import Conversations, conversation_routes
-from interlock.serving.http.errors import answer_error
-from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, KeyGate, Shield, error_response, is_foreign_page, read_body
-from interlock.serving.http.stored import StoredRoutes
-from interlock.serving.http.websocket.connection import Begun, Connection, Limits
-from interlock.serving.http.websocket.memory import Memory
+from interlock.serving.http.compact_route import CompactedAnswer, compact_request
+from interlock.serving.http.conversation_routes import Conversations, conversation_routes
+from interlock.serving.http.error_responses import answer_error
+from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, FaultBarrier, KeyGate, error_response, is_foreign_page, read_body
+from interlock.serving.http.response_routes import StoredRoutes
+from interlock.serving.http.websocket.socket_connection import Begun, Connection, Limits
+from interlock.serving.http.websocket.socket_memory import Memory
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import Keys, tenant_of
 from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.errors import ApiError
 from interlock.serving.requests.identity import now
-from interlock.serving.requests.keys import Keys, tenant_of
-from interlock.serving.requests.pace import Pace
+from interlock.serving.requests.yielder import Yielder
+from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.background import Backgrounds
-from interlock.serving.responses.making import Maker, no_such_model
-from interlock.serving.responses.open_runs import GRACE, OpenRuns
+from interlock.serving.responses.background_response import BackgroundRegistry
+from interlock.serving.responses.response_run import NullWriter, ResponseRun
 from interlock.serving.responses.sealing import Envelope, SealingKeys
-from interlock.serving.responses.turns import ResponseRun, Unwritten
+from interlock.serving.responses.service import ResponseService, no_such_model
 from interlock.serving.store import ResponseStore, StoredResponse, StoreError, open_store
-from interlock.serving.tools.protocol import ToolRunner
+from interlock.serving.tools.tool_runner import ToolRunner
 
 __all__ = ["Api", "create_app"]
 
@@ -76,9 +76,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 ) -> Starlette:
     """Create the server as an ASGI application.
 
-    Its state holds `open_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
-    `interlock.serving.http.server` ends both at a shutdown. It holds `backgrounds` too, those that are made in the background,
-    and `socket_memory`, what the connections hold.
+    Its state holds `active_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
+    `interlock.serving.http.server` ends both at a shutdown. It holds
+    `background_registry` too, those that are made in the background, and `socket_memory`, what the connections hold.
 
     Args:
         engine: Where the output of models comes from.
@@ -98,9 +98,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         ValueError: A key is empty, or cannot be sent in a header.
     """
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    maker = Maker(engine, Archive(store or open_store()), tools, envelope, OpenRuns(max_streams))
-    api = Api(maker, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
-    middleware = [Middleware(Shield)]
+    service = ResponseService(engine, Archive(store or open_store()), tools, envelope, ActiveRuns(max_streams))
+    api = Api(service, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
+    middleware = [Middleware(FaultBarrier)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
     keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys)
@@ -113,10 +113,10 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.open_runs = maker.open_runs
+    app.state.active_runs = service.active_runs
     app.state.open_sockets = api.open_sockets
     app.state.socket_memory = api.socket_memory
-    app.state.backgrounds = api.backgrounds
+    app.state.background_registry = api.background_registry
     return app
 
 
@@ -125,32 +125,32 @@ class Api:
     """The answers to each route; see `create_app` for most of the arguments.
 
     Args:
-        maker: Makes the responses.
+        service: Makes the responses.
         decode: Returns the object that a body says.
         open_sockets: The WebSocket connections.
         socket_memory: What they hold.
         started_at: When the server was started.
     """
 
-    maker: Maker
+    service: ResponseService
     max_body_bytes: int
     dialect: Dialect
     socket_limits: Limits
     origins: frozenset[str]
-    decode: Callable[[bytes, Pace], Awaitable[dict[str, object]]] = read_object_in_turns
-    open_sockets: OpenRuns = field(factory=OpenRuns)
+    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object_in_turns
+    open_sockets: ActiveRuns = field(factory=ActiveRuns)
     socket_memory: Memory = field(factory=Memory)
     started_at: int = field(factory=now)
 
     @cached_property
-    def backgrounds(self) -> Backgrounds[ResponseRun[bytes]]:
+    def background_registry(self) -> BackgroundRegistry[ResponseRun[bytes]]:
         """The responses in the background."""
-        return Backgrounds(self.maker.archive, self.maker.open_runs)
+        return BackgroundRegistry(self.service.archive, self.service.active_runs)
 
     @cached_property
     def conversations(self) -> Conversations:
         """The answers about conversations."""
-        return Conversations(self.maker.archive.store, self.max_body_bytes, self.maker.envelope, self.maker.models)
+        return Conversations(self.service.archive.store, self.max_body_bytes, self.service.envelope, self.service.models)
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
@@ -164,7 +164,7 @@ class Api:
 
     def response_routes(self) -> list[BaseRoute]:
         """Return the routes of responses and conversations, which another application may mount beside its own."""
-        stored = StoredRoutes(self.maker.archive, self.dialect)
+        stored = StoredRoutes(self.service.archive, self.dialect)
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
@@ -182,49 +182,49 @@ class Api:
 
         What the first request would make for all later ones is made before anybody waits for it.
         """
-        parser_for(self.maker.engine.format, {})
-        async with self.maker.archive.watched_over():
+        parser_for(self.service.engine.format, {})
+        async with self.service.archive.watched_over():
             try:
                 yield
             finally:
-                self.maker.open_runs.end()
-                await self.backgrounds.wait(GRACE)
+                self.service.active_runs.end()
+                await self.background_registry.wait(GRACE)
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
         asked = await self._asked(request)
         tenant, dialect = tenant_of(request), self._dialect(request)
         if not (asked.stream or asked.background):
-            return WholeAnswer(Exchange(await self._run(request, asked, Unwritten()), self.maker.open_runs), dialect)
+            return WholeAnswer(Exchange(await self._run(request, asked, NullWriter()), self.service.active_runs), dialect)
         run = await self._run(request, asked, SseWriter(dialect))
         if not asked.background:
-            return StreamedAnswer(Exchange(run, self.maker.open_runs))
-        queued = await self.backgrounds.begin(self.backgrounds.owner(tenant, run, lambda: run.stored, run.membership))
+            return StreamedAnswer(Exchange(run, self.service.active_runs))
+        queued = await self.background_registry.begin(self.background_registry.owner(tenant, run, lambda: run.stored, run.lease))
         if asked.stream:
-            return KeptAnswer(await self.maker.archive.tail(tenant, queued))
+            return KeptAnswer(await self.service.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))
 
     async def _run(self, request: Request, asked: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
         """Begin a response, unless its client goes away before."""
-        return await unless_gone(request.receive, self.maker.run(asked, tenant_of(request), writer, connection=request))
+        return await unless_gone(request.receive, self.service.run(asked, tenant_of(request), writer, connection=request))
 
     async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
         """Read and validate the body of a request, as what it means."""
-        pace = Pace()
-        body = await self.decode(await read_body(request, self.max_body_bytes, pace), pace)
-        return await self.maker.asked(meant(body), pace)
+        yielder = Yielder()
+        body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
+        return await self.service.asked(meant(body), yielder)
 
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
         asked = await self._asked(request)
-        count = await self.maker.count(asked, tenant_of(request), request)
+        count = await self.service.count(asked, tenant_of(request), request)
         return _json({"object": "response.input_tokens", "input_tokens": count})
 
     async def compact(self, request: Request) -> ASGIApp:
         """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
         asked = await self._asked(request, compact_request)
-        run, items, seals = await unless_gone(request.receive, self.maker.summary(asked, tenant_of(request)))
-        return CompactedAnswer(Exchange(run, self.maker.open_runs), items, seals.seal_summary)
+        run, items, seals = await unless_gone(request.receive, self.service.summary(asked, tenant_of(request)))
+        return CompactedAnswer(Exchange(run, self.service.active_runs), items, seals.seal_summary)
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
@@ -233,9 +233,9 @@ class Api:
             return
         await socket.accept()
         dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
-        host = SocketHost(self.maker, dialect, socket)
+        host = SocketHost(self.service, dialect, socket)
         share = self.socket_memory.share(tenant_of(socket), self.socket_limits.held_bytes)
-        connection = Connection(socket, host, self.maker.open_runs, share, self.socket_limits)
+        connection = Connection(socket, host, self.service.active_runs, share, self.socket_limits)
         with self.open_sockets.holding(connection):
             await connection.serve()
 
@@ -244,12 +244,12 @@ class Api:
 
     async def list_models(self, _request: Request) -> Response:
         """List the models."""
-        return _json({"object": "list", "data": [self._model(name) for name in await self.maker.models()]})
+        return _json({"object": "list", "data": [self._model(name) for name in await self.service.models()]})
 
     async def retrieve_model(self, request: Request) -> Response:
         """Describe a model."""
         name = request.path_params["id"]
-        if name not in await self.maker.models():
+        if name not in await self.service.models():
             raise no_such_model(name)
         return _json(self._model(name))
 
@@ -266,20 +266,20 @@ class SocketHost:
     """Makes the responses of one WebSocket connection.
 
     Args:
-        maker: The server's.
+        service: The server's.
         dialect: What the client speaks.
         socket: The connection.
     """
 
-    maker: Maker
+    service: ResponseService
     dialect: Dialect
     socket: WebSocket
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
-        asked = await self.maker.asked(body, Pace())
+        asked = await self.service.asked(body, Yielder())
         more: dict[str, Any] = {"latest": latest, "generate": generate, "connection": self.socket}
-        run = await self.maker.run(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
+        run = await self.service.run(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
         return Begun(run, lambda: run.stored)
 
 

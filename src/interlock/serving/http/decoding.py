@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from attrs import define, field, frozen
 
-from interlock.serving.requests.errors import ApiError, invalid
+from interlock.serving.requests.api_errors import ApiError, invalid
 
 __all__ = ["ACCEPTED", "Decoder", "decoder_for"]
 

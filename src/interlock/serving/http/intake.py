@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.events.json import dumps
 from interlock.serving.http.decoding import decoder_for
-from interlock.serving.requests.body import Census
-from interlock.serving.requests.errors import ApiError
-from interlock.serving.requests.faults import panics_as_errors
-from interlock.serving.requests.keys import TENANT, Keys
-from interlock.serving.requests.pace import Pace
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import TENANT, Keys
+from interlock.serving.requests.body import JsonBudget
+from interlock.serving.requests.containment import panics_as_errors
+from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["MAX_BODY_BYTES", "KeyGate", "Shield", "decompressed", "error_response", "is_foreign_page", "read_body"]
+__all__ = ["MAX_BODY_BYTES", "FaultBarrier", "KeyGate", "decompressed", "error_response", "is_foreign_page", "read_body"]
 
 JSON: Final = "application/json"
 
@@ -42,13 +42,13 @@ def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Re
     return Response(dumps(error.body()), error.status, headers, JSON)
 
 
-async def read_body(request: Request, max_bytes: int, pace: Pace | None = None) -> bytes:
+async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = None) -> bytes:
     """Read the body of a request that is said to be JSON.
 
     Args:
         request: The request.
         max_bytes: How many bytes it may have.
-        pace: Of the work that this is a part of.
+        yielder: Of the work that this is a part of.
 
     Raises:
         ApiError: 415 if it is not said to be JSON (nothing said included, for that is what a browser sends for a foreign
@@ -60,17 +60,17 @@ async def read_body(request: Request, max_bytes: int, pace: Pace | None = None) 
     if given.partition(";")[0].strip().lower() != JSON:
         message = f"Unsupported content type: '{given[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
-    body, census = bytearray(), Census()
-    async with aclosing(decompressed(request, max_bytes, pace)) as parts:
+    body, budget = bytearray(), JsonBudget()
+    async with aclosing(decompressed(request, max_bytes, yielder)) as parts:
         async for part in parts:
-            if not census.too_many:
-                census.count(part)
+            if not budget.too_many:
+                budget.count(part)
                 body += part
-    census.require_few()
+    budget.require_few()
     return bytes(body)
 
 
-async def decompressed(request: Request, max_bytes: int, pace: Pace | None = None) -> AsyncGenerator[bytes, None]:
+async def decompressed(request: Request, max_bytes: int, yielder: Yielder | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the body of a request as it was before its client compressed it, in slices, with others in between.
 
     A body that is refused is read to its end all the same, so that its sender gets to read the answer.
@@ -78,7 +78,7 @@ async def decompressed(request: Request, max_bytes: int, pace: Pace | None = Non
     Args:
         request: The request.
         max_bytes: How many bytes the body may have, compressed and decompressed.
-        pace: Of the work that this is a part of.
+        yielder: Of the work that this is a part of.
 
     Raises:
         ApiError: 415 if nobody knows how it is compressed, 413 if it is too large, 400 if it cannot be decompressed.
@@ -86,7 +86,7 @@ async def decompressed(request: Request, max_bytes: int, pace: Pace | None = Non
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
     refusal: ApiError | None = None
-    pace = pace or Pace()
+    yielder = yielder or Yielder()
     received = size = 0
     async for piece in request.stream():
         received += len(piece)
@@ -97,7 +97,7 @@ async def decompressed(request: Request, max_bytes: int, pace: Pace | None = Non
                 size += len(part)
                 _require_room(max(size, received), max_bytes)
                 yield part
-                await (pace.rest() if decoder is None else asyncio.sleep(0))
+                await (yielder.rest() if decoder is None else asyncio.sleep(0))
         except ApiError as error:
             refusal = error
     if refusal is not None:
@@ -127,7 +127,7 @@ def is_foreign_page(connection: HTTPConnection, origins: AbstractSet[str]) -> bo
 
 
 @frozen
-class Shield:
+class FaultBarrier:
     """An ASGI middleware that turns every fault into an `Exception`, which is answered with an error body.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from interlock.serving.requests.conversation import Item
-from interlock.serving.requests.errors import invalid
+from interlock.serving.requests.api_errors import invalid
+from interlock.serving.requests.input_items import Item
 
 __all__ = ["page_of", "shown_item"]
 

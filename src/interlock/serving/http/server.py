@@ -19,9 +19,9 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
+from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.intake import MAX_BODY_BYTES
-from interlock.serving.http.protocol import BoundedProtocol
-from interlock.serving.responses.open_runs import GRACE, OpenRuns
+from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
 
@@ -56,8 +56,8 @@ class Server(uvicorn.Server):
             ws_max_size=MAX_BODY_BYTES,
         )
         super().__init__(config)
-        self._open_runs: OpenRuns = app.state.open_runs
-        self._open_sockets: OpenRuns = app.state.open_sockets
+        self._active_runs: ActiveRuns = app.state.active_runs
+        self._open_sockets: ActiveRuns = app.state.open_sockets
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the open responses and connections, then the server."""
-        self._open_runs.end()
+        self._active_runs.end()
         self._open_sockets.end()
         await self._open_sockets.wait(GRACE)  # uvicorn would cut them before their last events are sent
         await super().shutdown(sockets)

@@ -15,11 +15,11 @@ from typing import Final, cast
 import orjson
 from attrs import define, field
 
-from interlock.serving.requests.errors import ApiError, invalid
-from interlock.serving.requests.pace import Pace
-from interlock.serving.requests.values import is_object
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.json_values import is_object
+from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["Census", "read_object", "read_object_in_turns", "require_shallow"]
+__all__ = ["JsonBudget", "read_object", "read_object_in_turns", "require_shallow"]
 
 DEPTH: Final = 100
 """Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
@@ -40,7 +40,7 @@ SURROGATES: Final = re.compile(
 
 
 @define
-class Census:
+class JsonBudget:
     """Counts the values of a body while it comes, so that one of too many is refused before it is read.
 
     It looks at commas and brackets outside of strings; what is no JSON is counted somehow.
@@ -94,12 +94,12 @@ def read_object(body: bytes) -> dict[str, object]:
         return _object(_again(b"".join(_mended(body, error))))
 
 
-async def read_object_in_turns(body: bytes, pace: Pace) -> dict[str, object]:
+async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, object]:
     """Return the object that a body says; while lone surrogates in it are mended, others have their turns.
 
     Args:
         body: JSON in UTF-8.
-        pace: Of the work that this is a part of.
+        yielder: Of the work that this is a part of.
 
     Raises:
         ApiError: 400; it is no JSON, no object, or nested too deeply.
@@ -110,7 +110,7 @@ async def read_object_in_turns(body: bytes, pace: Pace) -> dict[str, object]:
         pieces: list[bytes] = []
         for piece in _mended(body, error):
             pieces.append(piece)
-            await pace.rest()
+            await yielder.rest()
         return _object(_again(b"".join(pieces)))
 
 

@@ -1,6 +1,6 @@
 """The body of `POST /v1/responses`, read and judged, as one object that the rest of serving can rely on.
 
-What each parameter may be is in `interlock.events.response`, what is read of items and tools in
+What each parameter may be is in `interlock.events.response_object`, what is read of items and tools in
 `interlock.serving.requests.limits`; what no single parameter can say follows here in a few rules. This module knows nothing of
 the models that are served, of stored responses, or of the size of bodies: the server judges those.
 """
@@ -12,12 +12,13 @@ from types import MappingProxyType
 from typing import Final
 
 from interlock.events.resource import without_secrets
-from interlock.events.response import ContextManagements, Parameters
+from interlock.events.response_object import ContextManagements, Parameters
+from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.compaction import require_last_trigger, threshold_of
-from interlock.serving.requests.conversation import STORED_NOWHERE, Item, join, read_input, require_input, require_type
-from interlock.serving.requests.conversations import require_alone
-from interlock.serving.requests.errors import invalid, missing
+from interlock.serving.requests.conversation_bodies import require_alone
+from interlock.serving.requests.input_items import STORED_NOWHERE, Item, join, read_input, require_input, require_type
+from interlock.serving.requests.json_schema import flaw
+from interlock.serving.requests.json_values import elements, is_object, members
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
@@ -30,8 +31,7 @@ from interlock.serving.requests.limits import (
     Shapes,
 )
 from interlock.serving.requests.refusals import QUOTED, require, require_list, too_long, unsupported, wrong_type
-from interlock.serving.requests.schema import flaw
-from interlock.serving.requests.values import elements, is_object, members
+from interlock.serving.requests.summaries import require_last_trigger, threshold_of
 
 __all__ = ["CreateResponse", "declared_tools", "read_hosted", "read_request"]
 

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, UnsetType, defstruct, structs
 
 from interlock.events import items, parts, tools
 from interlock.events.parts import ContentPart, Json
-from interlock.events.response import Conversation, Identifier
+from interlock.events.response_object import Conversation, Identifier
 
 __all__ = [
     "CHOICES",

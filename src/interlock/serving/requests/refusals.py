@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 from msgspec import ValidationError, convert
 
 from interlock.events.shapes import Fault, Path, faults, param_of
-from interlock.serving.requests.errors import ApiError, invalid, missing
-from interlock.serving.requests.values import is_array, is_object
+from interlock.serving.requests.api_errors import ApiError, invalid, missing
+from interlock.serving.requests.json_values import is_array, is_object
 
 __all__ = ["QUOTED", "refusal", "require", "require_list", "too_long", "unsupported", "wrong_type"]
 

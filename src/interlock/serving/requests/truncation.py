@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import accumulate
 
-from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.input_items import Item
 
 __all__ = ["truncated", "wants_truncation"]
 

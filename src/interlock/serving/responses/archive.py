@@ -13,8 +13,8 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.serving.requests.errors import ApiError, invalid
-from interlock.serving.requests.faults import is_fault
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import random_id
 from interlock.serving.responses.log import LOOK, Tail, adopt, taken_up, whole_log
 from interlock.serving.store import SHARED, Addition, ResponseStore, StoreDown, StoredResponse, StoreFull

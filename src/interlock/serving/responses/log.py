@@ -19,9 +19,9 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.identity import now, random_id
-from interlock.serving.store.errors import LeaseLost, StoreDown
-from interlock.serving.store.store import ResponseStore
-from interlock.serving.store.values import Lease, Log, StoredResponse
+from interlock.serving.store.interface import ResponseStore
+from interlock.serving.store.records import Lease, Log, StoredResponse
+from interlock.serving.store.store_errors import LeaseLost, StoreDown
 
 __all__ = ["LOOK", "Tail", "adopt", "taken_up", "whole_log"]
 

@@ -19,9 +19,9 @@ from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.requests.errors import EngineError, PromptError
-from interlock.serving.requests.faults import ends_process, is_fault
-from interlock.serving.responses.compacting import Compaction, compacting
+from interlock.serving.requests.api_errors import EngineError, PromptError
+from interlock.serving.requests.containment import ends_process, is_fault
+from interlock.serving.responses.compaction_run import Compaction, compacting
 
 __all__ = ["OUR_FAULT", "Run", "Work"]
 

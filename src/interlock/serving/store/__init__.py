@@ -3,13 +3,13 @@
 A store knows responses, those that are being made in the background too, the items that led to them, and conversations. It knows
 nothing of requests or of HTTP.
 
-    store          the protocol
-    values         what is stored
+    interface      the protocol
+    records        what is stored
     edits          what the edges of the tables let happen
     chain          a conversation as a chain of shared chunks
     notifications  who waits is told of what changes
     opening        a store by its URL
-    errors         what can go wrong
+    store_errors   what can go wrong
     sqlite/        in a file or in memory
     redis/         in Redis or Valkey
 """
@@ -17,11 +17,11 @@ nothing of requests or of HTTP.
 from typing import TYPE_CHECKING
 
 from interlock.late import exporter
-from interlock.serving.store.errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull, StoreUnfit
+from interlock.serving.store.interface import SHARED, ConversationStore, ResponseStore
 from interlock.serving.store.notifications import Subscription
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.store import SHARED, ConversationStore, ResponseStore
-from interlock.serving.store.values import LEASE, RENEW, Addition, Conversation, Info, Lease, Log, StoredResponse, Swept
+from interlock.serving.store.records import LEASE, RENEW, Addition, Conversation, Expired, Info, Lease, Log, StoredResponse
+from interlock.serving.store.store_errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull, StoreUnfit
 
 if TYPE_CHECKING:
     from interlock.serving.store.sqlite import MemoryStore
@@ -34,6 +34,7 @@ __all__ = [
     "Conflict",
     "Conversation",
     "ConversationStore",
+    "Expired",
     "Gap",
     "Info",
     "Lease",
@@ -47,7 +48,6 @@ __all__ = [
     "StoreUnfit",
     "StoredResponse",
     "Subscription",
-    "Swept",
     "open_store",
 ]
 

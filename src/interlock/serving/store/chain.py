@@ -15,8 +15,8 @@ import orjson
 from attrs import field, frozen
 
 from interlock.events.json import dumps, loads
-from interlock.serving.requests.conversation import Item
-from interlock.serving.store.values import StoredResponse
+from interlock.serving.requests.input_items import Item
+from interlock.serving.store.records import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack", "unpack_item"]
 

@@ -11,8 +11,8 @@ from attrs import field, frozen
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.store.errors import Conflict, Gap, LeaseLost
-from interlock.serving.store.values import LEASE, Addition, Lease, StoredResponse
+from interlock.serving.store.records import LEASE, Addition, Lease, StoredResponse
+from interlock.serving.store.store_errors import Conflict, Gap, LeaseLost
 
 __all__ = [
     "Edit",

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Final, Literal, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-from interlock.serving.store.errors import StoreUnfit
-from interlock.serving.store.store import ResponseStore
+from interlock.serving.store.interface import ResponseStore
+from interlock.serving.store.store_errors import StoreUnfit
 
 __all__ = ["IN_MEMORY", "TTL", "open_store"]
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from interlock.serving.requests.errors import ToolError
+from interlock.serving.requests.api_errors import ToolError
 
 __all__ = ["AddressPolicy", "Endpoint"]
 

@@ -15,9 +15,9 @@ from attrs import frozen
 
 from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.requests.errors import ToolError
+from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.hosted_tools import CONTAINER, HostedTool
-from interlock.serving.requests.values import members
+from interlock.serving.requests.json_values import members
 from interlock.serving.tools.filters import pages_of
 
 if TYPE_CHECKING:

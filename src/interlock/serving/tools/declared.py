@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from interlock.serving.requests.errors import ToolError
-from interlock.serving.requests.values import elements, is_array, is_object, members
+from interlock.serving.requests.api_errors import ToolError
+from interlock.serving.requests.json_values import elements, is_array, is_object, members
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
 if TYPE_CHECKING:  # 23 MB and half a second, which only responses that call a server need

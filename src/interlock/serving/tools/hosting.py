@@ -19,19 +19,19 @@ from attrs import define, field, frozen
 from interlock.events.items import NOT_UNDERSTOOD
 from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.api_errors import ToolError
+from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.errors import ToolError
-from interlock.serving.requests.faults import Outcome, is_fault, outcome
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, CONTAINER, LABELS, HostedTool
-from interlock.serving.requests.values import elements, members
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, members
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 from interlock.serving.tools.calling import ServerCall, hosted_tool, result_text, server_call, shown_result
 from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
 from interlock.serving.tools.filters import Approvals, Citations, pages_of
 
 if TYPE_CHECKING:
-    from interlock.serving.tools.session import Session
+    from interlock.serving.tools.mcp_session import Session
 
 __all__ = ["ResponseTools", "ToolServers", "load_sessions"]
 
@@ -47,7 +47,7 @@ OUR_FAULT: Final = "The server had an error while it ran the tool."
 
 def load_sessions() -> type[Session]:
     """Import the client of MCP servers, which takes 23 MB that no other response needs, and return it."""
-    session: type[Session] = import_module("interlock.serving.tools.session").Session
+    session: type[Session] = import_module("interlock.serving.tools.mcp_session").Session
     return session
 
 
@@ -120,7 +120,7 @@ class Race:
 
 @define(eq=False)
 class ResponseTools:
-    """The tools of one response; see `interlock.serving.tools.protocol.Tools` for the purpose of each method.
+    """The tools of one response; see `interlock.serving.tools.tool_runner.Tools` for the purpose of each method.
 
     Args:
         hosted: The URL of the MCP server behind each hosted tool.

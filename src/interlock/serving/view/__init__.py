@@ -2,12 +2,12 @@
 
 The judge and the machines run here, in Python; the page (its source is in `viewer/`) receives their results as lines of JSON.
 
-trace      the lines of a stream
-recorded   the lines of a recording, with the tokens and deltas behind each event
-redaction  texts that are hidden
-comparing  two streams aligned
-coverage   the edges that a set of streams fires
-page       the HTML document
-site       the server of `interlock view`
-watching   the viewer inside of a server
+event_lines  the lines of a stream
+recorded     the lines of a recording, with the tokens and deltas behind each event
+redaction    texts that are hidden
+comparing    two streams aligned
+coverage     the edges that a set of streams fires
+page         the HTML document
+site         the server of `interlock view`
+watching     the viewer inside of a server
 """

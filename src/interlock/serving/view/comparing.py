@@ -14,7 +14,7 @@ import orjson
 from attrs import define, field
 
 from interlock.fsm.acceptor.judging import DONE
-from interlock.serving.view.trace import Line
+from interlock.serving.view.event_lines import Line
 
 VOLATILE: Final = frozenset(
     {"id", "item_id", "call_id", "container_id", "response_id", "previous_response_id", "sequence_number", "output_index"}

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 from attrs import define, field
 
 from interlock.fsm.acceptor.judging import DONE
-from interlock.serving.view.trace import Line
+from interlock.serving.view.event_lines import Line
 
 _Edge: TypeAlias = tuple[str, str, str, str]
 """Machine, source, trigger, dest."""

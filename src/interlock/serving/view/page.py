@@ -30,7 +30,7 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor import HABITS, RULES
-from interlock.serving.view.trace import Line, encoded
+from interlock.serving.view.event_lines import Line, encoded
 
 PAGE: Final = Path(__file__).parent / "page"
 

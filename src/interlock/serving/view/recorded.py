@@ -11,11 +11,11 @@ from interlock.events.json import dumps
 from interlock.events.sse import DONE_FRAME
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
-from interlock.parsers.framing import Trigger
-from interlock.parsers.vocabulary import vocabulary
+from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_vocabulary import vocabulary
 from interlock.serving.engines.recordings import Recording, Step, replay_steps
+from interlock.serving.view.event_lines import Line, Trace
 from interlock.serving.view.redaction import HIDDEN
-from interlock.serving.view.trace import Line, Trace
 
 
 def recorded(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:

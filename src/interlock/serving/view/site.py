@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from interlock.serving.view.event_lines import Line, encoded
 from interlock.serving.view.page import HEADERS, NDJSON, served
-from interlock.serving.view.trace import Line, encoded
 
 _POLL_SECONDS: Final = 0.05
 

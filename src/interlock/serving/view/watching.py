@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
-from interlock.serving.requests.keys import Keys
+from interlock.serving.requests.api_keys import Keys
+from interlock.serving.view.event_lines import Line, Trace, encoded
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
-from interlock.serving.view.trace import Line, Trace, encoded
 
 MOUNT: Final = "/interlock/"
 WATCHED: Final = "/v1/responses"

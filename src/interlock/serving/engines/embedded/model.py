@@ -1,6 +1,6 @@
 """The words of the embedded model: thoughts, preambles, calls, answers and summaries, made of the request's own words.
 
-The same turn always has the same messages. How they are spelled in tokens is `interlock.serving.engines.embedded.writing`'s.
+The same turn always has the same messages. How they are spelled in tokens is `interlock.serving.engines.embedded.spelling`'s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.serving.engines.embedded.calls import (
+from interlock.serving.engines.embedded.example_values import value_for
+from interlock.serving.engines.embedded.spelling import Message
+from interlock.serving.engines.embedded.tool_calls import (
     READ,
     UNANSWERED,
     calls_for,
@@ -19,12 +21,10 @@ from interlock.serving.engines.embedded.calls import (
     user_text,
     words_after_colon,
 )
-from interlock.serving.engines.embedded.schema import value_for
-from interlock.serving.engines.embedded.writing import Message
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
-from interlock.serving.requests.compaction import SUMMARIZE, is_summary, summed_up
-from interlock.serving.requests.values import members, text_of
+from interlock.serving.requests.json_values import members, text_of
+from interlock.serving.requests.summaries import SUMMARIZE, is_summary, summed_up
 
 __all__ = ["messages_for"]
 

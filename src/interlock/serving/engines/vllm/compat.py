@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 from attrs import define
 from pydantic import ValidationError
 
-from interlock.serving.requests.values import elements, is_array, members
+from interlock.serving.requests.json_values import elements, is_array, members
 
 KNOWN: Final = ((0, 26), (0, 33))
 """The first and the last release whose seams are known."""

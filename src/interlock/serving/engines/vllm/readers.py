@@ -24,10 +24,10 @@ from interlock.fsm.deltas import Delta, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import Family, FamilyParser, Settings, family, known
 from interlock.parsers.families.family import Start
+from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.item_writers import joined
 from interlock.parsers.routing import Route, Routing
-from interlock.parsers.vllm import VllmParser
-from interlock.parsers.vocabulary import Entry
-from interlock.parsers.writing import joined
+from interlock.parsers.vllm_deltas import VllmParser
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, detokenizer
 
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials", "with_written_id"]

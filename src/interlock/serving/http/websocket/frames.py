@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from interlock.events.json import dumps
-from interlock.serving.requests.body import Census, read_object_in_turns
-from interlock.serving.requests.errors import ApiError
-from interlock.serving.requests.pace import Pace
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.body import JsonBudget, read_object_in_turns
+from interlock.serving.requests.yielder import Yielder
 
 __all__ = ["Ask", "CancelAsked", "ClientFrame", "FrameError", "Steer", "error_frame", "event_frame", "read_frame", "steer_frame"]
 
@@ -96,12 +96,12 @@ class FrameError(Exception):
     stream_id: str | None = None
 
 
-async def read_frame(text: str, pace: Pace) -> ClientFrame | None:
+async def read_frame(text: str, yielder: Yielder) -> ClientFrame | None:
     """Parse a frame as the body of a POST is read: with its limits, and others in between.
 
     Args:
         text: The text of the frame.
-        pace: Of the work that this is a part of.
+        yielder: Of the work that this is a part of.
 
     Returns:
         None for a frame that wants nothing.
@@ -109,17 +109,17 @@ async def read_frame(text: str, pace: Pace) -> ClientFrame | None:
     Raises:
         FrameError: The frame is not JSON, too large, not an object, of an unknown type, or has a field that is not allowed.
     """
-    data, census = bytearray(), Census()
+    data, budget = bytearray(), JsonBudget()
     for start in range(0, len(text), SLICE):
         part = text[start : start + SLICE].encode("utf-8", "surrogatepass")
-        census.count(part)
-        if census.too_many:
+        budget.count(part)
+        if budget.too_many:
             break
         data += part
-        await pace.rest()
+        await yielder.rest()
     try:
-        census.require_few()
-        body = await read_object_in_turns(bytes(data), pace)
+        budget.require_few()
+        body = await read_object_in_turns(bytes(data), yielder)
     except ApiError as error:
         raise FrameError(error) from None
     kind = body.pop("type", None)
@@ -133,7 +133,7 @@ async def read_frame(text: str, pace: Pace) -> ClientFrame | None:
     stream_id = _stream_id(body)
     match kind:
         case "response.create":
-            return Ask(stream_id, body, _generate(body, stream_id), len(data) + PER_VALUE * census.values)
+            return Ask(stream_id, body, _generate(body, stream_id), len(data) + PER_VALUE * budget.values)
         case "response.cancel":
             return CancelAsked(stream_id)
         case other:

@@ -6,9 +6,9 @@ what it does not, is in docs/state.md.
 
 from __future__ import annotations
 
-from interlock.serving.responses.sealing.envelope import Binding, Envelope, SealError
-from interlock.serving.responses.sealing.items import REASONING_WANTED, Seals, require_openable
-from interlock.serving.responses.sealing.keys import KEYS_VARIABLE, RANDOM_KEY, SealingKeys
+from interlock.serving.responses.sealing.sealed_text import Binding, Envelope, SealError
+from interlock.serving.responses.sealing.sealing_keys import KEYS_VARIABLE, RANDOM_KEY, SealingKeys
+from interlock.serving.responses.sealing.seals import REASONING_WANTED, Seals, require_openable
 
 __all__ = [
     "KEYS_VARIABLE",

@@ -1,5 +1,5 @@
 """A store in Redis or Valkey, for the processes of several hosts. It needs `redis`: `pip install 'interlock[redis]'`."""
 
-from interlock.serving.store.redis.store import RedisStore
+from interlock.serving.store.redis.redis_store import RedisStore
 
 __all__ = ["RedisStore"]

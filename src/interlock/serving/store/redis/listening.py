@@ -10,7 +10,7 @@ from attrs import define, field
 from redis.exceptions import RedisError
 
 from interlock.serving.store.notifications import Notifications
-from interlock.serving.store.redis.calls import PREFIX, Calls, base_of
+from interlock.serving.store.redis.client import PREFIX, Calls, base_of
 
 __all__ = ["Listener"]
 

@@ -11,7 +11,7 @@ from attrs import evolve, field, fields, frozen
 from interlock.fsm.processes.conversation import ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.requests.conversation import Item
+from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack, unpack_item
 from interlock.serving.store.edits import (
     Edit,
@@ -21,9 +21,9 @@ from interlock.serving.store.edits import (
     response_machine,
     stored_effects,
 )
-from interlock.serving.store.errors import Conflict
-from interlock.serving.store.sqlite.connection import Sql
-from interlock.serving.store.values import LEASE, Addition, Conversation, Lease, Log, StoredResponse
+from interlock.serving.store.records import LEASE, Addition, Conversation, Lease, Log, StoredResponse
+from interlock.serving.store.sqlite.database import Sql
+from interlock.serving.store.store_errors import Conflict
 
 __all__ = ["Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
 

@@ -1,0 +1,133 @@
+"""Whether the events and items of a stream have the fields that the API gives them (rule R14).
+
+It compares with the tables in `vocabulary`. It knows nothing of order, nor of what the values say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from attrs import frozen
+
+from interlock.fsm.oracle import api_fields as vocabulary
+from interlock.fsm.oracle.stream_view import Json, Violation, an_object
+
+_TYPES: Final[dict[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+_ADDED: Final = "response.output_item.added"
+
+
+@frozen
+class _Shape:
+    """The fields of one type: the words for what each may be, which of them must be there, and which only in the end."""
+
+    fields: Mapping[str, frozenset[str]]
+    required: frozenset[str]
+    later: frozenset[str]
+
+
+def _shapes(table: str, *common: str) -> dict[str, _Shape]:
+    """Read a table of the vocabulary."""
+    rows: dict[str, list[str]] = {}
+    row: list[str] = []
+    for word in table.split():
+        if ":" in word:
+            row.append(word)
+        else:
+            row = rows[word] = list(common)
+    return {name: _shape(fields) for name, fields in rows.items()}
+
+
+def _shape(fields: Sequence[str]) -> _Shape:
+    """Read one line of a table."""
+    pairs = [field.split(":") for field in fields]
+    return _Shape(
+        {name.rstrip("?+"): frozenset(words.split("|")) for name, words in pairs},
+        frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
+        frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
+    )
+
+
+_OBJECTS: Final = _shapes(vocabulary.OBJECTS)
+_EVENTS: Final = _shapes(vocabulary.EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
+_ITEMS: Final = _shapes(vocabulary.ITEMS, "type:string", "agent?:<agent>|null")
+_RESPONSE: Final = _shapes(vocabulary.RESPONSE)["response"]
+_USAGE: Final = _shapes(vocabulary.USAGE)["usage"]
+
+
+def malformed(events: Sequence[Json]) -> list[Violation]:
+    """Find what makes an event impossible to judge: a type that the API has not, a field missing or of a wrong type."""
+    return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
+
+
+def strays(events: Sequence[Json]) -> list[Violation]:
+    """Find the fields that do not belong where they are, in events and items."""
+    found: list[Violation] = []
+    for place, body in enumerate(events):
+        for table, value in ((_EVENTS, body), (_ITEMS, an_object(body.get("item")))):
+            name = str(value.get("type"))
+            if name in table and not value.keys() <= table[name].fields.keys():
+                extra = sorted(value.keys() - table[name].fields.keys())
+                found.append(Violation("R14", place, f"{name} has fields that it should not have: {extra}"))
+        if not an_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
+            found.append(Violation("R14", place, "the response has a field of an event"))
+    return found
+
+
+def _in_event(body: Json) -> Iterator[str]:
+    """Yield what is malformed in an event."""
+    name = str(body.get("type"))
+    if name not in _EVENTS:
+        yield f"there is no event {name!r}"
+        return
+    yield from _wrong(body, _EVENTS[name], name)
+    if "item" in _EVENTS[name].required:
+        item = an_object(body.get("item"))
+        kind = str(item.get("type"))
+        if kind not in _ITEMS:
+            yield f"there is no item {kind!r}"
+            return
+        yield from _wrong(item, _ITEMS[kind], kind)
+        if name != _ADDED:
+            yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
+    elif "response" in _EVENTS[name].required:
+        response = an_object(body.get("response"))
+        yield from _wrong(response, _RESPONSE, "response")
+        if isinstance(response.get("usage"), dict):
+            yield from _wrong(response["usage"], _USAGE, "usage")
+
+
+def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
+    """Yield which fields are missing or of a wrong type; unknown ones are passed over."""
+    for field, words in shape.fields.items():
+        if field in value:
+            if not _fits(value[field], words):
+                yield f"{name}: {field} is {value[field]!r:.80}"
+        elif field in shape.required:
+            yield f"{name}: {field} is missing"
+
+
+def _fits(value: object, words: frozenset[str]) -> bool:
+    """Return whether a value is one of those that a field may have."""
+    if not words.isdisjoint(("any", _TYPES[type(value)])):
+        return True
+    if isinstance(value, list):
+        inner = frozenset(word[1:] for word in words if word.startswith("*"))
+        return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
+    if isinstance(value, dict):
+        known = an_object(cast("object", value))
+        return any(_is(known, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+    return isinstance(value, str) and value in words
+
+
+def _is(value: Json, shape: _Shape) -> bool:
+    """Return whether an object has the fields of a type, and no others unless it may have any."""
+    return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))

@@ -1,0 +1,239 @@
+"""Plain values for plain JSON schemas: the arguments of calls, and structured output.
+
+A strict schema is filled correctly or refused. Where a schema is not strict, keywords that this module cannot follow are ignored.
+The work for one schema is bounded; nothing is fetched, and no pattern is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final, TypeAlias, cast
+
+from attrs import define, field
+
+from interlock.serving.requests.api_errors import PromptError
+from interlock.serving.requests.json_values import elements, is_array, is_object, members
+
+__all__ = ["arguments_for", "value_for"]
+
+Schema: TypeAlias = Mapping[str, object]
+
+MOST_WORK: Final = 50_000
+VALUE_COST: Final = 50
+"""The work for one schema, in keywords and alternatives that are looked at, and what a value costs."""
+
+DEEPEST: Final = 40
+SHALLOW: Final = 4
+"""The level of the deepest value, counting references and alternatives, and of the deepest that is optional."""
+
+LONGEST: Final = 2_000
+"""The longest string that is required."""
+
+LARGEST: Final = 2.0**53
+"""The largest number that is calculated with."""
+
+FORMATS: Final[Mapping[str, str]] = {
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "someone@example.com",
+    "hostname": "host.example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000001",
+}
+
+TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("properties", "required", "additionalProperties"), "object"),
+    **dict.fromkeys(("items", "prefixItems", "minItems", "maxItems", "uniqueItems"), "array"),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
+    **dict.fromkeys(("minLength", "maxLength", "format"), "string"),
+}
+"""The type that a keyword is about."""
+
+ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
+"""The keywords beside which others are not followed."""
+
+UNSUPPORTED: Final = frozenset(
+    {
+        *("$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired", "dependentSchemas"),
+        *("else", "if", "maxProperties", "minProperties", "not", "pattern", "patternProperties", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+
+
+def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -> object:
+    """Return a value for a schema.
+
+    Args:
+        schema: A JSON schema.
+        text: The content of strings, where the schema leaves it open.
+        strict: Whether to refuse keywords that cannot be followed, instead of ignoring them.
+
+    Raises:
+        PromptError: The schema cannot be filled, or is too large.
+    """
+    return _Filler(schema, text or "text", strict).fill(schema)
+
+
+def arguments_for(function: Mapping[str, object], text: str | None = None) -> Mapping[str, object]:
+    """Return the arguments for a call of a function.
+
+    Args:
+        function: The tool as it is declared, with `parameters` and `strict`.
+        text: The content of strings, where the schema leaves it open.
+
+    Raises:
+        PromptError: The parameters cannot be filled, or are too large.
+    """
+    parameters = {"type": "object", **members(function.get("parameters"))}
+    arguments = value_for(parameters, text, strict=function.get("strict") is True)
+    if not is_object(arguments):
+        raise _unfillable("a `type` that is not `object`")
+    return arguments
+
+
+def _unfillable(what: str) -> PromptError:
+    return PromptError(f"The embedded engine cannot fill a JSON schema with {what}.")
+
+
+@define
+class _Filler:
+    """Fills one schema; `root` is what references point into."""
+
+    root: Schema
+    text: str
+    strict: bool
+    work: int = field(default=0, init=False)
+
+    def fill(self, schema: object, depth: int = 0) -> object:
+        """Return a value for a part of the schema."""
+        self.spend(VALUE_COST + len(members(schema)))
+        if depth > DEEPEST:
+            raise _unfillable("so many levels")
+        if schema is not True and not is_object(schema):
+            raise _unfillable("a part that is `false`, or no schema")
+        schema = members(schema)
+        alone = next((keyword for keyword in ALONE if keyword in schema), None)
+        ignored = schema.keys() & (UNSUPPORTED.union(TYPES, ALONE) - {alone} if alone else UNSUPPORTED)
+        if ignored and self.strict:
+            raise _unfillable(f"`{min(ignored)}`" + (f" beside `{alone}`" if alone else ""))
+        match alone:
+            case None:
+                return self.fill_type(_type_of(schema), schema, depth)
+            case "const":
+                return schema["const"]
+            case "enum":
+                if not elements(schema["enum"]):
+                    raise _unfillable("an empty `enum`")
+                return next((value for value in elements(schema["enum"]) if value is not None), None)
+            case _:
+                branch = self.target(str(schema["$ref"])) if alone == "$ref" else self.choose(alone, schema[alone], depth)
+                if self.strict and "type" in schema and branch.get("type", schema["type"]) != schema["type"]:
+                    raise _unfillable(f"`type` beside `{alone}`")
+                return self.fill({**{name: value for name, value in schema.items() if name != alone}, **branch}, depth + 1)
+
+    def spend(self, work: int) -> None:
+        self.work += work
+        if self.work > MOST_WORK:
+            raise _unfillable("so many values")
+
+    def target(self, reference: str) -> Schema:
+        """Return what a reference of the form `#/a/b` points to."""
+        target: object = self.root
+        for step in reference.split("/")[1:]:
+            target = members(target).get(step.replace("~1", "/").replace("~0", "~"))
+        if not reference.startswith("#") or not is_object(target):
+            raise _unfillable("a `$ref` that leads nowhere")
+        return target
+
+    def choose(self, keyword: str, alternatives: object, depth: int) -> Schema:
+        """Return the first alternative, but a reference deep down, and null, only where there is no other."""
+        schemas = [each for each in elements(alternatives) if is_object(each)]
+        self.spend(len(schemas))
+        if not schemas or (self.strict and len(schemas) > 1 and keyword != "anyOf"):
+            raise _unfillable(f"such an `{keyword}`")
+        return min(schemas, key=lambda schema: (depth > SHALLOW and "$ref" in schema, schema.get("type") == "null"))
+
+    def fill_type(self, kind: str, schema: Schema, depth: int) -> object:
+        match kind:
+            case "object":
+                properties = members(schema.get("properties"))
+                names = elements(schema.get("required")) or (list(properties) if depth <= SHALLOW else [])
+                others = schema.get("additionalProperties", True)
+                return {name: self.fill(properties.get(name, others), depth + 1) for name in map(str, names)}
+            case "array":
+                return self.fill_array(schema, depth)
+            case "string":
+                return self.fill_string(schema)
+            case "integer" | "number":
+                return _number(schema, is_integer=kind == "integer")
+            case "boolean":
+                return True
+            case "null":
+                return None
+            case _:
+                raise _unfillable("this `type`")
+
+    def fill_array(self, schema: Schema, depth: int) -> list[object]:
+        """Return as few elements as there may be, but one if the schema says what they are."""
+        prefix, others = elements(schema.get("prefixItems")), schema.get("items", True)
+        least, most = _limits(schema, "minItems", "maxItems", 0)
+        usual = len(prefix) or int(is_object(others) and depth <= SHALLOW)
+        count = int(min(max(least, usual), most))
+        if self.strict and count > 1 and schema.get("uniqueItems"):
+            raise _unfillable("`uniqueItems`")
+        return [self.fill(prefix[index] if index < len(prefix) else others, depth + 1) for index in range(count)]
+
+    def fill_string(self, schema: Schema) -> str:
+        least, most = _limits(schema, "minLength", "maxLength", 0)
+        default, example = schema.get("default"), FORMATS.get(str(schema.get("format")))
+        text = example or (default if isinstance(default, str) else self.text)
+        if least > LONGEST or (example and not least <= len(example) <= most):
+            raise _unfillable("this `minLength` or `maxLength`")
+        return text.ljust(int(least), ".")[: int(min(most, LARGEST))]
+
+
+def _type_of(schema: Schema) -> str:
+    """Return the type of the value to make, null only where there is no other."""
+    kind = schema.get("type")
+    if kind is None:
+        return next((TYPES[keyword] for keyword in TYPES if keyword in schema), "string")
+    kinds = map(str, elements(kind) if is_array(kind) else [kind])
+    return next((each for each in kinds if each != "null"), "null")
+
+
+def _number(schema: Schema, *, is_integer: bool) -> float:
+    """Return the plainest number between the limits of a schema."""
+    least, most = _limits(schema, "minimum", "maximum", -inf)
+    above, below = _limits(schema, "exclusiveMinimum", "exclusiveMaximum", -inf)
+    start, end = max(least, above), min(most, below)
+    step = _keyword(schema, "multipleOf", 0)
+    size = step or 1.0
+    first, last = -(-start // size) * size, end // size * size
+    default = [schema.get("default")]
+    proposals = [float(each) for each in default if isinstance(each, int | float) and abs(each) <= LARGEST]
+    for value in (*proposals, 1.0, 0.0, first, first + size, last, last - size, (start + end) / 2):
+        fits = least <= value <= most and above < value < below
+        if fits and (value.is_integer() or not is_integer) and (not step or (value / step).is_integer()):
+            return int(value) if value.is_integer() else value
+    raise _unfillable("these limits of a number")
+
+
+def _limits(schema: Schema, lower: str, upper: str, least: float) -> tuple[float, float]:
+    """Return the values of two keywords, or `least` and infinity."""
+    limits = _keyword(schema, lower, least), _keyword(schema, upper, inf)
+    if limits[0] > limits[1]:
+        raise _unfillable(f"a `{lower}` above its `{upper}`")
+    return limits
+
+
+def _keyword(schema: Schema, keyword: str, default: float) -> float:
+    value = schema.get(keyword, default)
+    if keyword in schema and (isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST):
+        raise _unfillable(f"this `{keyword}`")
+    return float(cast("float", value))

@@ -1,0 +1,218 @@
+"""A session with one MCP server: opened when it is first used, in a task of its own.
+
+The `mcp` package binds a session to the task that opened it, and the calls of a response run in other tasks; so the session has a
+task, and a call waits for its result or for the end of that task. Any fault of the session (a broken connection, a malformed
+answer) ends the task and is raised where the call is awaited. Every wait has a limit. This module knows the protocol, not items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import define, field
+from mcp.client.sse import sse_client
+from pydantic import ValidationError
+
+from interlock.serving.requests.api_errors import ToolError
+from interlock.serving.requests.containment import is_fault
+from interlock.serving.requests.limits import MOST_TOOLS
+from interlock.serving.tools.address import Endpoint
+from interlock.serving.tools.mcp_transport import explained, http_client, httpx2
+
+if TYPE_CHECKING or not version("mcp").startswith("1."):
+    from mcp import Client, MCPError
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
+else:
+    from interlock.serving.tools.mcp_v1 import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+OPENING_SECONDS: Final = 10.0
+"""Seconds that a server may take to open a session, and to list its tools."""
+CLOSING_SECONDS: Final = 1.0
+"""Seconds that the end of a call or a session may take before it is abandoned."""
+PAGES: Final = 10
+"""The most pages of a server's list that are read."""
+QUOTED: Final = 500
+"""The most characters of a server's error that are repeated."""
+
+OURS: Final = ContextVar("OURS", default=False)
+"""Whether a session of this module is at work. Its faults are raised, and need no line of `mcp` in the log."""
+
+for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
+    logging.getLogger(_name).addFilter(lambda _record: not OURS.get())
+
+SSE_PATH: Final = "/sse"
+"""The end of the path of a URL that uses the older transport."""
+
+
+@define(eq=False)
+class Session:
+    """One session.
+
+    Args:
+        endpoint: The server.
+        seconds: Seconds that a call may take.
+    """
+
+    endpoint: Endpoint
+    seconds: float
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _opened: asyncio.Future[Client] = field(init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _faults: list[str] = field(factory=list[str], init=False)
+    """The faults of the transport."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session was open and has ended."""
+        return self._task is not None and self._task.done()
+
+    async def list_tools(self) -> list[Tool]:
+        """List the server's tools.
+
+        Raises:
+            ToolError: It failed; the message says why.
+        """
+        client = await self._client()
+        tools: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
+            tools += page.tools
+            if len(tools) > MOST_TOOLS:
+                raise ToolError(f"The server lists more than {MOST_TOOLS} tools.")
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return tools
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
+        """Call a tool; cancelling this cancels the call on the server.
+
+        Raises:
+            ToolError: It failed; the message says why. An error of the tool itself is a result.
+        """
+        client = await self._client()
+        return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
+
+    async def close(self) -> None:
+        """End the session, within seconds whatever the server does."""
+        if self._task is None:
+            return
+        self._closing.set()
+        try:
+            if self._opened.done():
+                await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
+        finally:
+            if not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
+
+    async def _client(self) -> Client:
+        """Return the open session; the first call opens it."""
+        if self._task is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
+            self._task = asyncio.create_task(self._live(), name=name, context=_ours())
+        return await self._within(OPENING_SECONDS, _result(self._opened))
+
+    async def _live(self) -> None:
+        try:
+            async with Client(_transport(self.endpoint, self._faults), cache=None) as client:
+                self._opened.set_result(client)
+                await self._closing.wait()
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            self._faults.append(_explained(error))
+            logger.debug("%s", self._faults[-1])  # not the error itself, which may repeat the request's headers
+
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for a coroutine while the session lives, and at most for some seconds."""
+        task = asyncio.create_task(work, context=_ours())
+        session = self._task or task
+        try:
+            await asyncio.wait({task, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        except MCPError as error:
+            data = getattr(error, "error", error)  # where version 1 of the package has code and message
+            raise ToolError(self._lost() if data.code == CONNECTION_CLOSED else _truncated(data.message)) from error
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            raise ToolError(_explained(error)) from error
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=CLOSING_SECONDS)
+                task.add_done_callback(_forget)
+        raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
+
+    def _lost(self) -> str:
+        """Return why the connection is lost, as far as it is known."""
+        return self._faults[-1] if self._faults else "The connection was lost."
+
+
+def _ours() -> Context:
+    context = copy_context()
+    context.run(OURS.set, True)  # noqa: FBT003 - the value of a context variable
+    return context
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Retrieve the outcome of an abandoned task, so that asyncio does not report it as lost."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _result(future: asyncio.Future[T]) -> T:
+    """Wait for a shared future, which is not cancelled with its waiter."""
+    return await asyncio.shield(future)
+
+
+@asynccontextmanager
+async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
+    """Open the transport that the URL asks for."""
+    headers = dict(endpoint.headers)
+    client = partial(http_client, policy=endpoint.policy, faults=faults)
+    if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
+        async with sse_client(endpoint.url, headers=headers, httpx_client_factory=client) as streams:
+            yield streams
+    else:
+        async with client(headers) as http, streamable_http_client(endpoint.url, http_client=http) as streams:
+            yield streams
+
+
+def _explained(error: BaseException) -> str:
+    """Return the message of an error for the reader of the stream."""
+    match error:
+        case BaseExceptionGroup():
+            return _explained(error.exceptions[0])
+        case ValidationError():
+            return "The server's answer does not follow MCP."  # the error's own text has a line for each flaw
+        case ToolError() | httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
+            return _truncated(explained(error))
+        case MCPError():
+            return _truncated(getattr(error, "error", error).message)
+        case _:
+            return "Communication with the server failed."
+
+
+def _truncated(text: str) -> str:
+    text = text.partition("\n")[0]
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}\N{HORIZONTAL ELLIPSIS}"

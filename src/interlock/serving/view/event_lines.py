@@ -1,0 +1,203 @@
+"""A stream as lines of JSON for the page: its events, how each moved a machine, and the findings of the judge.
+
+A line is an array whose first entry says what it is:
+
+| line | what follows |
+|---|---|
+| `head` | an object: the pictures of the machines, the rules, what events write, the names of the streams |
+| `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
+| `step` | the number of a step, and an object: machine, edges that may have fired, states |
+| `e` | stream, lane, wire name, sequence number, step, milliseconds since the beginning, size in bytes, data |
+| `f` | stream, event, and an object: a finding. Events are counted from 0; the end is the number of events |
+| `fix` | stream, and pairs of an event and the number of its step, which later events made certain |
+| `made` | stream, event, and an object: the tokens, deltas and steps of the framing that a recording has before the event |
+| `end` | stream, and an object: the verdict |
+
+Other lines are made by `comparing` and `coverage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+from attrs import define, field
+
+from interlock.events.dialects import DialectName
+from interlock.events.json import dumps
+from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
+from interlock.fsm.acceptor import Finding, Judge, Judged, Step
+from interlock.fsm.acceptor.hindsight import hindsight
+from interlock.fsm.acceptor.json_digest import a_text, shown
+from interlock.fsm.acceptor.judging import DONE as MARKER
+from interlock.serving.view.redaction import MUCH, redacted, without_quotes
+
+Line: TypeAlias = Sequence[object]
+"""A line for the page; see above."""
+
+RESPONSE_LANE: Final = 0
+
+
+@define(eq=False)
+class Steps:
+    """The different steps of all streams of a page, each with a number and one line."""
+
+    numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
+
+    def number(self, step: Step) -> tuple[int, Line | None]:
+        """Return the number of a step, and its line if it is new."""
+        key = (step.machine, step.fired, step.at, step.perhaps)
+        if key in self.numbers:
+            return self.numbers[key], None
+        number = self.numbers[key] = len(self.numbers)
+        fired = [(edge.source, edge.trigger, edge.dest, not edge.due, edge.silent) for edge in step.fired]
+        return number, ("step", number, {"machine": step.machine, "fired": fired, "at": step.at, "perhaps": step.perhaps})
+
+
+@define(eq=False)
+class _Lane:
+    """The state of an item, or of the response."""
+
+    number: int
+    events: list[int] = field(factory=list[int])
+    """The events that moved its machine, except those that moved it as the event before did."""
+    steps: list[Step] = field(factory=list[Step])
+    numbers: list[int] = field(factory=list[int])
+    named: bool = False
+    latest: tuple[Step, int] | None = None
+    """The last step and its number."""
+
+
+@define(eq=False)
+class Trace:
+    """Follows one stream and makes its lines.
+
+    Args:
+        stream: The number of the stream, from 0.
+        steps: Shared by all streams of a page.
+        dialect: The dialect by which the stream is judged.
+        redact: Whether its texts are hidden.
+    """
+
+    stream: int = 0
+    steps: Steps = field(factory=Steps)
+    dialect: DialectName = "openai"
+    redact: bool = False
+    events: int = field(default=0, init=False)
+    """How many events have a line."""
+    _judge: Judge = field(init=False)
+    _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin with the lane of the response."""
+        self._judge = Judge(dialect=self.dialect)
+        self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
+
+    def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
+        """Feed some bytes, and yield the lines of the events that they complete.
+
+        Args:
+            chunk: The next bytes of the stream, split anywhere.
+            time: When they arrived, in milliseconds since the beginning; None if that is not known.
+        """
+        for judged in self._judge.follow(chunk):
+            yield from self._event(judged, time)
+
+    def end(self) -> Iterator[Line]:
+        """End the stream, and yield the remaining lines."""
+        for judged in self._judge.follow_end():
+            yield from self._event(judged, None)
+        for lane in self._lanes.values():
+            yield from self._settle(lane)
+        verdict = self._judge.end()
+        for finding in verdict.late:
+            event = self.events if finding.event >= verdict.events else finding.event
+            yield "f", self.stream, event, self._finding(finding)
+        status = verdict.status if not self.redact or str(verdict.status).isidentifier() else MUCH
+        rules, legal, readable = verdict.rules, verdict.legal, verdict.readable
+        yield "end", self.stream, {"status": status, "legal": legal, "readable": readable, "rules": rules}
+
+    def _event(self, judged: Judged, time: float | None) -> Iterator[Line]:
+        lane = self._lane(judged)
+        step = -1
+        if judged.step is not None:
+            step, line = self._moved(lane, judged.step)
+            if line is not None:
+                yield line
+        body = cast("Mapping[str, object] | None", redacted(judged.body)) if self.redact else judged.body
+        if not lane.named and body is not None:
+            yield from self._named(lane, body, judged.step.machine if judged.step else "")
+        data = judged.message.data
+        size = len(data) if data.isascii() else len(data.encode())
+        number = None if judged.body is None else judged.body.get("sequence_number")
+        type_ = (body or {}).get("type", judged.message.event)
+        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else shown(type_)
+        text = _hidden(data, body) if self.redact else data
+        yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
+        for finding in judged.findings:
+            yield "f", self.stream, self.events, self._finding(finding)
+        self.events += 1
+        if name == wire_name(ItemDone) or name in TERMINAL:
+            yield from self._settle(lane)
+
+    def _lane(self, judged: Judged) -> _Lane:
+        """Return the lane of an event: that of its item, or of the response."""
+        index: object = judged.step.index if judged.step else (judged.body or {}).get("output_index")
+        if type(index) is not int:
+            return self._lanes[None]
+        return self._lanes.setdefault(index, _Lane(len(self._lanes)))
+
+    def _moved(self, lane: _Lane, step: Step) -> tuple[int, Line | None]:
+        if lane.latest is not None and (lane.latest[0] is step or lane.latest[0] == step):
+            return lane.latest[1], None
+        number, line = self.steps.number(step)
+        lane.latest = (step, number)
+        lane.events.append(self.events)
+        lane.steps.append(step)
+        lane.numbers.append(number)
+        return number, line
+
+    def _settle(self, lane: _Lane) -> Iterator[Line]:
+        """Yield which edges fired, now that the end of the lane makes it certain."""
+        fixes: list[int] = []
+        for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
+            number, line = self.steps.number(step)
+            if line is not None:
+                yield line
+            if number != before:
+                fixes += event, number
+        if fixes:
+            yield "fix", self.stream, fixes
+        lane.events, lane.numbers, lane.steps = [], [], []
+
+    def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
+        item = body.get("item")
+        fields: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
+        lane.named = body.get("type") == wire_name(ItemAdded)
+        about = {
+            "kind": a_text(fields.get("type")) or machine,
+            "name": a_text(fields.get("name")) or a_text(fields.get("server_label")) or None,
+            "id": a_text(fields.get("id")) or a_text(body.get("item_id")) or None,
+        }
+        index = body.get("output_index")
+        yield "lane", self.stream, lane.number, {**about, "index": index if isinstance(index, int) else None}
+
+    def _finding(self, finding: Finding) -> Mapping[str, object]:
+        return {
+            "rule": finding.rule,
+            "severity": finding.severity,
+            "habit": finding.habit,
+            "message": without_quotes(finding.message) if self.redact else finding.message,
+            "expected": finding.expected,
+            "line": finding.line,
+        }
+
+
+def _hidden(data: str, body: Mapping[str, object] | None) -> str:
+    """Return the data of an event with its texts hidden."""
+    return data if data == MARKER else str(redacted(data)) if body is None else dumps(body).decode()
+
+
+def encoded(lines: Iterable[Line]) -> bytes:
+    """Return lines as they are sent: JSON, each with a line feed."""
+    return b"".join(dumps(line) + b"\n" for line in lines)
