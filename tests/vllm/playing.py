@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import httpx
@@ -20,6 +20,9 @@ from interlock.fsm import oracle
 from interlock.fsm.acceptor.judging import Judge, Verdict
 
 TIMEOUT: Final = 60.0
+"""Seconds for an answer; an engine that generates on a CPU can keep all of its cores busy for several."""
+
+get = partial(httpx.get, timeout=TIMEOUT)
 IDS: Final = ("id", "call_id", "container_id")
 TIMES: Final = ("created_at", "completed_at", "metrics")
 CHANCE: Final = frozenset({*IDS, *TIMES, "cached_tokens", "cache_write_tokens"})

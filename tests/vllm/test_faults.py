@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from playing import body, judged, stream, without_chance
+from playing import body, get, judged, stream, without_chance
 from servers import HEADERS
 from turns import ANSWER, Turn
 
@@ -90,7 +90,7 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
 def test_a_fault_in_the_background_ends_for_all_readers(server):
     begun = httpx.post(f"{server.url}/v1/responses", json=asked(server, "raises", background=True), timeout=60).json()
     url = f"{server.url}/v1/responses/{begun['id']}"
-    readings = [judged(httpx.get(url, params={"stream": "true"}, timeout=60).content) for _ in range(2)]
+    readings = [judged(get(url, params={"stream": "true"}, timeout=60).content) for _ in range(2)]
     assert readings[0] == readings[1]
     assert readings[0][-1]["response"]["error"]["message"] == OUR_FAULT
-    assert httpx.get(url).json() == readings[0][-1]["response"]
+    assert get(url).json() == readings[0][-1]["response"]

@@ -5,7 +5,7 @@ import contextlib
 import httpx
 import openai
 import pytest
-from playing import body, events, is_aborted, judged, stream, summary, until
+from playing import body, events, get, is_aborted, judged, stream, summary, until
 from servers import HARMONY
 from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
 
@@ -99,10 +99,10 @@ def test_a_response_goes_on_from_another(server):
 def test_a_stored_response_is_shown_as_it_was(server):
     response = judged(stream(server.url, asked(DONE)))[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
-    assert httpx.get(url).json() == response
-    assert httpx.get(url, params={"stream": "true"}).status_code == 400
+    assert get(url).json() == response
+    assert get(url, params={"stream": "true"}).status_code == 400
     assert httpx.post(f"{url}/cancel").status_code == 400
-    assert httpx.get(f"{server.url}/v1/responses/resp_unheard").status_code == 404
+    assert get(f"{server.url}/v1/responses/resp_unheard").status_code == 404
 
 
 def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(server):
@@ -110,26 +110,26 @@ def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(serv
     response = first[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
     assert [event["type"] for event in first[:3]] == ["response.created", "response.queued", "response.in_progress"]
-    again = httpx.get(url, params={"stream": "true"}).content
+    again = get(url, params={"stream": "true"}).content
     assert judged(again) == first
-    tail = httpx.get(url, params={"stream": "true", "starting_after": 4}).content
+    tail = get(url, params={"stream": "true", "starting_after": 4}).content
     assert events(tail) == first[5:]
-    assert httpx.get(url).json() == response
+    assert get(url).json() == response
 
 
 def test_a_response_in_the_background_is_first_queued_and_then_there(server):
     begun = post(server, asked(DONE, background=True)).json()
     assert (begun["status"], begun["output"]) == ("queued", [])
     url = f"{server.url}/v1/responses/{begun['id']}"
-    until(lambda: httpx.get(url).json()["status"] == "completed")
-    assert summary(httpx.get(url).json()) == ["message"]
+    until(lambda: get(url).json()["status"] == "completed")
+    assert summary(get(url).json()) == ["message"]
 
 
 def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server):
     for _ in range(10):
         begun = post(server, asked(ENDLESS, background=True)).json()
         url = f"{server.url}/v1/responses/{begun['id']}"
-        with httpx.stream("GET", url, params={"stream": "true"}) as reader:
+        with httpx.stream("GET", url, params={"stream": "true"}, timeout=60) as reader:
             # Nothing is read before: a machine that passes bytes on late would let the response come to its own end.
             answer = httpx.post(f"{url}/cancel", timeout=60)
             read = b"".join(reader.iter_bytes())
@@ -138,7 +138,7 @@ def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server)
     cancelled = answer.json()
     assert cancelled["status"] == "cancelled"
     assert judged(read)[-1]["response"]["status"] == "cancelled"
-    assert httpx.get(url).json() == cancelled
+    assert get(url).json() == cancelled
 
 
 def test_the_openai_client_reads_it(server):

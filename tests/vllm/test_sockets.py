@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 from backports import zstd
-from playing import body, is_aborted
+from playing import body, get, is_aborted
 from servers import HARMONY
 from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
 from websockets.sync.client import connect
@@ -139,11 +139,11 @@ def test_a_stored_response_is_listed_and_deleted(server):
     thought = f"{THINK}Hm.<|end|><|start|>assistant{DONE}"
     first = httpx.post(f"{server.url}/v1/responses", json=asked(thought), timeout=60).json()["id"]
     url = f"{server.url}/v1/responses/{first}"
-    listed = httpx.get(f"{url}/input_items").json()["data"]
+    listed = get(f"{url}/input_items").json()["data"]
     assert [item["content"] for item in listed] == [[{"type": "input_text", "text": "Hi."}]]
     assert httpx.delete(url).json() == {"id": first, "object": "response", "deleted": True}
     gone = httpx.post(f"{server.url}/v1/responses", json=asked(DONE, previous_response_id=first))
-    assert (httpx.get(url).status_code, gone.json()["error"]["code"]) == (404, "previous_response_not_found")
+    assert (get(url).status_code, gone.json()["error"]["code"]) == (404, "previous_response_not_found")
 
 
 def test_a_compressed_body_is_read(server):
