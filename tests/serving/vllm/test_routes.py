@@ -100,6 +100,15 @@ def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_respons
     assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404)
 
 
+def test_a_stream_with_parameters_of_the_api_alone_starts_before_the_engine_is_reached():
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")])) as client:
+            return (await client.post("/v1/responses", json={"model": "m", "input": "Hi", "stream": True})).content
+
+    last = events(asyncio.run(asking()))[-1]
+    assert (last["type"], last["response"]["error"]["message"]) == ("response.failed", "No such token.")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_grammar_that_the_engine_cannot_compile_is_an_error_in_vllms_words_before_anything_else(stream):
     ended = fake.Output([fake.Completion(finish_reason="error")], finished=True)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 
+from interlock.events import response_object as wire
 from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Parser, parser_for
@@ -71,6 +72,9 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
 OURS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
 """The parameters that are the service's, and mean nothing to vLLM or something else."""
+
+PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
+"""The API's own parameters."""
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss does not know, each with the nearest that it knows."""
@@ -377,14 +381,25 @@ class VllmGeneration:
         }
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn, and wait until the engine has taken it."""
-        begun = await self._begin(await self._call(turn))
+        """Begin the first turn and wait until the engine has taken it, unless there is nothing left that it could refuse.
+
+        A stream that asks for nothing beyond the API then starts before the engine is reached, as vLLM's own does.
+        """
+        call = await self._call(turn)
+        if self._request.stream and not self._request.background and self._is_accepted(call):
+            return
+        begun = await self._begin(call)
         try:
             await begun.admitted()
         except Exception as error:
             if _is_any_of(error, REFUSALS):
                 raise VllmRefusedError.raised(error) from error
             raise
+
+    def _is_accepted(self, call: Call) -> bool:
+        """Return whether rendering has checked the whole request; parameters beyond the API are checked by the engine itself."""
+        is_plain = self._request.raw.keys() <= PARAMETERS and call.arguments.get("data_parallel_rank") is None
+        return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has."""
