@@ -29,7 +29,7 @@ class Alignment:
     _bytes: bytes = b""
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
     """Where each of them begins and ends; one of which a part was forgotten begins before 0."""
-    _held: bytes = b""
+    _pending: bytes = b""
 
     @property
     def idle(self) -> bool:
@@ -60,21 +60,21 @@ class Alignment:
         """
         if not self._tokens:
             return text, ()
-        wanted = self._held + text.encode(errors="replace")
-        start = self._bytes.find(wanted)
+        needle = self._pending + text.encode(errors="replace")
+        start = self._bytes.find(needle)
         if start < 0:
-            self._held = b""
-            return wanted.decode(), ()
-        stop = start + len(wanted)
+            self._pending = b""
+            return needle.decode(), ()
+        stop = start + len(needle)
         ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._cuts(end)]
         whole = self._take(start, ends[-1] if ends else start)
-        self._held = wanted[len(whole[0].encode()) :]
+        self._pending = needle[len(whole[0].encode()) :]
         return whole
 
     def rest(self) -> Aligned:
         """Return the text that is held, at the end of an item."""
-        held, self._held = self._held, b""
-        return self._take(0, len(held))
+        pending, self._pending = self._pending, b""
+        return self._take(0, len(pending))
 
     def _cuts(self, end: int) -> bool:
         """Return whether a place is inside of a character."""
@@ -82,20 +82,20 @@ class Alignment:
 
     def _take(self, start: int, stop: int) -> Aligned:
         """Return a text and its tokens, and forget it and what is before; a token that is not all in it stands for its part."""
-        said = self._bytes[start:stop]
-        found = [
+        matched = self._bytes[start:stop]
+        entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
             for begin, end, entry in self._tokens
             if begin < stop and start < end
         ]
         self._bytes = self._bytes[stop:]
         self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
-        return said.decode(), found
+        return matched.decode(), entries
 
 
-def _part(entry: Entry, said: bytes) -> Entry:
+def _part(entry: Entry, fragment: bytes) -> Entry:
     """Return what stands for a token of which a part is said; its alternatives stood for all of it."""
-    return {**entry, "token": said.decode(errors="replace"), "bytes": [*said], "top_logprobs": []}
+    return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 
 def _content(entry: Entry) -> bytes:

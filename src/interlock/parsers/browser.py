@@ -42,12 +42,12 @@ def read_action(function: str, arguments: str) -> Action:
     if build is None:
         return _fault(arguments, f"the browser has no function {function!r}")
     try:
-        given: object = orjson.loads(arguments)
+        value: object = orjson.loads(arguments)
     except ValueError:
         return _fault(arguments, "the arguments are not JSON")
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return _fault(arguments, "the arguments are not an object")
-    fields = build(cast("dict[str, object]", given))
+    fields = build(cast("dict[str, object]", value))
     return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
 
 
@@ -55,27 +55,27 @@ def _fault(arguments: str, fault: str) -> Action:
     return Action({"type": "search", "query": arguments}, fault)
 
 
-def _search(given: Mapping[str, object]) -> Mapping[str, object] | None:
-    query = given.get("query")
+def _search(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
+    query = arguments.get("query")
     return {"type": "search", "query": query} if isinstance(query, str) else None
 
 
-def _open(given: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "open_page", "url": _page(given)}
+def _open(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    return {"type": "open_page", "url": _page(arguments)}
 
 
-def _find(given: Mapping[str, object]) -> Mapping[str, object] | None:
-    pattern = given.get("pattern")
-    return {"type": "find_in_page", "pattern": pattern, "url": _page(given)} if isinstance(pattern, str) else None
+def _find(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
+    pattern = arguments.get("pattern")
+    return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)} if isinstance(pattern, str) else None
 
 
-def _page(given: Mapping[str, object]) -> str:
+def _page(arguments: Mapping[str, object]) -> str:
     """Return the page's URL, or what the tool calls it."""
     for name in ("url", "id"):
-        url = given.get(name)
+        url = arguments.get(name)
         if isinstance(url, str):
             return url
-    cursor, link = given.get("cursor", LATEST), given.get("id")
+    cursor, link = arguments.get("cursor", LATEST), arguments.get("id")
     return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
 
 

@@ -31,30 +31,30 @@ def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | N
         None if the arguments are not as the function wants them.
     """
     try:
-        given: object = orjson.loads(arguments)
+        value: object = orjson.loads(arguments)
     except ValueError:
         return None
-    return _READERS[kind](cast("Fields", given), fields) if isinstance(given, dict) else None
+    return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
 
 
-def _local_shell(given: Fields, fields: Fields) -> list[Delta] | None:
-    if not _are_texts(given.get("command")):
+def _local_shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    if not _are_texts(arguments.get("command")):
         return None
-    return [Open("local_shell_call", fields), Close({"action": {"type": "exec", "env": {}, **_told(given)}})]
+    return [Open("local_shell_call", fields), Close({"action": {"type": "exec", "env": {}, **_without_nulls(arguments)}})]
 
 
-def _shell(given: Fields, fields: Fields) -> list[Delta] | None:
-    commands = given.get("commands")
+def _shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    commands = arguments.get("commands")
     if not _are_texts(commands):
         return None
-    limits = {name: given.get(name) for name in ("max_output_length", "timeout_ms")}
-    opened = Open("shell_call", {**fields, "action": {"commands": [], **limits}})
-    written = [delta for command in cast("Sequence[str]", commands) for delta in (command, EndPart())]
-    return [opened, *written, Close()]
+    limits = {name: arguments.get(name) for name in ("max_output_length", "timeout_ms")}
+    start = Open("shell_call", {**fields, "action": {"commands": [], **limits}})
+    deltas = [delta for command in cast("Sequence[str]", commands) for delta in (command, EndPart())]
+    return [start, *deltas, Close()]
 
 
-def _apply_patch(given: Fields, fields: Fields) -> list[Delta] | None:
-    kind, path, diff = given.get("type"), given.get("path"), given.get("diff", "")
+def _apply_patch(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    kind, path, diff = arguments.get("type"), arguments.get("path"), arguments.get("diff", "")
     if kind not in ("create_file", "update_file", "delete_file") or not isinstance(path, str) or not isinstance(diff, str):
         return None
     streams = kind != "delete_file"
@@ -62,13 +62,13 @@ def _apply_patch(given: Fields, fields: Fields) -> list[Delta] | None:
     return [Open("apply_patch_call", {**fields, "operation": operation}), *([diff] if streams and diff else []), Close()]
 
 
-def _tool_search(given: Fields, fields: Fields) -> list[Delta]:
-    return [Open("tool_search_call", {**fields, "execution": "client"}), Close({"arguments": given})]
+def _tool_search(arguments: Fields, fields: Fields) -> list[Delta]:
+    return [Open("tool_search_call", {**fields, "execution": "client"}), Close({"arguments": arguments})]
 
 
-def _told(given: Fields) -> Fields:
+def _without_nulls(arguments: Fields) -> Fields:
     """Return the arguments that were given; null stands for one that was not."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _are_texts(value: object) -> bool:

@@ -31,7 +31,7 @@ class InputDecoder:
 
     key: str = "input"
     _phase: Phase = "before"
-    _held: str = ""
+    _pending: str = ""
 
     def feed(self, text: str) -> str:
         """Return what the text makes certain of the input."""
@@ -39,21 +39,21 @@ class InputDecoder:
             case "bare":
                 return text
             case "after":
-                self._held += text
+                self._pending += text
                 return ""
             case "inside":
-                return self._decode(self._held + text)
+                return self._decode(self._pending + text)
             case "before":
-                return self._begin(self._held + text)
+                return self._begin(self._pending + text)
             case _:
                 assert_never(self._phase)
 
     def end(self) -> str:
         """Return what was held back."""
-        held, self._held = self._held, ""
-        if self._phase == "after" and held.strip() in {"", "}"}:
+        pending, self._pending = self._pending, ""
+        if self._phase == "after" and pending.strip() in {"", "}"}:
             return ""
-        return held
+        return pending
 
     def _begin(self, text: str) -> str:
         """Find out whether this is JSON, token by token of its beginning."""
@@ -67,11 +67,11 @@ class InputDecoder:
         return self._decode(text[position:])
 
     def _wait(self, text: str) -> str:
-        self._held = text
+        self._pending = text
         return ""
 
     def _pass_on(self, text: str) -> str:
-        self._phase, self._held = "bare", ""
+        self._phase, self._pending = "bare", ""
         return text
 
     def _decode(self, text: str) -> str:
@@ -83,7 +83,7 @@ class InputDecoder:
                 decoded.append(plain.group())
                 position = plain.end()
             elif text[position] == '"':
-                self._phase, self._held = "after", text[position + 1 :]
+                self._phase, self._pending = "after", text[position + 1 :]
                 return "".join(decoded)
             elif _UNFINISHED.fullmatch(text, position):
                 break
@@ -93,7 +93,7 @@ class InputDecoder:
             else:
                 decoded.append(text[position])
                 position += 1
-        self._held = text[position:]
+        self._pending = text[position:]
         return "".join(decoded)
 
 

@@ -89,7 +89,7 @@ class Header:
         if len(section) > MAX_SECTION:
             return False
         words, end = _words(section)
-        if words and words[-1]["other"] and any(known.startswith(words[-1]["other"]) for known in _KNOWN):
+        if words and words[-1]["other"] and any(keyword.startswith(words[-1]["other"]) for keyword in _KNOWN):
             words = words[:-1]  # it may yet become a known word
         return self._allows(words) and not section[end:].strip()
 
@@ -105,7 +105,7 @@ class Header:
             return self._allows(words) and not section[end:].strip()
         _, end = self._certain(section)
         rest = section[end:].strip()
-        fragment = trigger is Trigger.CUT and self._opener != "text" and any(known.startswith(rest) for known in _KNOWN)
+        fragment = trigger is Trigger.CUT and self._opener != "text" and any(keyword.startswith(rest) for keyword in _KNOWN)
         return not rest or fragment
 
     def seal(self) -> None:
@@ -167,11 +167,11 @@ def _words(section: str) -> tuple[list[re.Match[str]], int]:
 
 def _after(pieces: Iterable[Piece], start: int) -> tuple[Piece, ...]:
     """Drop the first characters of some pieces; a token of which a part is left stands for that part alone."""
-    left: list[Piece] = []
+    rest: list[Piece] = []
     for piece in pieces:
         if start <= 0:
-            left.append(piece)
+            rest.append(piece)
         elif start < len(piece.text):
-            left.append(piece.after(start))
+            rest.append(piece.after(start))
         start -= len(piece.text)
-    return tuple(left)
+    return tuple(rest)

@@ -54,7 +54,7 @@ class Vocabulary:
 
     encoding: Encoding
     whole: dict[int, str] = field(factory=dict[int, str])
-    _others: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
+    _learned: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
 
     def read(self, token: int) -> str | bytes | Trigger:
         """Return the meaning of a token: its text, the bytes of one with parts of characters, or what it triggers.
@@ -62,8 +62,8 @@ class Vocabulary:
         Args:
             token: Any number; one that no vocabulary has is a stray control token, and is not remembered.
         """
-        known = self.whole.get(token) or self._others.get(token)
-        return known if known is not None else self._learn(token)
+        meaning = self.whole.get(token) or self._learned.get(token)
+        return meaning if meaning is not None else self._learn(token)
 
     def _learn(self, token: int) -> str | bytes | Trigger:
         try:
@@ -72,12 +72,12 @@ class Vocabulary:
         except (OverflowError, RuntimeError):  # `HarmonyError` is a `RuntimeError`
             return Trigger.STRAY
         if special:
-            return self._others.setdefault(token, _CONTROLS.get(raw, Trigger.STRAY))
+            return self._learned.setdefault(token, _CONTROLS.get(raw, Trigger.STRAY))
         data = raw.encode(errors="surrogateescape")
         try:
             return self.whole.setdefault(token, data.decode())
         except UnicodeDecodeError:
-            return self._others.setdefault(token, data)
+            return self._learned.setdefault(token, data)
 
 
 @cache

@@ -175,8 +175,8 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
                         yield from _recipients(f"{space}{between}{route.fields['name']}", route)
         elif (route := _route(tool, {})) is not None:
             name = str(route.fields["name"])
-            taken = (name == "python" and "code_interpreter" in hosted) or name in _NOBODY
-            yield from _recipients(name, route) if not taken else [(f"functions.{name}", route)]
+            is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NOBODY
+            yield from _recipients(name, route) if not is_taken else [(f"functions.{name}", route)]
 
 
 def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:

@@ -40,7 +40,7 @@ _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 
 
 @define(eq=False)
-class _Said:
+class _Item:
     """One thing that the model says: it stands in line, and is written when it is at the head and its name is known.
 
     Args:
@@ -71,7 +71,7 @@ class _Said:
         return _is_json("".join(self.arguments))
 
     @property
-    def left(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether it is a call that the model left, if it says nothing more: its arguments begin as an object and are none.
 
         A search whose arguments make no sense is rejected when it is closed.
@@ -99,9 +99,9 @@ class VllmParser:
     _routing: Routing
     _include_reasoning: bool = True
     _count: Count | None = None
-    _line: deque[_Said] = field(factory=deque["_Said"])
-    _pen: _Said | None = None
-    _alone: _Said | None = None
+    _line: deque[_Item] = field(factory=deque["_Item"])
+    _pen: _Item | None = None
+    _alone: _Item | None = None
     """What is written, if nothing else stands in line, no token waits for its text, and its text is passed on as it comes."""
     _blank: tuple[Key, str] = ("content", "")
     _last_index: int = -1
@@ -134,11 +134,11 @@ class VllmParser:
         """Return the deltas of a `DeltaMessage` of any shape."""
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
-        said = _fields(chunk.delta)
-        reasoning, content, calls = _text(said[0]), _text(said[1]), _list(said[2])
+        fields = _fields(chunk.delta)
+        reasoning, content, calls = _text(fields[0]), _text(fields[1]), _list(fields[2])
         if reasoning:
-            others = len(content) + sum(len(_arguments(call)) for call in calls)
-            self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + others)
+            other_length = len(content) + sum(len(_arguments(call)) for call in calls)
+            self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + other_length)
             self._say("reasoning", reasoning)
         if content:
             self._say("content", content)
@@ -157,9 +157,9 @@ class VllmParser:
         self._add_rest()
         while len(self._line) > 1:
             self._close_head()
-        for said in self._line:
-            writer = self._begin(said)
-            if reason == "stop" and said.left:
+        for item in self._line:
+            writer = self._begin(item)
+            if reason == "stop" and item.is_abandoned:
                 reason = "cut"
             self._out += writer.close() if reason == "stop" else writer.leave()
         count = round(self._reasoning) if self._count is None else self._count(self._token_ids)
@@ -182,7 +182,7 @@ class VllmParser:
             if text.isspace():
                 self._blank = (key, text)
                 return
-            last = self._stand(_Said(key, self._text_writer(key)))
+            last = self._stand(_Item(key, self._text_writer(key)))
         self._blank = (key, "")
         self._add(last, *self._alignment.find(text))
 
@@ -192,23 +192,23 @@ class VllmParser:
         name, call_id, arguments = _text(_get(function, "name")), _text(_get(call, "id")), _arguments(call)
         index = _get(call, "index")
         self._last_index = index if isinstance(index, int) else max(self._last_index + bool(name), 0)
-        said = next((said for said in self._line if said.belongs(self._last_index, call_id)), None)
-        if said is None:
+        item = next((item for item in self._line if item.belongs(self._last_index, call_id)), None)
+        if item is None:
             if not (name or call_id or arguments.strip()):
                 return
-            said = self._stand(_Said(self._last_index))
+            item = self._stand(_Item(self._last_index))
         self._blank = ("content", "")
-        said.call_id = said.call_id or call_id
-        if name and said.writer is None:
-            said.writer = self._call_writer(self._routing.function(name), said.call_id)
-        said.arguments.append(arguments)
-        self._add(said, arguments, [])
+        item.call_id = item.call_id or call_id
+        if name and item.writer is None:
+            item.writer = self._call_writer(self._routing.function(name), item.call_id)
+        item.arguments.append(arguments)
+        self._add(item, arguments, [])
 
-    def _stand(self, said: _Said) -> _Said:
+    def _stand(self, item: _Item) -> _Item:
         """Have something stand in line; the text before it is whole now."""
         self._add_rest()
-        self._line.append(said)
-        return said
+        self._line.append(item)
+        return item
 
     def _add_rest(self) -> None:
         """Write the text that waits for the rest of its token."""
@@ -216,14 +216,14 @@ class VllmParser:
         if text:
             self._add(self._line[-1], text, entries)
 
-    def _add(self, said: _Said, text: str, entries: Sequence[Entry]) -> None:
+    def _add(self, item: _Item, text: str, entries: Sequence[Entry]) -> None:
         """Write a text, or hold it until its turn comes; then see who is next in line."""
-        if said is self._pen and said.writer is not None:
-            self._out += written(said.writer, text, entries)
+        if item is self._pen and item.writer is not None:
+            self._out += written(item.writer, text, entries)
             if len(self._line) == 1:
                 return
         else:
-            said.pieces.append((text, entries))
+            item.pieces.append((text, entries))
         head = self._line[0]
         while head.writer is not None:
             self._begin(head)
@@ -232,15 +232,15 @@ class VllmParser:
             self._close_head()
             head = self._line[0]
 
-    def _begin(self, said: _Said) -> Writer:
+    def _begin(self, item: _Item) -> Writer:
         """Begin to write what is at the head of the line; a call that never got a name is a message."""
-        writer = said.writer = said.writer or writer_for(PREAMBLE)
-        if said is not self._pen:
-            self._pen = said
+        writer = item.writer = item.writer or writer_for(PREAMBLE)
+        if item is not self._pen:
+            self._pen = item
             self._out += writer.open()
-            for text, entries in said.pieces:
+            for text, entries in item.pieces:
                 self._out += written(writer, text, entries)
-            said.pieces.clear()
+            item.pieces.clear()
         return writer
 
     def _close_head(self) -> None:
@@ -264,26 +264,26 @@ class VllmParser:
         return joined(out) if len(out) > 1 else out
 
 
-def _continued(said: _Said, delta: object) -> str:
+def _continued(item: _Item, delta: object) -> str:
     """Return the text of a delta that is a further piece of one thing and nothing else; "" of any other delta.
 
     Args:
-        said: What has begun.
+        item: What has begun.
         delta: As vLLM gives it; other shapes are for the long way.
     """
     try:
         reasoning, content, calls = _FIELDS(delta)
         if not calls:
-            if said.key == "content":
+            if item.key == "content":
                 return content if not reasoning and content.__class__ is str else ""
-            return reasoning if said.key == "reasoning" and not content and reasoning.__class__ is str else ""
+            return reasoning if item.key == "reasoning" and not content and reasoning.__class__ is str else ""
         (call,) = calls
         function = call.function
-        if reasoning or content or call.index != said.key or call.id or function.name or function.arguments.__class__ is not str:
+        if reasoning or content or call.index != item.key or call.id or function.name or function.arguments.__class__ is not str:
             return ""
     except (AttributeError, TypeError, ValueError):
         return ""
-    said.arguments.append(function.arguments)
+    item.arguments.append(function.arguments)
     return function.arguments
 
 

@@ -33,7 +33,7 @@ class Call:
     _schemas: Schemas
     _keyed: bool
     _lenient: bool
-    _begun: bool = False
+    _has_content: bool = False
     """Whether anything was written."""
     _types: Types = STRING
     _value: list[str] | None = None
@@ -47,7 +47,7 @@ class Call:
 
     def write(self, text: str) -> list[Delta]:
         """Write a piece of JSON."""
-        self._begun = True
+        self._has_content = True
         return self.writer.write(text)
 
     def enter(self, key: str, marked: str | None) -> list[Delta]:
@@ -57,13 +57,13 @@ class Call:
             key: The parameter.
             marked: `true` if the markup says that the value is a string, `false` if it says that it is not, None if nothing.
         """
-        said = self._schemas.types(self._name, key)
+        types = self._schemas.types(self._name, key)
         if marked is not None:
             self._types = STRING if marked == "true" else _ANY
         else:
-            self._types = said or (_ANY if self._lenient else STRING)
+            self._types = types or (_ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
-        opening = f"{',' if self._begun else '{'}{quoted(key)}:"
+        opening = f"{',' if self._has_content else '{'}{quoted(key)}:"
         return self.write(opening + ('"' if self._value is None else ""))
 
     def add(self, text: str) -> list[Delta]:
@@ -77,9 +77,9 @@ class Call:
         """End the value."""
         if self._value is None:
             return self.writer.write('"')
-        written = converted("".join(self._value), self._types)
+        json_text = converted("".join(self._value), self._types)
         self._value = None
-        return self.writer.write(written)
+        return self.writer.write(json_text)
 
     def stray(self, text: str) -> None:
         """Keep text that belongs to no value."""
@@ -87,10 +87,10 @@ class Call:
 
     def end(self) -> tuple[list[Delta], str]:
         """Complete the arguments and close the call; returns what strayed, too."""
-        missing = "}" if self._keyed and self._begun else "" if self._begun else "{}"
+        missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
         return [*self.writer.write(missing), *self.writer.close()], "".join(self._strays)
 
     def quit(self) -> list[Delta]:
         """Write what there is of a call that was cut, text that strayed included: a cut item is the last one (rule R12)."""
-        left = "".join([*(self._value or []), *self._strays])
-        return [*self.writer.write(left), *self.writer.leave()]
+        rest = "".join([*(self._value or []), *self._strays])
+        return [*self.writer.write(rest), *self.writer.leave()]

@@ -115,13 +115,13 @@ class Family:
 
     def read_name(self, text: str) -> Named | None:
         """Return the name that a text between the markers of a name gives; None if it is no name."""
-        found = None if self.syntax is None else self.syntax.name.fullmatch(text)
-        return None if found is None else Named(found["name"], call_id=found.groupdict().get("id") or "")
+        match = None if self.syntax is None else self.syntax.name.fullmatch(text)
+        return None if match is None else Named(match["name"], call_id=match.groupdict().get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
         """Return the key that a text gives, and whether its value is said to be a string; None if it is no key."""
-        found = None if self.syntax is None else self.syntax.key.fullmatch(text)
-        return None if found is None else (found["key"], found.groupdict().get("string"))
+        match = None if self.syntax is None else self.syntax.key.fullmatch(text)
+        return None if match is None else (match["key"], match.groupdict().get("string"))
 
     def written_id(self, call_id: str) -> str:
         """Return the id of a call as the model wrote it: without the prefix of the API, if the rest is what the family writes.
@@ -129,6 +129,6 @@ class Family:
         Args:
             call_id: As the API has it (rule R7).
         """
-        written = call_id.removeprefix("call_")
+        bare_id = call_id.removeprefix("call_")
         ids = None if self.syntax is None else self.syntax.ids
-        return written if ids is not None and ids.fullmatch(written) else call_id
+        return bare_id if ids is not None and ids.fullmatch(bare_id) else call_id

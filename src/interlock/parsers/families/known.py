@@ -219,9 +219,9 @@ def family(tool_parser: str | None, reasoning_parser: str | None = None) -> Fami
     Raises:
         ValueError: There is no family of that name; the message lists those that there are.
     """
-    for said, names in ((tool_parser, SYNTAXES), (reasoning_parser, REASONINGS)):
-        if said is not None and said not in names:
-            raise ValueError(f"no family {said!r}; there are: {', '.join(names)}")
+    for name, names in ((tool_parser, SYNTAXES), (reasoning_parser, REASONINGS)):
+        if name is not None and name not in names:
+            raise ValueError(f"no family {name!r}; there are: {', '.join(names)}")
     syntax = None if tool_parser is None else SYNTAXES[tool_parser]
     reasoning = None if reasoning_parser is None else REASONINGS[reasoning_parser]
     return Family(" and ".join(filter(None, (tool_parser, reasoning_parser))), syntax, reasoning)

@@ -61,7 +61,7 @@ class _Node:
     """A node of a trie of markers."""
 
     ends: bool = False
-    following: dict[str, _Node] = field(factory=dict[str, "_Node"])
+    children: dict[str, _Node] = field(factory=dict[str, "_Node"])
 
 
 @frozen(eq=False)
@@ -107,7 +107,7 @@ def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
     for text in sorted(texts):
         node = trie
         for letter in text:
-            node = node.following.setdefault(letter, _Node())
+            node = node.children.setdefault(letter, _Node())
         node.ends = True
     alternatives = [*_alternatives(trie), *([_ESCAPE] if escapes else [])]
     return re.compile("|".join(alternatives)).search if alternatives else None
@@ -124,12 +124,12 @@ def _find_nothing(_text: str, _start: int = 0, /) -> None:
 
 
 def _alternatives(node: _Node) -> Iterator[str]:
-    return (re.escape(letter) + _pattern(child) for letter, child in node.following.items())
+    return (re.escape(letter) + _pattern(child) for letter, child in node.children.items())
 
 
 def _pattern(node: _Node) -> str:
     """Return the expression of what may follow: the text's end, a next letter, or nothing if a marker ends here."""
-    if not node.following:
+    if not node.children:
         return ""
     alternatives = [r"\Z", *_alternatives(node), *([""] if node.ends else [])]
     return f"(?:{'|'.join(alternatives)})"

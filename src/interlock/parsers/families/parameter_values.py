@@ -82,8 +82,8 @@ class Schemas:
         schema = self.parameters.get(name)
         if schema is None:
             return None
-        found = _properties(schema, schema, 0).get(key)
-        return None if found is None else _types(found, schema, 0) or None
+        parameter = _properties(schema, schema, 0).get(key)
+        return None if parameter is None else _types(parameter, schema, 0) or None
 
 
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -91,32 +91,32 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
         if tool.get("type") == "namespace":
             yield from _declared(_sequence(tool.get("tools")), f"{tool.get('name')}")
             continue
-        shown = tool if "name" in tool else _mapping(tool.get("function"))
-        name, parameters = shown.get("name"), _mapping(shown.get("parameters"))
+        function = tool if "name" in tool else _mapping(tool.get("function"))
+        name, parameters = function.get("name"), _mapping(function.get("parameters"))
         own = CLIENT_TOOLS.get(f"{tool.get('type')}")
         if own is not None:
             name, parameters = tool["type"], _mapping(tool.get("parameters")) or own.parameters
-        for said in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
-            yield said, parameters
-            yield f"functions.{said}", parameters
+        for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
+            yield qualified, parameters
+            yield f"functions.{qualified}", parameters
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
     """Return the properties of an object, those of the parts that it is put together from included."""
     schema = _resolved(schema, root)
-    found: dict[str, object] = {}
+    properties: dict[str, object] = {}
     if depth < _DEEPEST:
         for word in ("allOf", "anyOf", "oneOf"):
             for part in _sequence(schema.get(word)):
-                found |= _properties(_mapping(part), root, depth + 1)
-    return {**found, **_mapping(schema.get("properties"))}
+                properties |= _properties(_mapping(part), root, depth + 1)
+    return {**properties, **_mapping(schema.get("properties"))}
 
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; none if it does not say."""
     resolved = _resolved(_mapping(schema), root)
-    given = resolved.get("type")
-    types = {given} if isinstance(given, str) else {str(each) for each in _sequence(given)}
+    type_ = resolved.get("type")
+    types = {type_} if isinstance(type_, str) else {str(each) for each in _sequence(type_)}
     if not types:
         values = [*_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
         types = {_type_of(value) for value in values}
@@ -155,9 +155,9 @@ def converted(text: str, types: Types) -> str:
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:
-            written = convert(bare)
-            if written is not None:
-                return written
+            json_text = convert(bare)
+            if json_text is not None:
+                return json_text
     return quoted(text)
 
 
