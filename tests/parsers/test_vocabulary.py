@@ -25,9 +25,9 @@ def test_an_id_has_a_meaning(token: int, meaning: object):
 
 
 def test_ids_without_a_meaning_are_not_remembered():
-    before = len(vocabulary()._others)
+    before = len(vocabulary()._learned)
     vocabulary().read(12_345_678)
-    assert len(vocabulary()._others) == before
+    assert len(vocabulary()._learned) == before
 
 
 def test_there_is_one_vocabulary():

@@ -181,23 +181,23 @@ class Acceptor:
         if self._errored_last:
             fault = Fault("R3", "the stream ends with an error event, without a terminal event", habit="error-is-last")
             return [self._found(fault, _Place(None, "", self._response.state))]
-        left = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
-        open_ = f", with {', '.join(left)} open" if left else ""
+        unfinished = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
+        open_ = f", with {', '.join(unfinished)} open" if unfinished else ""
         fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
         return [self._found(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
-        said, self._moved = body, None
+        openai_body, self._moved = body, None
         faults: list[Fault] = []
         if self._dialect == OPEN_RESPONSES.name:
             faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
-            said = from_open_responses(body)
+            openai_body = from_open_responses(body)
         elif _is_nested_error(body):
             faults.append(Fault("R14", "the fields of an error are nested", habit="nested-error"))
-            said = from_open_responses(body)
-        number, name = said.get("sequence_number"), a_text(said.get("type"))
+            openai_body = from_open_responses(body)
+        number, name = openai_body.get("sequence_number"), a_text(openai_body.get("type"))
         place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state, line=line)
-        if self.ended and name == _CREATED and digest(an_object(said.get("response")).get("id")) not in self._response_ids:
+        if self.ended and name == _CREATED and digest(an_object(openai_body.get("response")).get("id")) not in self._response_ids:
             faults.append(Fault("R3", "another response begins, which is judged by itself", habit="another-stream"))
             self._begin_another()
         if self.ended:
@@ -206,7 +206,7 @@ class Acceptor:
             faults += self._resumed(name, number)
             event = EVENTS.get(name)
             faults += self._numbered(number) if event or number is not None else ()
-            faults += self._take_unknown(said, name) if event is None else self._take(event, said, place)
+            faults += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body, place)
             self._errored_last = event is ErrorEvent
         self.events += 1
         return [self._found(fault, place, self.events - 1) for fault in faults]
@@ -217,8 +217,8 @@ class Acceptor:
             return []
         self._items.whole, self._response = False, _RESPONSE.unknown
         self._numbers.expected = None
-        said = f"begins with number {number}: taken for the tail of a stream that was resumed (--from {number})"
-        return [Fault("R1", said, habit="resumed")]
+        message = f"begins with number {number}: taken for the tail of a stream that was resumed (--from {number})"
+        return [Fault("R1", message, habit="resumed")]
 
     def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Fault]:
         """Judge an event that nobody knows by what holds for all of them."""
@@ -280,9 +280,9 @@ class Acceptor:
     def _opened(self) -> list[Fault]:
         """Judge whether the stream is open, so that its events may come."""
         fault = Fault("R1", "comes before the stream has opened", self._response.legal)
-        opened = "in_progress" in self._response.states
-        self._response = _RUNNING if opened else _RESPONSE.either(self._response, _RUNNING)
-        return [] if opened else [fault]
+        is_open = "in_progress" in self._response.states
+        self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
+        return [] if is_open else [fault]
 
     def _respond(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
         """Judge an event of the response itself."""
@@ -320,8 +320,8 @@ class Acceptor:
         item = self._items.find(event, body)
         begins = item is None
         if item is None:
-            item, begun = self._items.begin(event, body)
-            faults += begun
+            item, opening_faults = self._items.begin(event, body)
+            faults += opening_faults
             if self._error and event is ItemAdded:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:

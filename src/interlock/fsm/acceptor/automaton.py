@@ -119,10 +119,10 @@ class Automaton(Generic[S]):
         Returns:
             None if the event is not legal there.
         """
-        following = node.following.get(event)
-        if following is None and event in node.moves:
-            following = node.following[event] = self._node(node.moves[event])
-        return following
+        next_node = node.following.get(event)
+        if next_node is None and event in node.moves:
+            next_node = node.following[event] = self._node(node.moves[event])
+        return next_node
 
     def leads_to(self, node: Node, event: str) -> bool:
         """Return whether an event can come at a node or anywhere after it."""

@@ -59,9 +59,9 @@ def judge_added(track: Track, _event: type[StreamEvent], body: Body) -> Iterator
     for path in (("content",), ("summary",), _COMMANDS if track.kind == "shell_call" else ()):
         if path and inside(item, path):
             yield Fault("R9", f"the item has {path[-1]} before they are written")
-    begun = inside(item, track.own_text) if track.own_text else None
-    if begun:
-        track.text.add(a_text(begun))
+    initial_text = inside(item, track.own_text) if track.own_text else None
+    if initial_text:
+        track.text.add(a_text(initial_text))
         wrong = f"the item had {'.'.join(track.own_text)} before they were written"
         track.early.append(Fault("R9", wrong, habit="begins-whole"))
     for name in _RESULTS:
@@ -120,9 +120,9 @@ def _whole(track: Track, item: Body) -> Iterator[Fault]:
         if difference:
             yield Fault("R9", f"the item's {'.'.join(track.own_text)} {difference}")
     for name, parts in track.parts.items():
-        said = [_digests(part) for part in a_list(item.get(name))]
-        if parts is not None and said != parts:
-            alike = [loose for _, loose in said] == [loose for _, loose in parts]
+        item_parts = [_digests(part) for part in a_list(item.get(name))]
+        if parts is not None and item_parts != parts:
+            alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             wrong = f"the item's {name} are not the {len(parts)} parts that were done"
             yield Fault("R9", wrong, habit="logprobs-elsewhere" if alike else "")
     if track.kind == "shell_call" and track.known and track.orderly and track.commands != inside(item, _COMMANDS):
@@ -134,8 +134,8 @@ def _whole(track: Track, item: Body) -> Iterator[Fault]:
         if not "".join(texts).strip():
             yield Fault("R18", f"a {track.kind} without text is no item", habit="blank")
         elif track.first_delta is not None and not track.first_delta.strip():
-            begun = "the item's text begins with a delta of white space alone, which waits for other text"
-            yield Fault("R18", begun, habit="blank")
+            message = "the item's text begins with a delta of white space alone, which waits for other text"
+            yield Fault("R18", message, habit="blank")
     track.parts = {}
 
 
@@ -216,12 +216,12 @@ def judge_printed(track: Track, event: type[StreamEvent], body: Body) -> Iterato
         for name, text in an_object(body.get("delta")).items():
             track.printed[name] = track.printed.get(name, "") + a_text(text)
         return
-    said = [an_object(one) for one in a_list(body.get("output"))]
+    outputs = [an_object(one) for one in a_list(body.get("output"))]
     for name in ("stdout", "stderr"):
         text = track.printed.get(name)
-        if track.known and text and text != "".join([a_text(one.get(name)) for one in said]):
+        if track.known and text and text != "".join([a_text(one.get(name)) for one in outputs]):
             yield Fault("R9", f"the {name} of the command is not what it printed")
-    track.outputs += said
+    track.outputs += outputs
     track.printed = {}
     track.ended_commands += 1
 
@@ -267,9 +267,9 @@ def judge_annotation(track: Track, event: type[StreamEvent], body: Body) -> Iter
     part, faults = _open_part(track, event, body, _TYPE_OF[event])
     yield from faults
     if part.known:
-        given, number = body.get("annotation_index"), len(part.annotations)
-        if given != number:
-            yield Fault("R8", f"annotation_index is {shown(given)} instead of {number}")
+        index, number = body.get("annotation_index"), len(part.annotations)
+        if index != number:
+            yield Fault("R8", f"annotation_index is {shown(index)} instead of {number}")
         part.annotations.append(digest(body.get("annotation")))
 
 
@@ -311,21 +311,21 @@ def _logprobs(track: Track, part: Part, event: type[StreamEvent], body: Body) ->
 
 def judge_part_done(track: Track, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Judge a part that is done: the text and the annotations that came."""
-    said = an_object(body.get("part"))
-    part, faults = _open_part(track, event, body, a_text(said.get("type")))
+    whole_part = an_object(body.get("part"))
+    part, faults = _open_part(track, event, body, a_text(whole_part.get("type")))
     yield from faults
     track.part = None
-    wrong = part.text.settle(_text(said))
+    wrong = part.text.settle(_text(whole_part))
     if wrong:
         yield Fault("R9", f"the part's text {wrong}")
-    if part.known and [digest(one) for one in a_list(said.get("annotations"))] != part.annotations:
+    if part.known and [digest(one) for one in a_list(whole_part.get("annotations"))] != part.annotations:
         yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
-    logprobs = said.get("logprobs")
+    logprobs = whole_part.get("logprobs")
     if part.logprobs is not None and logprobs and (unsound(logprobs) or not part.logprobs.are(a_list(logprobs))):
         yield Fault("R15", "the part's logprobs are not those of the deltas")
     done = track.parts.get(_list(event))
     if done is not None:
-        done.append(_digests(said))
+        done.append(_digests(whole_part))
 
 
 def _digests(part: object) -> tuple[Digest, Digest]:

@@ -128,26 +128,26 @@ def _output(output: Sequence[object], status: object, seen: Seen) -> Iterator[Fa
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):
             continue
-        shown = an_object(output[place])
-        said = digests(shown)
-        differing = [name for name in {**item.done, **said} if item.done.get(name) != said.get(name)]
+        final_item = an_object(output[place])
+        final_digests = digests(final_item)
+        differing = [name for name in {**item.done, **final_digests} if item.done.get(name) != final_digests.get(name)]
         if differing:
             wrong = f"output[{place}] is not item {item.index} as it was done: {', '.join(map(repr, differing))} differ"
-            yield Fault("R13", wrong, about=item.about, habit=_habit(item, shown, differing))
+            yield Fault("R13", wrong, about=item.about, habit=_habit(item, final_item, differing))
 
 
-def _habit(item: Track, shown: Mapping[str, object], differing: Sequence[str]) -> str:
+def _habit(item: Track, final_item: Mapping[str, object], differing: Sequence[str]) -> str:
     """Return the habit behind an item that the response shows otherwise than `done` did; none if it is an error."""
-    said = loosened(shown)
-    behind = item.status not in _FINAL or a_text(shown.get("status")) not in _FINAL
-    serious = {name for name in {**item.loose, **said} if item.loose.get(name) != said.get(name)}
+    final_digests = loosened(final_item)
+    behind = item.status not in _FINAL or a_text(final_item.get("status")) not in _FINAL
+    serious = {name for name in {**item.loose, **final_digests} if item.loose.get(name) != final_digests.get(name)}
     serious -= {"status"} if behind else set()
     serious -= _ENCRYPTED
     if serious:
         return ""
     if not _ENCRYPTED.isdisjoint(differing):
         return "encrypted-content"
-    nulls = {name for name in differing if item.loose.get(name) == said.get(name) and name not in said}
+    nulls = {name for name in differing if item.loose.get(name) == final_digests.get(name) and name not in final_digests}
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
 
 

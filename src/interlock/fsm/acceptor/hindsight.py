@@ -81,17 +81,17 @@ def hindsight(steps: Sequence[Step]) -> Sequence[Step]:
     Args:
         steps: In order.
     """
-    known: list[Step] = []
-    following: tuple[Fired, ...] = ()
+    narrowed: list[Step] = []
+    next_edges: tuple[Fired, ...] = ()
     for step in reversed(steps):
-        agreeing = step.narrowed(_followed(following)) if following else step
-        known.append(_going_on(agreeing))
-        following = known[-1].fired
-    known.reverse()
-    for at in range(1, len(known)):
-        if before := known[at - 1].fired:
-            known[at] = _going_on(known[at].narrowed(_following(before)))
-    return known
+        agreeing = step.narrowed(_followed(next_edges)) if next_edges else step
+        narrowed.append(_going_on(agreeing))
+        next_edges = narrowed[-1].fired
+    narrowed.reverse()
+    for at in range(1, len(narrowed)):
+        if before := narrowed[at - 1].fired:
+            narrowed[at] = _going_on(narrowed[at].narrowed(_following(before)))
+    return narrowed
 
 
 def _going_on(step: Step) -> Step:
@@ -99,8 +99,8 @@ def _going_on(step: Step) -> Step:
     return step.narrowed(edges.__contains__) if len(edges) == 1 else step
 
 
-def _followed(following: tuple[Fired, ...]) -> Callable[[Fired], bool]:
-    return lambda edge: any(one.may_follow(edge) for one in following)
+def _followed(next_edges: tuple[Fired, ...]) -> Callable[[Fired], bool]:
+    return lambda edge: any(one.may_follow(edge) for one in next_edges)
 
 
 def _following(before: tuple[Fired, ...]) -> Callable[[Fired], bool]:

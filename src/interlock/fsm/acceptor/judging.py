@@ -117,17 +117,17 @@ class _Tally:
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Count findings, and list those that are new; a habit of the service is listed once."""
-        for found in findings:
-            self.latest.append(found)
-            self.rules[found.rule] = self.rules.get(found.rule, 0) + 1
-            key = (found.rule, None, found.habit) if found.habit else (found.rule, found.item, found.message)
-            known = self.reported.get(key)
-            if known is not None:
-                self.reported[key] = evolve(known, times=known.times + 1)
+        for finding in findings:
+            self.latest.append(finding)
+            self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
+            key = (finding.rule, None, finding.habit) if finding.habit else (finding.rule, finding.item, finding.message)
+            report = self.reported.get(key)
+            if report is not None:
+                self.reported[key] = evolve(report, times=report.times + 1)
                 continue
-            self.severities[found.severity] += 1
-            if self.severities[found.severity] <= LISTED:
-                self.reported[key] = Reported(found)
+            self.severities[finding.severity] += 1
+            if self.severities[finding.severity] <= LISTED:
+                self.reported[key] = Reported(finding)
 
     @property
     def sorted(self) -> list[Reported]:
@@ -151,20 +151,20 @@ class Judge:
         self._dialect = dialect
         self._status: str | None = None
         self._marked = False
-        self._sent = False
-        self._begun = False
+        self._over_http = False
+        self._has_content = False
         self._lines: Lines | None = None
         self._line: int | None = None
 
-    def content_type(self, said: str) -> None:
+    def content_type(self, value: str) -> None:
         """Judge the media type of a server's answer.
 
         Args:
-            said: The value of the header `Content-Type`.
+            value: The value of the header `Content-Type`.
         """
-        self._sent = True
-        if said.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {shown(said)} instead of {CONTENT_TYPE}")
+        self._over_http = True
+        if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
+            self._fault("R5", f"the content type is {shown(value)} instead of {CONTENT_TYPE}")
 
     def feed(self, piece: bytes) -> None:
         """Judge some bytes.
@@ -197,8 +197,8 @@ class Judge:
 
     def _decoded(self, piece: bytes) -> Iterable[SseMessage]:
         """Decode some bytes: as server-sent events, or, if the first of them begins an object, line by line."""
-        if self._lines is None and not self._begun and piece.strip():
-            self._begun = True
+        if self._lines is None and not self._has_content and piece.strip():
+            self._has_content = True
             if piece.lstrip().startswith(b"{"):
                 self._lines = Lines()
                 self._fault("R5", "each line is an object of its own: there are no server-sent events", habit="bare-lines")
@@ -229,7 +229,7 @@ class Judge:
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
         """Judge a message that has no empty line after it: clients throw it away, recorders cut the line off."""
-        whole = not self._sent and (message.data == DONE or _body(message) is not None)
+        whole = not self._over_http and (message.data == DONE or _body(message) is not None)
         wrong = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None
         self._fault("R5", wrong, message.event, habit="framing" if whole else "")

@@ -31,10 +31,10 @@ class Lines:
         Returns:
             A message for each line that they complete and that is not blank.
         """
-        first, *others = data.split(b"\n")
+        first, *rest = data.split(b"\n")
         self._keep(first)
         messages: list[SseMessage] = []
-        for piece in others:
+        for piece in rest:
             messages += self.end()
             self._keep(piece)
         return messages

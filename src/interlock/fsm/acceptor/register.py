@@ -99,16 +99,16 @@ class Register:
         """Judge the ids of an item that begins."""
         faults: list[Fault] = []
         for name, prefix in (("id", _PREFIXES.get(kind, "")), ("call_id", "call_")):
-            given = item.get(name)
-            if not isinstance(given, str):
+            value = item.get(name)
+            if not isinstance(value, str):
                 continue
-            if not given.startswith(prefix):
-                wrong = f"the {name} {shown(given)} of a {kind} does not begin with {prefix!r}"
+            if not value.startswith(prefix):
+                wrong = f"the {name} {shown(value)} of a {kind} does not begin with {prefix!r}"
                 faults.append(Fault("R7", wrong, habit="foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # that of the call that it is the output of
-            if given in self._ids and not shared:
-                faults.append(Fault("R7", f"the {name} {shown(given)} is used twice"))
-            self._ids.add(given)
+            if value in self._ids and not shared:
+                faults.append(Fault("R7", f"the {name} {shown(value)} is used twice"))
+            self._ids.add(value)
         return faults
 
 

@@ -38,7 +38,7 @@ class Text:
     _folded: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
     _length: int = field(default=0, init=False)
     """The length of what was folded, in characters."""
-    _said: str | None = field(default=None, init=False)
+    _last_whole: str | None = field(default=None, init=False)
     """The last whole that was said to be another."""
     at_once: bool = field(default=False, init=False)
     """Whether the whole was said without a single delta."""
@@ -67,10 +67,10 @@ class Text:
         if not self.known:
             self.known, self.pieces = True, [whole]
             self._folded, self._length = hashlib.blake2b(), 0
-        if not self.pieces and not self._length and whole and self._said is None:
+        if not self.pieces and not self._length and whole and self._last_whole is None:
             self.at_once, self.pieces = True, [whole]
-        wrong = None if whole == self._said else self._difference(whole)
-        self._said = whole
+        wrong = None if whole == self._last_whole else self._difference(whole)
+        self._last_whole = whole
         return wrong
 
     def _difference(self, whole: str) -> str | None:
@@ -78,10 +78,10 @@ class Text:
         length = self._length + len(rest)
         if self._length and hashlib.blake2b(_encoded(whole[: self._length])).digest() != self._folded.digest():
             return f"differs from the {length} characters of the deltas, among the first {self._length}"
-        said = whole[self._length :]
-        if said == rest:
+        rest_of_whole = whole[self._length :]
+        if rest_of_whole == rest:
             return None
-        same = next((at for at, (one, other) in enumerate(zip(said, rest, strict=False)) if one != other), None)
+        same = next((at for at, (one, other) in enumerate(zip(rest_of_whole, rest, strict=False)) if one != other), None)
         if same is None:
             return f"has {len(whole)} characters where the deltas have {length}"
         return f"differs from the deltas at character {self._length + same}"
@@ -92,7 +92,7 @@ class Logprobs:
     """The log probabilities of a text's tokens, delta by delta."""
 
     count: int = field(default=0, init=False)
-    _said: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
+    _hash: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
     _tokens: Text = field(factory=Text, init=False)
     """The tokens as they are written; a token that is a piece of a character cannot be."""
     _spelled: Text = field(factory=Text, init=False)
@@ -112,7 +112,7 @@ class Logprobs:
         for entry in map(an_object, entries):
             token = cast("str", entry["token"])
             self.count += 1
-            self._said.update(_line(entry))
+            self._hash.update(_line(entry))
             self._tokens.add(token)
             spelled = cast("list[int] | None", entry.get("bytes"))
             self._spelled.add(self._decoder.decode(bytes(spelled) if spelled else _encoded(token)))
@@ -122,7 +122,7 @@ class Logprobs:
         other = hashlib.blake2b()
         for entry in map(an_object, entries):
             other.update(_line(entry))
-        return other.digest() == self._said.digest()
+        return other.digest() == self._hash.digest()
 
     def rebuild(self, text: str) -> bool:
         """Return whether the tokens make up a text; asked once, when no more will come."""

@@ -42,14 +42,14 @@ def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", 
     Returns:
         What is wrong, in no particular order; empty if the stream is legal.
     """
-    found: list[Violation] = []
+    violations: list[Violation] = []
     if dialect == "open_responses":
-        events, found = in_openai_words(events)
-    found += malformed(events)
+        events, violations = in_openai_words(events)
+    violations += malformed(events)
     stream = Stream.of(events)
     for rule in ANY_SHAPE:
-        found += rule(stream)
-    if not found or not any(violation.rule == "R14" for violation in found):
+        violations += rule(stream)
+    if not violations or not any(violation.rule == "R14" for violation in violations):
         for rule in SOUND_SHAPE:
-            found += rule(stream)
-    return found + strays(events)
+            violations += rule(stream)
+    return violations + strays(events)

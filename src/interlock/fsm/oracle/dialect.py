@@ -28,8 +28,8 @@ _NEVER_NULL: Final = frozenset(
 
 def in_openai_words(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
     """Translate a stream of Open Responses, and report what that dialect does not say."""
-    found = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
-    return [_translated(body) for body in events], found
+    violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
+    return [_translated(body) for body in events], violations
 
 
 def _translated(body: Json) -> Json:

@@ -123,8 +123,8 @@ def _fits(value: object, words: frozenset[str]) -> bool:
         inner = frozenset(word[1:] for word in words if word.startswith("*"))
         return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
     if isinstance(value, dict):
-        known = an_object(cast("object", value))
-        return any(_is(known, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+        mapping = an_object(cast("object", value))
+        return any(_is(mapping, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
     return isinstance(value, str) and value in words
 
 

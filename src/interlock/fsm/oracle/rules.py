@@ -213,9 +213,9 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
         return
     details = response.get("incomplete_details")
     if response.get("status") == "incomplete":
-        left = stream.items[-1].done if details is None and stream.items else None
-        left_call = left is not None and left["type"].endswith("_call") and left.get("status") not in (None, "completed")
-        if not left_call and an_object(details).get("reason") not in _REASONS:
+        last_item = stream.items[-1].done if details is None and stream.items else None
+        ends_in_call = last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
+        if not ends_in_call and an_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")

@@ -183,11 +183,11 @@ def _whole_text(item: Item, field: str) -> Iterator[Violation]:
 def _part_text(part: _Part) -> Iterator[Violation]:
     """Compare the deltas of a part with its text."""
     text = "".join([body["delta"] for body in part.deltas])
-    begun, done = part.added["part"], part.done["part"]
-    if begun["type"] != done["type"] or begun["type"] != _part_type(part.text_done["type"]):
-        yield Violation("R9", part.end, f"a part begins as {begun['type']} and ends as {done['type']}")
+    first, done = part.added["part"], part.done["part"]
+    if first["type"] != done["type"] or first["type"] != _part_type(part.text_done["type"]):
+        yield Violation("R9", part.end, f"a part begins as {first['type']} and ends as {done['type']}")
         return
-    if _text_of(begun) or begun.get("annotations") or begun.get("logprobs"):
+    if _text_of(first) or first.get("annotations") or first.get("logprobs"):
         yield Violation("R9", part.events[0][0], "a part has text before it is written")
     if _text_of(part.text_done) != text:
         yield Violation("R9", part.end - 1, f"{part.text_done['type']} does not say what the deltas said")
@@ -218,18 +218,18 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 
 def _is_logprob(entry: object) -> bool:
     """Return whether this is the log probability of a token."""
-    known = an_object(entry)
-    sound = isinstance(known.get("token"), str) and type(known.get("logprob")) in {int, float}
-    if known.get("bytes") is not None and not isinstance(known["bytes"], list):
+    fields = an_object(entry)
+    sound = isinstance(fields.get("token"), str) and type(fields.get("logprob")) in {int, float}
+    if fields.get("bytes") is not None and not isinstance(fields["bytes"], list):
         return False
-    others: object = known.get("top_logprobs")
-    sound = sound and (others is None or isinstance(others, list)) and all(map(_is_logprob, a_list(cast("object", others))))
-    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(known.get("bytes")))
+    alternatives: object = fields.get("top_logprobs")
+    sound = sound and (alternatives is None or isinstance(alternatives, list)) and all(map(_is_logprob, a_list(cast("object", alternatives))))
+    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(fields.get("bytes")))
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
     """Return what all the events about a part must agree on in their log probabilities."""
-    return [(known.get("token"), known.get("logprob")) for known in map(an_object, entries)]
+    return [(fields.get("token"), fields.get("logprob")) for fields in map(an_object, entries)]
 
 
 def _part_logprobs(part: _Part) -> Iterator[Violation]:

@@ -59,11 +59,11 @@ class _Written:
         id: Its id; none as long as nothing of it was seen.
         part: How the text of its open part is said.
         measured: Whether that part has log probabilities, as it then has for all of its text (rule R15).
-        held: White space that waits for other text (rule R18).
-        held_measured: Whether all of what is held has log probabilities; they may have come before their text.
+        pending_space: White space that waits for other text (rule R18).
+        pending_measured: Whether all of what is held has log probabilities; they may have come before their text.
         said: The text of its open part.
         cited: Where in that text the mark of the last annotation ends.
-        withheld: Whether it is there without any text so far, because its content is encrypted.
+        sealed_only: Whether it is there without any text so far, because its content is encrypted.
         ends: Whether it ends as soon as it is there.
     """
 
@@ -71,19 +71,19 @@ class _Written:
     id: str | None = None
     part: str | None = None
     measured: bool = False
-    held: str = ""
-    held_measured: bool = False
+    pending_space: str = ""
+    pending_measured: bool = False
     said: str = ""
     cited: int = 0
-    withheld: bool = False
+    sealed_only: bool = False
     ends: bool = False
 
     @property
     def stance(self) -> _WrittenStance:
         """The same, without id and text."""
         marked = MARK in self.said[self.cited :]
-        seen = self.id is not None, self.withheld
-        return self.kind, seen, self.part, self.measured, bool(self.held), self.held_measured, marked
+        seen = self.id is not None, self.sealed_only
+        return self.kind, seen, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
 
     def place(self, mark: str) -> Body | None:
         """Return where the next mark stands; None if there is none."""
@@ -108,8 +108,8 @@ class Expectation:
 
     def fork(self) -> Expectation:
         """Return another that has heard the same."""
-        written = None if self._active is None else copy(self._active)
-        return Expectation(self._status, written, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
+        active = None if self._active is None else copy(self._active)
+        return Expectation(self._status, active, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
         """Compare the events of a delta with what the account expects.
@@ -138,8 +138,8 @@ class Expectation:
     @property
     def stance(self) -> Stance:
         """What it expects from here on; without ids and texts, so that paths can be told apart by it."""
-        written = self._active
-        stance = None if written is None else written.stance
+        active = self._active
+        stance = None if active is None else active.stance
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
         return self._status, stance, tuple(waiting)
 
@@ -228,10 +228,10 @@ class Expectation:
 
     def _annotate(self, annotation: Body, mark: str) -> None:
         """Note an annotation of output text; one with a mark is a `url_citation`, as far as the proof goes."""
-        written = self._active
-        if written is None or written.part != _TEXT["message"]:
+        active = self._active
+        if active is None or active.part != _TEXT["message"]:
             return
-        place: Body | None = written.place(mark) if mark else {}
+        place: Body | None = active.place(mark) if mark else {}
         if place is not None:
             self._due.shown.append({**annotation, **place})
 
@@ -265,7 +265,7 @@ class Expectation:
     def _open(self, kind: str, *, sealed: bool = False) -> None:
         self._begin()
         self._close()
-        self._active = _Written(kind, withheld=sealed)
+        self._active = _Written(kind, sealed_only=sealed)
         if sealed or kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
             self._due.added.append(kind)
 
@@ -276,8 +276,8 @@ class Expectation:
                 self._waiting[item_id], self._active = kind, None
             case _Written(kind, ends=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
                 self._due.ended[item_id], self._active = "completed", None
-            case _Written() as written:
-                written.id = item_id
+            case _Written() as active:
+                active.id = item_id
             case _:
                 pass
 
@@ -287,27 +287,27 @@ class Expectation:
             return
         if self._active is None or self._active.kind not in names:
             self._open(kind)
-        written = self._active
-        assert written is not None  # noqa: S101 - for the type checkers: one was opened
-        name = names[written.kind]
-        written.held_measured = measured and written.kind == "message" and (written.held_measured or not written.held)
+        active = self._active
+        assert active is not None  # noqa: S101 - for the type checkers: one was opened
+        name = names[active.kind]
+        active.pending_measured = measured and active.kind == "message" and (active.pending_measured or not active.pending_space)
         if not text:
             return
-        written.held += text
-        if written.kind in {"message", "reasoning"}:
-            if (written.id is None or written.withheld) and not written.held.strip():
+        active.pending_space += text
+        if active.kind in {"message", "reasoning"}:
+            if (active.id is None or active.sealed_only) and not active.pending_space.strip():
                 return
-            written.withheld = False
-            if written.id is None:
-                self._due.added.append(written.kind)
-            if written.part != name or written.measured is not written.held_measured:
+            active.sealed_only = False
+            if active.id is None:
+                self._due.added.append(active.kind)
+            if active.part != name or active.measured is not active.pending_measured:
                 self._end_part()
-            written.part, written.measured = name, written.held_measured
-            written.said += written.held
-        elif written.kind == "shell_call":
-            written.part = name
-        self._due.said.append((name, written.held))
-        written.held, written.held_measured = "", False
+            active.part, active.measured = name, active.pending_measured
+            active.said += active.pending_space
+        elif active.kind == "shell_call":
+            active.part = name
+        self._due.said.append((name, active.pending_space))
+        active.pending_space, active.pending_measured = "", False
 
     def _end_part(self) -> None:
         if self._active is not None and self._active.part is not None:
@@ -318,21 +318,21 @@ class Expectation:
     def _close(self, *, sealed: bool = False) -> None:
         """Close the active item: a hosted call waits for its tool, what else was seen is completed."""
         self._end_part()
-        written, self._active = self._active, None
-        if sealed and written is not None and written.kind == "reasoning" and written.id is None:
+        active, self._active = self._active, None
+        if sealed and active is not None and active.kind == "reasoning" and active.id is None:
             self._due.added.append("reasoning")
-            written.ends, self._active = True, written
-        if written is not None and written.id is not None:
-            if written.kind in RUNNING:
-                self._waiting[written.id] = written.kind
+            active.ends, self._active = True, active
+        if active is not None and active.id is not None:
+            if active.kind in RUNNING:
+                self._waiting[active.id] = active.kind
             else:
-                self._due.ended[written.id] = "completed"
+                self._due.ended[active.id] = "completed"
 
     def _kind_of(self, item_id: str) -> str | None:
         """Return the kind of a hosted call that has not ended."""
-        written = self._active
-        if written is not None and written.id == item_id and written.kind in RUNNING:
-            return written.kind
+        active = self._active
+        if active is not None and active.id == item_id and active.kind in RUNNING:
+            return active.kind
         return self._waiting.get(item_id)
 
     def _put_down(self, item_id: str) -> None:
@@ -374,9 +374,9 @@ class Expectation:
         """Note the end: what is being written is cut, what waits has failed (rules R4 and R12)."""
         self._begin()
         self._end_part()
-        written, self._active = self._active, None
-        if written is not None and written.id is not None:
-            self._stop(written.id, written.kind, _CUT.get(written.kind, "incomplete"))
+        active, self._active = self._active, None
+        if active is not None and active.id is not None:
+            self._stop(active.id, active.kind, _CUT.get(active.kind, "incomplete"))
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status

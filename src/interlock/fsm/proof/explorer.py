@@ -135,8 +135,8 @@ class WatchedDriver(ResponseDriver[bytes]):
         yield from anywhere
         for item in self._open.values():
             yield from about(item.id, item.kind)
-        gone = [item for item in self._response.output if item.id not in self._open]
-        yield from about(gone[-1].id, gone[-1].kind) if gone else about(*NOBODY)
+        closed = [item for item in self._response.output if item.id not in self._open]
+        yield from about(closed[-1].id, closed[-1].kind) if closed else about(*NOBODY)
 
 
 def _abstract(item: Item[Any]) -> OpenItem:
@@ -216,14 +216,14 @@ class Explorer:
         alone, beside = everywhere(self.kinds), everywhere(unlike)
         start = self._start()
         self.states.add(start.state)
-        found = deque([start])
-        while found and self.counterexample is None:
-            progress(len(self.states) - len(found), len(self.states))
-            node = found.popleft()
+        frontier = deque([start])
+        while frontier and self.counterexample is None:
+            progress(len(self.states) - len(frontier), len(self.states))
+            node = frontier.popleft()
             for after in self._leave(node, beside if node.state.open_items else alone):
                 if after.state not in self.states and self._is_explored(after.state, unlike):
                     self.states.add(after.state)
-                    found.append(after)
+                    frontier.append(after)
 
     def _is_explored(self, state: State, unlike: Collection[str]) -> bool:
         alone = state.open_items < 2  # noqa: PLR2004 - one item, with nothing beside it
@@ -298,7 +298,7 @@ class Explorer:
         digest = sha256(end.wire).digest()
         if digest in self.streams:
             return []
-        faults = [f"{found.rule}: event {found.index}: {found.message}" for found in oracle.check(end.events)]
+        faults = [f"{violation.rule}: event {violation.index}: {violation.message}" for violation in oracle.check(end.events)]
         if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response is not that of the terminal event")
         if not faults:

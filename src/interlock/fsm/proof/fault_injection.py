@@ -35,19 +35,19 @@ class _Handed:
     """What a driver is handed: a writer, a maker of ids, a clock and late fields, of which one call may raise.
 
     Args:
-        left: How many calls succeed before one raises; None for all.
+        successes: How many calls succeed before one raises; None for all.
     """
 
-    left: int | None = None
+    successes: int | None = None
     calls: int = 0
     ids: SequentialIds = field(factory=SequentialIds)
 
     def _call(self) -> None:
         self.calls += 1
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
+        if self.successes is not None:
+            self.successes -= 1
+            if self.successes < 0:
+                self.successes = None
                 raise InjectedError
 
     def write(self, event: StreamEvent) -> bytes:
@@ -129,15 +129,15 @@ def faults_of(lifecycles: Lifecycles, paths: Iterable[Path]) -> Iterator[str]:
         driver.feed(before)
         calls = handed.calls
         driver.feed([last])
-        for left in range(handed.calls - calls):
-            yield from (f"{path!r}, call {left}: {fault}" for fault in _fault(lifecycles, before, last, left))
+        for successes in range(handed.calls - calls):
+            yield from (f"{path!r}, call {successes}: {fault}" for fault in _fault(lifecycles, before, last, successes))
 
 
-def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.Delta, left: int) -> Iterator[str]:
+def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.Delta, successes: int) -> Iterator[str]:
     handed = _Handed()
     driver = _Watched(lifecycles, handed)
     frames = driver.feed(before)
-    handed.left = left
+    handed.successes = successes
     try:
         frames += driver.feed([last])
     except InjectedError:

@@ -165,11 +165,11 @@ def _after(place: _TurnPlace, trigger: TurnTrigger, faults: list[str]) -> Iterat
 
 def _works(place: _TurnPlace, effect: TurnEffect, faults: list[str]) -> Sequence[Fed]:
     driver, _ = _driver(place)
-    told = ", ".join(place.fired)
+    path = ", ".join(place.fired)
     if effect is TurnEffect.STORE and not driver.ended:
-        faults.append(f"{told}: a response is stored that has not ended")
+        faults.append(f"{path}: a response is stored that has not ended")
     if effect is not TurnEffect.STORE and driver.ended:
-        faults.append(f"{told}: {effect} after the response has ended")
+        faults.append(f"{path}: {effect} after the response has ended")
     if effect is not TurnEffect.RUN:
         return _WORK[effect]
     started = [deltas.Run(call.id) for call in driver.ready]
