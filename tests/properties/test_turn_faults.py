@@ -85,7 +85,7 @@ def begin(first=FIRST, second=SECOND, tell: Callable = told, summary=None):
     engine = StagedEngine(*([] if summary is None else [summary]), first, second)
     run = begin_response(
         request,
-        request.continued(),
+        request.resolve(),
         engine,
         EventWriter(),
         tools=ScriptedTools(tell),

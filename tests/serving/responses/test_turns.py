@@ -26,7 +26,7 @@ SHUTDOWN = Fault("server_error", "The server is shutting down.")
 def begin(engine, writer=None, tools=None, **settings):
     request = read_request({"model": "staged", "input": "Hi", **settings})
     return begin_response(
-        request, request.continued(), engine, writer or EventWriter(), tools=tools, ids=SequentialIds(), clock=lambda: 0
+        request, request.resolve(), engine, writer or EventWriter(), tools=tools, ids=SequentialIds(), clock=lambda: 0
     )
 
 

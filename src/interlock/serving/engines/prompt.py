@@ -67,7 +67,7 @@ async def count_prompt(turn: Turn) -> int:
             raise PromptError(TOO_LONG)
         if is_framing:
             count += len(control(text))
-            await yielder.rest()
+            await yielder.checkpoint()
             continue
         async for tokens in encoded(text, yielder):
             count += len(tokens)

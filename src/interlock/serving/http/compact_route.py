@@ -21,12 +21,12 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, PromptE
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.summaries import TAKEN_OVER
+from interlock.serving.requests.summaries import SUMMARY_PARAMETERS
 from interlock.serving.responses.compaction_run import Summary, summary
 
 __all__ = ["CompactedAnswer", "compact_request"]
 
-TAKEN: Final = ("input", "previous_response_id", *TAKEN_OVER)
+TAKEN: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 """The parameters of a compaction: the conversation, and what the request for its summary takes over."""
 
 

@@ -1,7 +1,4 @@
-"""Compaction: what a summary takes the place of, how the model is asked for it, and how it is shown to the model again.
-
-It knows items and bodies, and neither engines nor how a summary is sealed.
-"""
+"""Compaction: which items a summary replaces, the request for the summary, and the summary as the model reads it."""
 
 from __future__ import annotations
 
@@ -14,12 +11,14 @@ from interlock.serving.requests.json_values import elements, members
 __all__ = [
     "INTRODUCTION",
     "SUMMARIZE",
-    "TAKEN_OVER",
+    "SUMMARY_PARAMETERS",
+    "compact_threshold",
     "compacted",
     "is_summary",
     "require_last_trigger",
     "summary_message",
     "summary_request",
+    "summary_text",
     "window",
 ]
 
@@ -34,40 +33,33 @@ the user's messages and your summary, and nothing else of what was said and done
 - what is not done yet: questions that are open, and the next steps.
 
 Write the summary and nothing else. Do not answer the user now, and do not call tools."""
-"""What the model is asked, as the last message of the conversation that is to be summarized."""
+"""The last message of a conversation to summarize."""
 
 INTRODUCTION: Final = """\
 [The conversation up to here was compacted. This is the assistant's own summary of it, which stands for all that is not shown any
 more. Go on from it.]
 
 """
-"""What stands before a summary where the model is shown it."""
+"""The text before a summary that the model reads."""
 
-LASTING: Final = frozenset({"user", "developer", "system"})
-"""The roles whose messages a compaction leaves where they are."""
+KEPT_ROLES: Final = frozenset({"user", "developer", "system"})
+"""The roles whose messages survive a compaction."""
 
-TAKEN_OVER: Final = (
+SUMMARY_PARAMETERS: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
     *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
 )
-"""What the request for a summary takes over from the request that it is made for; above all no tools, limits or forms."""
+"""The parameters that the request for a summary has from the original request; tools, limits and formats are not among them."""
 
 
-def threshold_of(body: Mapping[str, object]) -> int | None:
-    """Return the tokens of a prompt beyond which a conversation is to be compacted: the fewest that a request gives, if any.
-
-    Args:
-        body: A request, found valid.
-    """
-    given = (members(each).get("compact_threshold") for each in elements(body.get("context_management")))
-    return min((each for each in given if isinstance(each, int)), default=None)
+def compact_threshold(body: Mapping[str, object]) -> int | None:
+    """Return the prompt tokens above which a valid request wants a compaction: the smallest threshold, or None."""
+    thresholds = (members(each).get("compact_threshold") for each in elements(body.get("context_management")))
+    return min((each for each in thresholds if isinstance(each, int)), default=None)
 
 
 def require_last_trigger(items: Sequence[Mapping[str, object]]) -> None:
-    """Refuse a trigger of compaction after which more is said: what that would be, nobody knows.
-
-    Args:
-        items: The input of a request.
+    """Refuse an input with a compaction trigger before its last item.
 
     Raises:
         ApiError: 400.
@@ -78,60 +70,49 @@ def require_last_trigger(items: Sequence[Mapping[str, object]]) -> None:
 
 
 def window(items: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-    """Return what is left of a conversation for the model: from before its last compaction, only what that leaves.
+    """Return the items of a conversation that the model reads.
 
-    Args:
-        items: The conversation, compactions included.
-
-    Returns:
-        The items without those that a compaction stands for, and without triggers and compactions that failed.
+    Items before the last compaction are compacted. Triggers and failed compactions are left out.
     """
-    said = [item for item in items if not _says_nothing(item)]
-    last = max((index for index, item in enumerate(said) if item.get("type") == "compaction"), default=0)
-    return (*compacted(said[:last], said[last:]), *said[last:])
+    relevant = [item for item in items if not _is_empty(item)]
+    last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
+    return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
 
 
-def _says_nothing(item: Mapping[str, object]) -> bool:
+def _is_empty(item: Mapping[str, object]) -> bool:
     kind = item.get("type")
     return kind == "compaction_trigger" or (kind == "compaction" and not item.get("encrypted_content"))
 
 
 def compacted(before: Iterable[Mapping[str, object]], after: Iterable[Mapping[str, object]] = ()) -> list[Mapping[str, object]]:
-    """Return what a compaction leaves of what came before it: what others than the model said, and calls without their answer.
-
-    Args:
-        before: The items before it.
-        after: Those after it, where calls from before it may be answered.
-    """
+    """Return the items before a compaction that it keeps: messages not from the model, and calls answered only after it."""
     answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
-    return [item for item in before if item.get("role") in LASTING or item.get("call_id", "") in answered]
+    return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Return the body of the request for a summary, of the same model without tools; the conversation is to precede its input.
-
-    Args:
-        raw: The body of the request that the summary is made for.
-    """
-    return {**{name: raw[name] for name in TAKEN_OVER if name in raw}, "input": SUMMARIZE, "store": False, "stream": False}
+    """Return the body of the request for a summary, by the body of the original request; the conversation precedes its input."""
+    return {
+        **{name: raw[name] for name in SUMMARY_PARAMETERS if name in raw},
+        "input": SUMMARIZE,
+        "store": False,
+        "stream": False,
+    }
 
 
 def summary_message(text: str) -> dict[str, object]:
-    """Return a summary as the model is shown it.
+    """Return the message with a summary for the model.
 
-    It is a user's message, because every chat template has those in any place; it has no more weight than what it sums up.
-
-    Args:
-        text: The summary.
+    It is a user's message, because every chat template allows those anywhere.
     """
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": INTRODUCTION + text}]}
 
 
 def is_summary(text: str) -> bool:
-    """Return whether the text of a user's message is a summary that the model is shown."""
+    """Return whether the text of a user's message is that of a `summary_message`."""
     return text.startswith(INTRODUCTION)
 
 
-def summed_up(text: str) -> str:
-    """Return the summary in such a text."""
+def summary_text(text: str) -> str:
+    """Return the summary in the text of a `summary_message`."""
     return text.removeprefix(INTRODUCTION)

@@ -9,5 +9,5 @@ log                  the events of such a run
 active_runs          the runs that are going on in one process
 archive              what is stored of responses, and when
 conversation_lease   the conversation that a run goes on from and is added to
-sealing/             what clients carry and only a server can read
+sealing              encrypted content, which clients carry and only a server can read
 """

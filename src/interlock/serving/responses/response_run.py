@@ -28,7 +28,7 @@ from interlock.serving.engines.generation import Generation, HostEngine, PlainGe
 from interlock.serving.requests.api_errors import ApiError, EngineError
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.identity import now, random_id
-from interlock.serving.requests.input_items import Item, identified
+from interlock.serving.requests.input_items import Item, with_ids
 from interlock.serving.requests.summaries import compacted, summary_message, summary_request
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.compaction_run import FAILED, Compaction, CompactionError
@@ -109,7 +109,7 @@ class ResponseRun(Run[T]):
 
     def __attrs_post_init__(self) -> None:
         """Set the ids that items lack."""
-        self._stored_items = identified(self.items)
+        self._stored_items = with_ids(self.items)
         self._budget = self.request.max_output_tokens
 
     async def admitted(self) -> None:

@@ -65,7 +65,7 @@ class ResponseService:
         Raises:
             ApiError: 400; it names the parameter that is wrong. 404 for an unknown model.
         """
-        await yielder.rest()
+        await yielder.checkpoint()
         if isinstance(self.engine, HostEngine):
             asked = self.engine.read(raw)
         else:
@@ -109,8 +109,8 @@ class ResponseService:
             before = await self._before(asked, tenant, latest) if lease is None else lease.items
             items = await self._conversation(asked, tenant, before)
             seals = Seals(self.envelope, asked.model, tenant)
-            shown = await seals.opened(items, asked.input)
-            await yielder.rest()
+            shown = await seals.unseal(items, asked.input)
+            await yielder.checkpoint()
             self.active_runs.require_room()
             generation = begin_generation(self.engine, asked, items, tenant, connection)
             turn = await fitting(generation, Turn(asked, shown, asked.max_output_tokens))
@@ -151,7 +151,7 @@ class ResponseService:
         """
         items = await self._conversation(asked, tenant, await self._before(asked, tenant, None))
         seals = Seals(self.envelope, asked.model, tenant)
-        shown = await seals.opened(items, asked.input)
+        shown = await seals.unseal(items, asked.input)
         self.active_runs.require_room()
         run = await begin_summary(asked, shown, self.engine, tenant)
         try:
@@ -179,7 +179,7 @@ class ResponseService:
         if before is None:
             raise no_such_conversation(str(name))
         items = await self._conversation(asked, tenant, before)
-        shown = await Seals(self.envelope, asked.model, tenant).opened(items, asked.input)
+        shown = await Seals(self.envelope, asked.model, tenant).unseal(items, asked.input)
         generation = begin_generation(self.engine, asked, items, tenant, connection)
         try:
             return await generation.count(await fitting(generation, Turn(asked, shown, asked.max_output_tokens)))
@@ -201,7 +201,7 @@ class ResponseService:
     async def _conversation(self, asked: CreateResponse, tenant: str, before: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items that the model continues: what came before, and the input of the request."""
         referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        return asked.continued(before, await self.archive.store.find(tenant, referred) if referred else {})
+        return asked.resolve(before, await self.archive.store.find(tenant, referred) if referred else {})
 
 
 def no_such_model(name: str) -> ApiError:

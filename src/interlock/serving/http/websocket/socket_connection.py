@@ -157,7 +157,7 @@ class Connection:
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 await self._take(message, yielder)
-                await yielder.rest()
+                await yielder.checkpoint()
         finally:
             timer.cancel()
             await self._try(ConnectionTrigger.LEAVE)
