@@ -19,7 +19,7 @@ from openai import OpenAI
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses.background_response import BATCH
+from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
 
 ASKED = {"model": "staged", "input": "Hi", "background": True}
@@ -278,7 +278,7 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
             await ask(app, "GET", shown, query=b"stream=true")  # which ends when the response does
             engine.turns.clear()  # which hold the requests
         await app.state.background_registry.wait(60)
-        await asyncio.sleep(4 * BATCH)  # the timer of a batch holds its owner, ended or not
+        await asyncio.sleep(4 * BATCH_SECONDS)  # the timer of a batch holds its owner, ended or not
         gc.collect()
         held = tracemalloc.get_traced_memory()[0] + apsw.memory_used() - before
         tracemalloc.stop()

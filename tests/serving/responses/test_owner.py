@@ -22,7 +22,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.log import adopt
-from interlock.serving.responses.response_run import begin_response
+from interlock.serving.responses.response_run import RequestContext, begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.serving.store.edits import Edit
 from interlock.testing.legality import assert_legal
@@ -72,13 +72,13 @@ class Unreliable(MemoryStore):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """What is waited for in a server of a store that is down is not waited for here."""
-    monkeypatch.setattr(background, "PAUSE", 0.0)
-    monkeypatch.setattr(log_module, "LOOK", 0.01)
+    monkeypatch.setattr(background, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(log_module, "POLL_SECONDS", 0.01)
 
 
 def run_of(*script, dialect=OPENAI, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(request, request.resolve(), StagedEngine(list(script)), SseWriter(dialect))
+    return begin_response(RequestContext(request, request.resolve()), StagedEngine(list(script)), SseWriter(dialect))
 
 
 async def read(archive, response_id, start=0):
@@ -103,7 +103,7 @@ async def made(store, *script):
     archive = Archive(store)
     background_registry = BackgroundRegistry(archive, ActiveRuns())
     run = run_of(*script)
-    queued = await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored))
+    queued = await background_registry.begin(background_registry.response(TENANT, run))
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
     await background_registry.wait(20)
     return frames, await archive.get(TENANT, queued.id)
@@ -123,7 +123,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         archive, gate = Archive(store), Gate()
         background_registry = BackgroundRegistry(archive, ActiveRuns())
         run = run_of(step(REASONING), gate, *steps(ANSWER))
-        owner = background_registry.owner(TENANT, run, lambda: run.stored)
+        owner = background_registry.response(TENANT, run)
         queued = await background_registry.begin(owner)
         await owner.wait()
         times.now += 16
@@ -131,7 +131,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         return run.driver.response, await read(archive, queued.id)
 
     monkeypatch.setattr(background, "LEASE", 0.0)
-    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    monkeypatch.setattr(background, "FINISH_PATIENCE", 0.0)
     response, frames = asyncio.run(lost())
     assert response["error"]["message"] == "The response could not be stored."
     assert_legal([*frames, DONE])
@@ -190,7 +190,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
         response_id, _, _ = await abandoned(store, times, 6)
         archive = Archive(store)
         with store.watching(TENANT, response_id) as watch:
-            async with archive.watched_over():
+            async with archive.maintained():
                 while (await store.get(TENANT, response_id)).response["status"] == "queued":
                     await watch.wait(5)
         return (await store.get(TENANT, response_id)).response["status"]
@@ -248,10 +248,10 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
     async def joined():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        part = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
-        owner = background_registry.owner(TENANT, run, lambda: run.stored, part)
+        owner = background_registry.response(TENANT, run, part)
         await background_registry.begin(owner)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
@@ -272,11 +272,11 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
     async def refused():
         store = Full()
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        part = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
         with pytest.raises(StoreFull):
-            await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored, part))
+            await background_registry.begin(background_registry.response(TENANT, run, part))
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused()) == 0
@@ -303,11 +303,11 @@ def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(m
         store = Looked()
         archive = Archive(store)
         archive.require_store()
-        async with archive.watched_over():
+        async with archive.maintained():
             with pytest.raises(StoreDown):
                 (await look(store, archive))()
             store.down = False
             (await look(store, archive))()
 
-    monkeypatch.setattr(archive_module, "EVERY", 0.0)
+    monkeypatch.setattr(archive_module, "MAINTENANCE_SECONDS", 0.0)
     asyncio.run(watched())

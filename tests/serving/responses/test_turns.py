@@ -17,8 +17,8 @@ from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, begin_response
-from interlock.serving.responses.run import OUR_FAULT
+from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import INTERNAL_ERROR
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 
@@ -26,7 +26,12 @@ SHUTDOWN = Fault("server_error", "The server is shutting down.")
 def begin(engine, writer=None, tools=None, **settings):
     request = read_request({"model": "staged", "input": "Hi", **settings})
     return begin_response(
-        request, request.resolve(), engine, writer or EventWriter(), tools=tools, ids=SequentialIds(), clock=lambda: 0
+        RequestContext(request, request.resolve()),
+        engine,
+        writer or EventWriter(),
+        tools=tools,
+        ids=SequentialIds(),
+        clock=lambda: 0,
     )
 
 
@@ -115,7 +120,7 @@ def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
     ],
 )
 def test_what_else_an_engine_raises_is_for_the_log_and_not_for_the_client(script, caplog) -> None:
-    assert failed(make(script)) == {"code": "server_error", "message": OUR_FAULT}
+    assert failed(make(script)) == {"code": "server_error", "message": INTERNAL_ERROR}
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -133,7 +138,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
             return 1 / 0
 
     monkeypatch.setattr(generation, "parser_for", lambda *_: Broken())
-    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": OUR_FAULT}
+    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": INTERNAL_ERROR}
 
 
 def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
@@ -143,7 +148,7 @@ def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
 
     monkeypatch.setattr(generation, "parser_for", lambda *_: Nonsense())
     made = make([step(ANSWER, "stop")])
-    assert failed(made)["message"] == OUR_FAULT
+    assert failed(made)["message"] == INTERNAL_ERROR
     assert final(made)["output"][0]["content"][0]["text"] == "Some text"
 
 
@@ -331,7 +336,7 @@ def test_calls_that_the_tools_do_not_run_fail_and_no_turn_follows() -> None:
 
 def test_tools_that_raise_fail_the_response_and_the_call() -> None:
     made = make(*HOSTED, tools=ScriptedTools(lambda call: [Run(call.id), RuntimeError("a secret")]))
-    assert failed(made)["message"] == OUR_FAULT
+    assert failed(made)["message"] == INTERNAL_ERROR
     assert [item["status"] for item in final(made)["output"]] == ["failed"]
 
 

@@ -22,7 +22,7 @@ from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.summaries import SUMMARY_PARAMETERS
-from interlock.serving.responses.compaction_run import Summary, summary
+from interlock.serving.responses.response_run import Summary, summary_of
 
 __all__ = ["CompactedAnswer", "compact_request"]
 
@@ -70,7 +70,7 @@ class CompactedAnswer:
         async with self.exchange.events(receive) as events:
             async for _ in events:
                 pass
-        await self._answer(summary(self.exchange.run.driver))(scope, receive, send)
+        await self._answer(summary_of(self.exchange.run.driver))(scope, receive, send)
 
     def _answer(self, made: Summary) -> Response:
         if made.fault is not None:
