@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.requests.truncation import truncated
+from interlock.serving.requests.context_window import truncated
 
 
 def user(text):

@@ -14,8 +14,8 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.embedded.tool_calls import UNANSWERED
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.api_errors import EngineError, PromptError
+from interlock.serving.requests.context_window import SUMMARIZE, summary_message
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.summaries import SUMMARIZE, summary_message
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
 TURN = steps(f"{REASONING}{ANSWER}")

@@ -18,10 +18,10 @@ from interlock.fsm.response_subject import usage_of
 from interlock.serving.http.answers import Exchange
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid, missing
+from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.summaries import SUMMARY_PARAMETERS
 from interlock.serving.responses.response_run import Summary, summary_of
 
 __all__ = ["CompactedAnswer", "compact_request"]

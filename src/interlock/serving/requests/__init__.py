@@ -8,8 +8,7 @@ input_items      validates and joins the items of a conversation
 tool_offer       translates tools to functions
 hosted_tools     the names of the hosted tools
 normalize        items that every engine can render
-summaries        compaction: what a summary replaces
-truncation       drops the oldest turns of a conversation
+context_window   compaction and truncation of conversations
 json_values      access to JSON values of unknown type
 api_errors       the errors of serving
 containment      tells faults from the signals of Python

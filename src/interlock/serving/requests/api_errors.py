@@ -45,10 +45,7 @@ def missing(param: str) -> ApiError:
 
 
 class EngineError(InterlockError):
-    """An engine cannot continue a generation, and the response fails (rule R4).
-
-    Clients read the message, so it must not contain secrets.
-    """
+    """An engine cannot continue, and the response fails with the message (rule R4), which must not contain secrets."""
 
     code: ClassVar[str] = "server_error"
     """The `error.code` of the response."""
@@ -61,7 +58,4 @@ class PromptError(EngineError):
 
 
 class ToolError(InterlockError):
-    """A hosted tool cannot be run or listed; its item fails, and the stream continues.
-
-    Clients read the message, so it must not contain secrets.
-    """
+    """A hosted tool cannot be run or listed, and its item fails with the message, which must not contain secrets."""

@@ -26,11 +26,7 @@ LAST_OF_LATIN_1: Final = "\xff"
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that no client can send in a header.
-
-    Raises:
-        ValueError: The message has the reason, and not the key.
-    """
+    """Raise a `ValueError`, without the key in it, for a key that no client can send in a header."""
     if not key:
         raise ValueError("the key is empty; to let everybody in, give none at all")
     if key != key.strip():
@@ -49,11 +45,7 @@ class Keys:
 
     @classmethod
     def of(cls, keys: Iterable[str], *, shared: bool = False) -> Keys:
-        """Return the digests of keys; without any key, requests need none.
-
-        Args:
-            keys: The API keys.
-            shared: Whether all keys share one tenant.
+        """Return the digests of keys, which may share one tenant; without any key, requests need none.
 
         Raises:
             ValueError: A key is empty, or cannot be sent in a header.

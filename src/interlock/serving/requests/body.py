@@ -1,6 +1,7 @@
 """Decodes a request's body from bytes to a JSON object, within limits.
 
-Lone surrogates, which come from clients that cut strings in the middle of a character, become U+FFFD.
+Lone surrogates, which come from clients that cut strings in the middle of a character, become U+FFFD. A body that is not a JSON
+object or is nested too deeply raises an `ApiError` with the status 400.
 """
 
 from __future__ import annotations
@@ -39,10 +40,7 @@ SURROGATES: Final = re.compile(
 
 @define
 class JsonBudget:
-    """Counts the values of a body while it arrives, so that one with too many is refused before it is decoded.
-
-    The count is of commas and brackets outside of strings; a malformed body has some count too.
-    """
+    """Counts the values of a body while it arrives, by commas and brackets, so that one with too many is never decoded."""
 
     values: int = field(default=1, init=False)
     _in_string: bool = field(default=False, init=False)
@@ -59,11 +57,7 @@ class JsonBudget:
         self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
 
     def require_few(self) -> None:
-        """Refuse a body with too many values.
-
-        Raises:
-            ApiError: 413.
-        """
+        """Refuse a body with too many values, with the status 413."""
         if self.too_many:
             raise ApiError(413, f"The body of the request holds more than {MAX_VALUES} JSON values.", code="request_too_large")
 
@@ -74,11 +68,7 @@ class JsonBudget:
 
 
 def read_object(body: bytes) -> dict[str, object]:
-    """Decode a body.
-
-    Raises:
-        ApiError: 400; it is not a JSON object, or is nested too deeply.
-    """
+    """Decode a body."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -86,11 +76,7 @@ def read_object(body: bytes) -> dict[str, object]:
 
 
 async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Decode a body, and yield to the event loop while lone surrogates are replaced.
-
-    Raises:
-        ApiError: 400; it is not a JSON object, or is nested too deeply.
-    """
+    """Decode a body, and yield to the event loop while lone surrogates are replaced."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -132,11 +118,7 @@ def _object(value: object) -> dict[str, object]:
 
 
 def require_shallow(value: object) -> None:
-    """Refuse a body with too many levels.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse a body with too many levels."""
     if _deeper_than(value, DEPTH):
         raise _unreadable(f"it is nested deeper than {DEPTH} levels")
 

@@ -84,13 +84,10 @@ class Outcome(Generic[T]):
 
 
 async def outcome(work: Awaitable[T]) -> Outcome[T]:
-    """Await something and return its outcome, even a `KeyboardInterrupt` or `SystemExit`.
+    """Await something and return its outcome; only a cancellation of the current task is raised.
 
-    A task that raises these stops the event loop at once, in the middle of all responses. As an outcome they reach the run that
-    waits for the task, and it ends its response first.
-
-    Raises:
-        CancelledError: The current task is being cancelled.
+    A task that raises `KeyboardInterrupt` or `SystemExit` stops the event loop at once, in the middle of all responses. As an
+    outcome these reach the run that waits for the task, and it ends its response first.
     """
     try:
         return Outcome(value=await work)

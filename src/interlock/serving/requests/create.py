@@ -1,7 +1,8 @@
 """Validates the bodies of requests that create responses and conversations.
 
 The types of parameters are in `interlock.events.response_object`, those of items and tools in
-`interlock.serving.requests.limits`; the rules here cover several parameters at once.
+`interlock.serving.requests.limits`; the rules here cover several parameters at once. Every function that reads a body raises an
+`ApiError` with the status 400 and the invalid parameter. Bodies must not change after they are read.
 """
 
 from __future__ import annotations
@@ -16,15 +17,7 @@ from interlock.events.resource import without_secrets
 from interlock.events.response_object import ContextManagements, Metadata, Parameters
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.input_items import (
-    STORED_NOWHERE,
-    Item,
-    join,
-    read_input,
-    read_items,
-    require_input,
-    require_type,
-)
+from interlock.serving.requests.input_items import STORED_NOWHERE, Item, join, read_input, read_items, require_input, require_type
 from interlock.serving.requests.json_values import elements, is_object, members
 from interlock.serving.requests.limits import (
     CHOICES,
@@ -38,15 +31,7 @@ from interlock.serving.requests.limits import (
     Named,
     Shapes,
 )
-from interlock.serving.requests.refusals import (
-    require,
-    require_json_schema,
-    require_list,
-    too_long,
-    unsupported,
-    wrong_type,
-)
-from interlock.serving.requests.summaries import compact_threshold, require_last_trigger
+from interlock.serving.requests.refusals import require, require_json_schema, require_list, too_long, unsupported, wrong_type
 
 __all__ = [
     "CreateConversation",
@@ -111,7 +96,9 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
     @property
     def compact_threshold(self) -> int | None:
         """The prompt tokens above which the conversation is compacted before the model answers; None for never."""
-        return compact_threshold(self.raw)
+        management = elements(self.raw.get("context_management"))
+        thresholds = [members(each).get("compact_threshold") for each in management]
+        return min((each for each in thresholds if isinstance(each, int)), default=None)
 
     def resolve(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
         """Return the conversation so far and this request's input; see `interlock.serving.requests.input_items.join`."""
@@ -129,11 +116,7 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
 
 def read_request(raw: Mapping[str, object]) -> CreateResponse:
-    """Validate the body of `POST /v1/responses`, which must not change afterwards.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Validate the body of `POST /v1/responses`."""
     body = {name: value for name, value in raw.items() if value is not None}
     if "model" not in body:
         raise missing("model")
@@ -154,7 +137,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     continues = request.previous_response_id is not None or request.conversation_id is not None
     require_input(request.input, continues=continues)
     _require_compatible(request.conversation_id, request.previous_response_id, stored=request.store)
-    require_last_trigger(request.input)
+    _require_last_trigger(request.input)
     _require_distinct_names(request.tools)
     _require_schemas(request)
     _require_chosen_tool(request)
@@ -164,23 +147,23 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
 
 
 def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
-    """Validate a body whose messages, reasoning, functions and parameters a host engine validates itself.
-
-    What the host validates has the API's defaults in the result.
-
-    Raises:
-        ApiError: 400; an item has an unknown type, a part that is not the host's is invalid, or the body is nested too deeply.
-    """
+    """Validate a body for a host engine, which validates messages, reasoning, functions and parameters itself."""
     require_shallow(raw)
     require(raw.get("context_management"), ContextManagements | None, "context_management")
     items = read_input(raw.get("input"), HOSTED_ITEMS)
-    require_last_trigger(items)
+    _require_last_trigger(items)
     choice = raw.get("tool_choice")
     tools = () if raw.get("tools") is None else _tools(raw["tools"], HOSTED_TOOLS)
     if choice is not None and not isinstance(choice, str):
         require(choice, Named, "tool_choice")
     tool_choice = choice if isinstance(choice, str) else members(choice) or "auto"
     return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=tool_choice)
+
+
+def _require_last_trigger(items: Sequence[Item]) -> None:
+    for index, item in enumerate(items[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
 def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
@@ -272,11 +255,7 @@ def _declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str,
 
 
 def requested_conversation(raw: Mapping[str, object]) -> str | None:
-    """Return the id of the conversation in a body that is not validated yet, or None if it has none.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Return the id of the conversation in a body that is not validated yet, or None if it has none."""
     value, previous, store = (raw.get(parameter) for parameter in ("conversation", "previous_response_id", "store"))
     if value is None:
         return None
@@ -307,21 +286,13 @@ class CreateConversation:
 
 
 def read_conversation(raw: Mapping[str, object]) -> CreateConversation:
-    """Validate a body that creates a conversation, which must not change afterwards.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Validate a body that creates a conversation."""
     items = raw.get("items")
     return CreateConversation(() if items is None else read_items(items, MAX_ADDED, "items"), _metadata(raw.get("metadata")))
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
-    """Validate a body that replaces the metadata of a conversation, and return the metadata.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Validate a body that replaces the metadata of a conversation, and return the metadata."""
     if "metadata" not in raw:
         raise missing("metadata")
     return _metadata(raw["metadata"])
@@ -332,11 +303,7 @@ def _metadata(value: object) -> Mapping[str, str]:
 
 
 def read_conversation_items(raw: Mapping[str, object]) -> tuple[Item, ...]:
-    """Validate a body that adds items to a conversation, which must not change afterwards, and return the items.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Validate a body that adds items to a conversation, and return the items."""
     if "items" not in raw:
         raise missing("items")
     return read_items(raw["items"], MAX_ADDED, "items")

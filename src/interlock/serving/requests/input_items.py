@@ -1,4 +1,7 @@
-"""The items of a conversation: validates a request's input and appends it to the items before it."""
+"""The items of a conversation: validates a request's input and appends it to the items before it.
+
+Invalid items raise an `ApiError` with the status 400 and the invalid parameter.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +41,14 @@ ID_PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"message": "msg", "rea
 
 
 def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
-    """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter.
-    """
+    """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty."""
     if isinstance(value, str):
         return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
     return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", shapes)
 
 
 def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
-    """Validate an array of at most `most` items and return them, each with its type.
-
-    Raises:
-        ApiError: 400; it names the invalid parameter, below `param`.
-    """
+    """Validate an array of at most `most` items and return them, each with its type."""
     return tuple(_item(item, f"{param}[{index}]", shapes) for index, item in enumerate(require_list(value, most, param)))
 
 
@@ -76,11 +71,7 @@ def _type_of(item: Mapping[str, object]) -> object:
 
 
 def require_type(kind: object, param: str) -> str:
-    """Return a `type` that is a string.
-
-    Raises:
-        ApiError: 400; it is missing, or not a string.
-    """
+    """Return a `type` that is a string."""
     if kind is None or kind == "":
         raise missing(param)
     if not isinstance(kind, str):
@@ -90,19 +81,13 @@ def require_type(kind: object, param: str) -> str:
 
 def with_ids(items: Iterable[Item]) -> tuple[Item, ...]:
     """Return the items, with a new id for those without one."""
-    return tuple(item if item.get("id") else {**item, "id": _new_id(item)} for item in items)
-
-
-def _new_id(item: Item) -> str:
-    return random_id(ID_PREFIXES.get(str(item["type"]), "fc"))
+    return tuple(
+        item if item.get("id") else {**item, "id": random_id(ID_PREFIXES.get(str(item["type"]), "fc"))} for item in items
+    )
 
 
 def require_input(items: Sequence[Item], *, continues: bool) -> None:
-    """Refuse a request with an empty input that continues no response or conversation.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse a request with an empty input that continues no response or conversation."""
     if not items and not continues:
         message = (
             "One of 'input', 'previous_response_id' and 'conversation' must be given, "
@@ -114,16 +99,11 @@ def require_input(items: Sequence[Item], *, continues: bool) -> None:
 def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
     """Return a conversation with new items appended.
 
-    References are replaced by their items. A reference to an item of the conversation itself disappears.
-
-    Args:
-        previous: The conversation so far, including the output of its last response.
-        new: A request's input.
-        stored: Other items that references may name, by their ids.
+    A reference is replaced by its item in `stored`, or disappears if it names an item of the conversation.
 
     Raises:
-        ApiError: 404 for a reference to an unknown item; 400 for a tool's output without its call before it, an approval without
-            its request before it, or too many items.
+        ApiError: 404 for a reference to an unknown item; 400 for an output without its call before it, or an approval without its
+            request before it.
     """
     if len(previous) + len(new) > MAX_ITEMS:
         raise too_long("input", MAX_ITEMS, len(previous) + len(new))

@@ -1,4 +1,4 @@
-"""Normalizes a conversation to the items that every engine can render: messages, reasoning, function calls and their outputs.
+"""Normalizes a conversation to the items that every engine can render: messages, reasoning, function calls and outputs.
 
 A call of any other tool becomes a call of the function that stands for the tool (`interlock.serving.requests.tool_offer`). A call
 that a server ran becomes a call and its output. Items without anything for a model to read disappear. docs/vllm.md has the table.
@@ -35,7 +35,8 @@ def _normalize(item: Item, denied: AbstractSet[object]) -> Iterable[Item]:
     """Return the items for an item; a call that the client denied is a failed call."""
     if item["type"] == "mcp_approval_request" and item.get("id") in denied:
         return _mcp({**item, "error": "The user did not approve this call. It was not made."})
-    return NORMALIZERS.get(str(item["type"]), _nothing)(item)
+    normalizer = NORMALIZERS.get(str(item["type"]))
+    return () if normalizer is None else normalizer(item)
 
 
 def _flatten(item: Item, *, images: bool) -> Item:
@@ -50,15 +51,15 @@ def _flatten(item: Item, *, images: bool) -> Item:
 def _message(item: Item) -> Iterable[Item]:
     """Yield a message; an answer of several parts, or a refusal, as one text."""
     parts = [members(part) for part in elements(item.get("content"))]
-    if item.get("role") != "assistant" or not is_array(item.get("content")) or [*map(_kind, parts)] == ["output_text"]:
+    if (
+        item.get("role") != "assistant"
+        or not is_array(item.get("content"))
+        or [part.get("type") for part in parts] == ["output_text"]
+    ):
         yield item
     elif parts:
         text = "".join(str(part.get("text", part.get("refusal", ""))) for part in parts)
         yield {"type": "message", "role": "assistant", "content": text}
-
-
-def _kind(part: Mapping[str, object]) -> object:
-    return part.get("type")
 
 
 def _reasoning(item: Item) -> Iterable[Item]:
@@ -70,10 +71,6 @@ def _reasoning(item: Item) -> Iterable[Item]:
 
 def _function_call(item: Item) -> Iterable[Item]:
     yield {**_call(item.get("call_id"), _name(item), item.get("arguments")), **_identity(item)}
-
-
-def _custom_call(item: Item) -> Iterable[Item]:
-    yield _call(item.get("call_id"), _name(item), {"input": item.get("input")})
 
 
 def _client_call(name: str, field: str) -> Callable[[Item], Iterable[Item]]:
@@ -93,10 +90,6 @@ def _output(item: Item) -> Iterable[Item]:
     yield {**_call_output(item.get("call_id"), item.get("output")), **_identity(item)}
 
 
-def _local_output(item: Item) -> Iterable[Item]:
-    yield _call_output(item.get("call_id") or item.get("id"), item.get("output"))  # the API has the id of the call there
-
-
 def _structured_output(field: str) -> Callable[[Item], Iterable[Item]]:
     """Return the normalizer for outputs whose structure becomes JSON."""
 
@@ -107,18 +100,10 @@ def _structured_output(field: str) -> Callable[[Item], Iterable[Item]]:
     return normalizer
 
 
-def _patch_output(item: Item) -> Iterable[Item]:
-    yield _call_output(item.get("call_id"), item.get("output") or item.get("status"))
-
-
 def _screenshot(item: Item) -> Iterable[Item]:
     url = members(item.get("output")).get("image_url")
     image = [{"type": "input_image", "image_url": url, "detail": "auto"}] if url else "[computer_screenshot]"
     yield _call_output(item.get("call_id"), image)
-
-
-def _program_output(item: Item) -> Iterable[Item]:
-    yield _call_output(item.get("call_id"), item.get("result"))
 
 
 def _code(item: Item) -> Iterable[Item]:
@@ -142,21 +127,9 @@ def _agent_message(item: Item) -> Iterable[Item]:
     yield {"type": "message", "role": "user", "content": text}
 
 
-def _agent_call(item: Item) -> Iterable[Item]:
-    yield _call(item.get("call_id"), str(item.get("action")), item.get("arguments"))
-
-
-def _agent_output(item: Item) -> Iterable[Item]:
-    yield _call_output(item.get("call_id"), text_of(item.get("output")))
-
-
 def _search(item: Item) -> Iterable[Item]:
     if item.get("output"):  # the tool's result, which the API's item does not show
         yield from _pair(item, "web_search", item.get("action"), item["output"])
-
-
-def _nothing(_item: Item) -> Iterable[Item]:
-    return ()
 
 
 def _pair(item: Item, name: str, arguments: object, output: object) -> Iterable[Item]:
@@ -191,27 +164,28 @@ NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = MappingProx
         "reasoning": _reasoning,
         "function_call": _function_call,
         "function_call_output": _output,
-        "custom_tool_call": _custom_call,
+        "custom_tool_call": lambda item: [_call(item.get("call_id"), _name(item), {"input": item.get("input")})],
         "custom_tool_call_output": _output,
         "local_shell_call": _client_call("local_shell", "action"),
-        "local_shell_call_output": _local_output,
+        # its `id` is the id of the call
+        "local_shell_call_output": lambda item: [_call_output(item.get("call_id") or item.get("id"), item.get("output"))],
         "shell_call": _client_call("shell", "action"),
         "shell_call_output": _structured_output("output"),
         "apply_patch_call": _client_call("apply_patch", "operation"),
-        "apply_patch_call_output": _patch_output,
+        "apply_patch_call_output": lambda item: [_call_output(item.get("call_id"), item.get("output") or item.get("status"))],
         "tool_search_call": _client_call("tool_search", "arguments"),
         "tool_search_output": _structured_output("tools"),
         "computer_call": _client_call("computer", "action"),
         "computer_call_output": _screenshot,
         "program": lambda item: [_call(item.get("call_id"), "program", {"code": item.get("code")})],
-        "program_output": _program_output,
+        "program_output": lambda item: [_call_output(item.get("call_id"), item.get("result"))],
         "code_interpreter_call": _code,
         "mcp_call": _mcp,
         "web_search_call": _search,
         "file_search_call": _files,
         "agent_message": _agent_message,
-        "multi_agent_call": _agent_call,
-        "multi_agent_call_output": _agent_output,
+        "multi_agent_call": lambda item: [_call(item.get("call_id"), str(item.get("action")), item.get("arguments"))],
+        "multi_agent_call_output": lambda item: [_call_output(item.get("call_id"), text_of(item.get("output")))],
     }
 )
 """The normalizer of each type of item that a chat model can read something of."""

@@ -1,11 +1,14 @@
-"""Errors for invalid parameters, with the messages and codes of OpenAI's API and the path, such as `input[1].call_id`."""
+"""Errors for invalid parameters, with the messages and codes of OpenAI's API and the path, such as `input[1].call_id`.
+
+Every `require` function raises an `ApiError` with the status 400.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import ValidationError, convert
 
@@ -14,26 +17,13 @@ from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.json_values import is_array, is_object
 from interlock.serving.requests.limits import JsonSchema
 
-__all__ = [
-    "refusal",
-    "require",
-    "require_json_schema",
-    "require_list",
-    "too_long",
-    "unsupported",
-    "wrong_type",
-]
+if TYPE_CHECKING:  # requests are read without it
+    import pydantic
+
+__all__ = ["refusal", "require", "require_json_schema", "require_list", "too_long", "unsupported", "wrong_type"]
 
 QUOTED: Final = 200
 """Most characters of a client's value that an error repeats."""
-
-
-class HostError(Protocol):
-    """A `ValidationError` of pydantic, which this module does not import."""
-
-    def errors(self) -> list[Any]:
-        """Return the errors, each with `loc`, `type`, `input` and `msg`."""
-        ...
 
 
 DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
@@ -41,11 +31,7 @@ DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "prese
 
 
 def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
-    """Return a JSON value converted to a type; unknown members of objects are free.
-
-    Raises:
-        ApiError: 400; it names the first invalid place below `path`, where the value is in the body.
-    """
+    """Convert a JSON value, which is at `path` in the body, to a type; unknown members of objects are free."""
     try:
         return convert(value, type_)
     except ValidationError:
@@ -57,11 +43,7 @@ def _first_fault(value: object, type_: Any) -> Fault:  # noqa: ANN401 - likewise
 
 
 def require_json_schema(param: str, schema: object) -> None:
-    """Refuse a value that is not a JSON schema.
-
-    Raises:
-        ApiError: 400; the message has the first invalid place in the schema.
-    """
+    """Refuse a value that is not a JSON schema."""
     try:
         convert(schema, JsonSchema | bool)
     except ValidationError:
@@ -71,11 +53,7 @@ def require_json_schema(param: str, schema: object) -> None:
 
 
 def require_list(value: object, most: int, *path: str | int) -> list[object]:
-    """Return an array of at most `most` elements, at a path in the body.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Return an array of at most `most` elements, at a path in the body."""
     if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)
     if len(value) > most:
@@ -95,7 +73,7 @@ def _refusal(fault: Fault, path: Path) -> ApiError:
     return wrong_type(param, "a string" if fault.expected.startswith(("one of", "'")) else fault.expected, fault.value)
 
 
-def refusal(error: HostError) -> ApiError:
+def refusal(error: pydantic.ValidationError) -> ApiError:
     """Return the error for a pydantic error of a host engine."""
     first = error.errors()[0]
     param, kind = param_of(first["loc"]), first["type"]
@@ -177,13 +155,7 @@ def too_long(param: str, most: object, length: int) -> ApiError:
 
 
 def wrong_type(param: str, expected: str, value: object) -> ApiError:
-    """Return the error for a value of the wrong JSON type.
-
-    Args:
-        param: The path of the value; empty for the whole body.
-        expected: The expected type, with its article.
-        value: The value.
-    """
+    """Return the error for a value of the wrong JSON type; `expected` has its article, and an empty path is the body."""
     message = f"Invalid type for '{param}': expected {expected}, but got {_kind_of(value)} instead."
     return invalid(param or None, message, "invalid_type")
 

@@ -57,13 +57,9 @@ class OfferedTool:
 
 @frozen
 class ToolOffer:
-    """The tools for an engine.
+    """The tools for an engine, and the `tool_choice` with the same meaning among them.
 
-    Args:
-        tools: Functions and hosted tools.
-        choice: The `tool_choice` with the same meaning among them.
-        declared: The tools of the request and its input, which the parser of calls needs.
-        left_out: The types of tools that cannot be offered.
+    `declared` has the tools as the request has them, for the parser of calls, and `left_out` the types that cannot be offered.
     """
 
     tools: tuple[Tool, ...]
@@ -84,14 +80,7 @@ NO_HOSTED_TOOLS: Final = HostedTools()
 
 
 def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: HostedTools) -> ToolOffer:
-    """Translate the tools and the `tool_choice` of a request.
-
-    Args:
-        tools: The request's tools.
-        choice: Its `tool_choice`, or None.
-        items: The conversation, which may add tools.
-        hosted: The hosted tools of the server.
-    """
+    """Translate the tools and the `tool_choice` of a request, with the tools that its conversation adds."""
     conversation = [*items]
     declared = declare(tools, conversation)
     lists = {

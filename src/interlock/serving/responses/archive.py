@@ -71,14 +71,11 @@ class Archive:
     """The stored responses.
 
     Whatever reads or writes responses raises `StoreDown` while the store is not available.
-
-    Args:
-        store: Has the responses.
-        name: The name of this process as an owner of leases.
     """
 
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))
+    """The name of this process, as an owner of leases."""
     _outage: StoreDown | None = field(default=None, init=False)
     """Why the last maintenance or write failed."""
 
@@ -88,13 +85,7 @@ class Archive:
             raise self._outage
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a finished response, with an addition to its conversation.
-
-        After a failure `require_store` refuses others until the store can be written again.
-
-        Raises:
-            StoreError: What the store raises.
-        """
+        """Store a finished response, with an addition to its conversation; `require_store` knows of a failure."""
         try:
             await self.store.put(tenant, stored, addition)
         except StoreDown as error:

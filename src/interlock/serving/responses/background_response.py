@@ -54,23 +54,14 @@ NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 
 @define(eq=False)
 class BackgroundResponse:
-    """One background response and its owner, from the first commit to the last.
-
-    Args:
-        run: Makes the events.
-        tenant: The tenant of the response.
-        store: Receives the events.
-        active_runs: Ends the run at a shutdown.
-        owner: The name of this process as the owner of leases.
-        spawn: Starts a task and keeps a reference to it.
-        conversation_lease: Kept until the last commit, which adds the response to the conversation.
-    """
+    """One background response and its owner, from the first commit to the last."""
 
     run: Run[bytes]
     tenant: str
     _store: ResponseStore
     _active_runs: ActiveRuns
     _owner: str
+    """The name of this process, as the owner of leases."""
     _spawn: Callable[[Coroutine[None, None, None]], object]
     _conversation_lease: ConversationLease | None = None
     _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
@@ -87,11 +78,7 @@ class BackgroundResponse:
     _finished: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def queued(self) -> StoredResponse:
-        """Wait until the response is stored, and return it as it was before its first event.
-
-        Raises:
-            StoreError: It could not be stored; nothing is generated.
-        """
+        """Wait until the response is stored, or raise why it could not be, and return it as it was before its first event."""
         return await asyncio.shield(self._queued)
 
     async def wait(self) -> None:
@@ -261,9 +248,7 @@ class BackgroundRegistry:
     async def begin(self, response: BackgroundResponse) -> StoredResponse:
         """Run a response in a task of its own, and return it as it was before its first event.
 
-        Raises:
-            StoreError: It could not be stored; nothing is generated.
-            Exception: The engine refuses it; it is deleted.
+        If the store or the engine refuses it, the error is raised, and nothing of it remains.
         """
         self._spawn(response.execute())
         queued = await response.queued()

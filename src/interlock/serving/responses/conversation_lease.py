@@ -1,7 +1,4 @@
-"""The lease of a response on its conversation: meanwhile no other response adds to it.
-
-Whoever comes second gets an error before anything is generated. When the response has ended, it is added to the conversation.
-"""
+"""The lease of a response on its conversation, to which it is added at its end; others are refused meanwhile."""
 
 from __future__ import annotations
 
@@ -33,21 +30,13 @@ LOST: Final = Fault("server_error", "The conversation was deleted or added to by
 
 @frozen(eq=False)
 class ConversationLease:
-    """The lease of one response on a conversation.
-
-    Args:
-        store: Has the conversation.
-        tenant: The owner of the conversation.
-        conversation_id: Its id.
-        response_id: The holder of the lease: the id of the response, unless the engine has an id for that.
-        version: The version of the conversation that the response continues.
-        items: The items of that version.
-    """
+    """The lease of one response on a conversation, and the version of it that the response continues."""
 
     store: ConversationStore
     tenant: str
     conversation_id: str
     response_id: str
+    """The holder of the lease: the id of the response, unless its engine has another one for it."""
     version: int
     items: tuple[Item, ...] = field(repr=False)
 
@@ -86,12 +75,9 @@ class ConversationLease:
             await self.store.release(self.tenant, self.conversation_id, self.response_id)
 
     def addition(self, stored: StoredResponse) -> Addition | None:
-        """Return the items that a finished response adds to the conversation: its input and its output.
-
-        A response that failed or was cancelled adds nothing, so that a retry does not add the question twice.
-        """
+        """Return the input and output of a finished response for the conversation, or None if it failed or was cancelled."""
         if stored.response["status"] not in ADDED:
-            return None
+            return None  # so that a retry does not add the input twice
         return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
 
     async def _renew(self, interrupt: Callable[[Fault], None]) -> None:
@@ -112,16 +98,7 @@ class ConversationLease:
 async def commit_end(
     lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
 ) -> None:
-    """Store a finished response and, if its conversation is unchanged, add it there in the same commit.
-
-    Args:
-        lease: The lease on its conversation; None without a conversation.
-        stored: The response.
-        write: Stores the response, with an addition to its conversation.
-
-    Raises:
-        StoreError: The response could not be stored.
-    """
+    """Store a finished response with `write` and, if its conversation is unchanged, add it there in the same commit."""
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:

@@ -42,27 +42,17 @@ _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESP
 
 @frozen(eq=False)
 class Tail:
-    """A reader of one response's log.
-
-    Args:
-        store: Has the log.
-        tenant: The tenant of the response.
-        response_id: Its id.
-        owner: The name of this process, as an owner of leases if it takes over.
-        start: The number of the first event to read.
-    """
+    """A reader of one response's log, from the event with the number `start` on."""
 
     store: ResponseStore
     tenant: str
     response_id: str
     owner: str
+    """The name of this process, if it takes over the lease."""
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield the committed events, then the later ones as they are committed, until the response has ended.
-
-        If events are removed before they are read, the last event is an `error` with the next number.
-        """
+        """Yield all committed events until the response has ended; if some were removed unread, an `error` event is the last."""
         following, dialect = self.start, OPENAI
         with self.store.watching(self.tenant, self.response_id) as subscription:
             while True:
@@ -95,14 +85,7 @@ class Tail:
 
 
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
-    """Take over a response whose owner is lost, and end it by its failure edges; nothing is generated again.
-
-    Returns:
-        Whether this process has taken over and ended it.
-
-    Raises:
-        StoreDown: The store is not available.
-    """
+    """Take over a response whose owner is lost, and end it by its failure edges; return whether that succeeded."""
     lease = await store.adopt(tenant, response_id, owner)
     stored = None if lease is None else await store.get(tenant, response_id)
     if lease is None or stored is None:
@@ -120,11 +103,7 @@ async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str)
 
 
 async def read_log(store: ResponseStore, tenant: str, response_id: str) -> tuple[list[bytes], Log | None]:
-    """Return all events of a log, and its last page; None for an unknown response.
-
-    Raises:
-        StoreDown: The store is not available.
-    """
+    """Return all events of a log, and its last page, which is None for an unknown response."""
     frames: list[bytes] = []
     while True:
         log = await store.read(tenant, response_id, len(frames), PAGE)
@@ -134,11 +113,7 @@ async def read_log(store: ResponseStore, tenant: str, response_id: str) -> tuple
 
 
 def resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[bytes]:
-    """Return a driver that continues after the events of a whole log, in their dialect.
-
-    Raises:
-        ValueError: The events are not those of a driver.
-    """
+    """Return a driver that continues after the events of a whole log, in their dialect."""
     response = stored.response
     driver = ResponseDriver(
         response,

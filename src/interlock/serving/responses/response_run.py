@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
@@ -26,11 +26,11 @@ from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item, with_ids
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.summaries import compacted, summary_message, summary_request
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import Activity, Run
@@ -71,23 +71,18 @@ class NullWriter:
 
 @frozen
 class RequestContext:
-    """A request after the station *resolve*.
-
-    Args:
-        request: The request.
-        items: The conversation with the request's input, as clients and stores see it.
-        tenant: The tenant of the response.
-        model_items: The same conversation as the model reads it (`Seals.unseal`), where that differs.
-        lease: The lease on the conversation that the response is added to, if there is one.
-        seals: Seal reasoning and summaries; without them nothing is sealed or compacted.
-    """
+    """A request and the conversation that it continues: the result of the station *resolve*."""
 
     request: CreateResponse
     items: Sequence[Item]
+    """The conversation with the request's input, as clients and stores see it."""
     tenant: str = SHARED
     model_items: Sequence[Item] = field()
+    """The same conversation as the model reads it (`Seals.unseal`)."""
     lease: ConversationLease | None = None
+    """The lease on the conversation that the response is added to."""
     seals: Seals | None = None
+    """Without them nothing is sealed or compacted."""
 
     @model_items.default
     def _(self) -> Sequence[Item]:
@@ -96,16 +91,7 @@ class RequestContext:
 
 @define(eq=False)
 class ResponseRun(Run[T]):
-    """The run of one response on an engine.
-
-    Args:
-        driver: Makes the events.
-        context: The request.
-        engine: Writes the summary if the conversation is compacted.
-        generation: Generates the turns.
-        tools: Gives the response its hosted tools.
-        archive: Stores the response when it has ended; None if it is not stored.
-    """
+    """The run of one response on an engine; see `begin_response`."""
 
     context: RequestContext
     engine: Engine | HostEngine
@@ -114,7 +100,6 @@ class ResponseRun(Run[T]):
     _archive: Archive | None
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation for a store: each item has an id."""
-    _model_items: Sequence[Item] = field(init=False)
     _remaining_tokens: int | None = field(init=False)
     """The output tokens that the request still allows."""
     _tools: Tools = field(init=False)
@@ -129,9 +114,8 @@ class ResponseRun(Run[T]):
     """The calls of the last turn with invalid arguments."""
 
     def __attrs_post_init__(self) -> None:
-        """Take the conversation and the token limit from the request."""
+        """Take the conversation and its limit from the context."""
         self._stored_items = with_ids(self.context.items)
-        self._model_items = self.context.model_items
         self._remaining_tokens = self.request.max_output_tokens
 
     @property
@@ -145,11 +129,7 @@ class ResponseRun(Run[T]):
         return StoredResponse(self.driver.response, self._stored_items)
 
     async def admit(self) -> None:
-        """Wait until the engine has accepted the first turn, unless a list of tools or a summary comes before it.
-
-        Raises:
-            Exception: The engine refuses it; do not iterate the run.
-        """
+        """Wait until the engine has accepted the first turn, unless a list of tools or a summary comes before it."""
         if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
             return
         if not await self._needs_compaction():
@@ -169,7 +149,7 @@ class ResponseRun(Run[T]):
             return False
         if threshold is None or self.request.compacts_only:
             return True
-        turn = await fitting(self.generation, Turn(self.request, self._model_items, self._remaining_tokens))
+        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._remaining_tokens))
         return await self.generation.count(turn) > threshold
 
     def _compact(self) -> Activity:
@@ -183,7 +163,8 @@ class ResponseRun(Run[T]):
             yield [EndTurn("stop", summary.usage)]
             if summary.fault is not None:
                 raise summary.fault
-            self._model_items = (*compacted(self._model_items), summary_message(summary.text))
+            model_items = (*compacted(self.context.model_items), summary_message(summary.text))
+            self.context = evolve(self.context, model_items=model_items)
             yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
 
         trigger = TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
@@ -191,7 +172,7 @@ class ResponseRun(Run[T]):
 
     async def _summarize(self) -> Summary:
         try:
-            run = await begin_summary(self.context, self.engine, self._model_items)
+            run = await begin_summary(self.context, self.engine)
         except ApiError as error:
             raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
         async with aclosing(run.events()) as events:
@@ -216,7 +197,7 @@ class ResponseRun(Run[T]):
         """Return the next turn for the engine."""
         output = self._output()
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
-        return Turn(self.request, (*self._model_items, *items), self._remaining_tokens, index=self._turn_count)
+        return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
 
     def _generate(self) -> Activity:
         first_item = 0
@@ -303,18 +284,10 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
-    """Return the run of a response, to iterate its `events`.
+    """Return the run of a response; iterate its `events`.
 
-    Args:
-        context: The request.
-        engine: Generates the turns.
-        writer: Writes the events.
-        generation: The engine's generation after `prepare`; a plain engine needs none.
-        settings: What `prepare` has returned, for the response to echo.
-        tools: Gives the response its hosted tools.
-        archive: Stores the response when it has ended.
-        ids: Creates ids.
-        clock: Returns the time in seconds since the epoch.
+    A plain engine needs no `generation`. That of a host engine is prepared, and the response echoes the `settings` from that. The
+    `archive` stores the response when it has ended; without it, it is not stored.
     """
     request, seals = context.request, context.seals
     generation = generation or begin_generation(engine, request, context.items)
@@ -330,22 +303,15 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
     return ResponseRun(driver, context, engine, generation, tools or NullTools(), archive)
 
 
-async def begin_summary(
-    context: RequestContext, engine: Engine | HostEngine, model_items: Sequence[Item] | None = None
-) -> ResponseRun[None]:
+async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> ResponseRun[None]:
     """Return the run in which the model summarizes the conversation of a request.
-
-    Args:
-        context: The request.
-        engine: Generates the summary.
-        model_items: The conversation as the model reads it, if no longer that of the context.
 
     Raises:
         ApiError: The engine refuses to summarize it.
     """
     body = summary_request(context.request.raw)
     request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
-    items = (*(context.model_items if model_items is None else model_items), *request.input)
+    items = (*context.model_items, *request.input)
     generation = begin_generation(engine, request, items, context.tenant)
     settings = await generation.prepare(Turn(request, items))
     return begin_response(RequestContext(request, items), engine, NullWriter(), generation=generation, settings=settings)

@@ -37,15 +37,12 @@ ABANDONED: Final = Fault("server_error", "The response was given up before its e
 
 @frozen(eq=False)
 class Activity:
-    """The work of a run in one state of the turn loop.
-
-    Args:
-        steps: Yields the deltas of each step. The driver gets them, and their events are delivered, before the next step.
-        next_trigger: Returns the trigger to fire after the last step, when the driver has all deltas.
-    """
+    """The work of a run in one state of the turn loop."""
 
     steps: AsyncGenerator[Sequence[Delta], None]
+    """Yields the deltas of each step; their events are delivered before the next step."""
     next_trigger: Callable[[], TurnTrigger]
+    """Returns the trigger to fire after the last step, when the driver has all deltas."""
 
 
 @define(eq=False)
@@ -73,17 +70,10 @@ class Run(ABC, Generic[T]):
         """The response as it is now, for a store."""
 
     async def events(self) -> AsyncGenerator[list[T], None]:
-        """Run the response. Call this once, and iterate it in one task.
+        """Run the response, once and in one task, and yield the events of each step, which belong into one write.
 
-        Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools; `conclude` then
-        returns the end of the stream.
-
-        Yields:
-            The events of one step (of the engine, of a tool), which belong into one write; never an empty list. `driver.ended` is
-            true with the last ones.
-
-        Raises:
-            KeyboardInterrupt: It was raised in the run, and the response has ended; `SystemExit` likewise.
+        Closing the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the end
+        of the stream. A `KeyboardInterrupt` or `SystemExit` in the run is raised after the end of the response.
         """
         self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
@@ -102,17 +92,10 @@ class Run(ABC, Generic[T]):
                 raise self._exit
 
     async def admit(self) -> None:
-        """Wait until the engine has accepted the response; nothing should be answered before.
-
-        Raises:
-            Exception: The engine refuses it.
-        """
+        """Wait until the engine has accepted the response, before anything is answered; its refusal is raised."""
 
     def conclude(self) -> list[T]:
-        """End the response if `events` was not iterated to its end, and return the events that nobody has taken yet.
-
-        So a stream has its end even if its task was cancelled.
-        """
+        """End a response whose `events` were not iterated to the end, and return the events that are left."""
         if TurnTrigger.LEAVE in self._turns.state.rows:
             self._break_off_with = self._interruption or ABANDONED
             for effect in self._turns.fire(TurnTrigger.LEAVE):
@@ -122,10 +105,7 @@ class Run(ABC, Generic[T]):
     def interrupt(self, ending: Fault | Cancel) -> None:
         """End the response legally, without waiting for the engine; only the first interruption counts.
 
-        Call this in the event loop that iterates `events`.
-
-        Args:
-            ending: `Cancel` if nobody wants the response any more, `Fault` if the server cannot continue.
+        Call this in the event loop of the run, with a `Cancel` if nobody wants the response, or a `Fault` of the server.
         """
         if self._interruption is None:
             self._interruption = ending
@@ -267,11 +247,7 @@ class Run(ABC, Generic[T]):
         return Fault(code, str(error) if self._is_for_clients(error) else INTERNAL_ERROR)
 
     def _record(self, error: BaseException, consequence: str) -> None:
-        """Log an error, and remember it if it asks the process to end.
-
-        Raises:
-            BaseException: The error is not a fault, but stops the current task.
-        """
+        """Log a fault, remember an error that asks the process to end, and raise one that stops the current task."""
         if ends_process(error):
             self._exit = error
         elif not is_fault(error):

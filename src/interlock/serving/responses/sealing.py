@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -24,8 +24,8 @@ from interlock.events.json import dumps
 from interlock.fsm.errors import InterlockError
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.containment import is_fault
+from interlock.serving.requests.context_window import summary_message, window
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.summaries import summary_message, window
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -72,6 +72,8 @@ REASONING_WANTED: Final = "reasoning.encrypted_content"
 
 REASONING_FIELDS: Final = ("summary", "content")
 
+SEALED_TYPES: Final = ("reasoning", "compaction")
+
 SealedContent: TypeAlias = tuple[str, str]
 """The type of an item, and its `encrypted_content`."""
 
@@ -94,21 +96,14 @@ class Key:
 
 @frozen
 class SealingKeys:
-    """The keys of a server.
-
-    `sealing` seals and opens. The `others` only open: keys from before a rotation, and the key that seals next.
-    """
+    """The keys of a server: `sealing` seals and opens, and the `others`, from before or after a rotation, only open."""
 
     sealing: Key
     others: tuple[Key, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> SealingKeys:
-        """Parse the value of `INTERLOCK_KEYS`, and ignore white space around a key.
-
-        Raises:
-            ValueError: A key is malformed or repeated. The message has its position, and nothing of the key.
-        """
+        """Parse the value of `INTERLOCK_KEYS`; a `ValueError` has the position of a bad key, and nothing of the key."""
         keys = [_key(position, encoded.strip()) for position, encoded in enumerate(text.split(","), start=1)]
         for position, key in enumerate(keys, start=1):
             if key in keys[: position - 1]:
@@ -117,11 +112,7 @@ class SealingKeys:
 
     @classmethod
     def from_environment(cls) -> SealingKeys | None:
-        """Return the keys of `INTERLOCK_KEYS`, or None if it is not set.
-
-        Raises:
-            ValueError: The variable is malformed; the message names it.
-        """
+        """Return the keys of `INTERLOCK_KEYS`, or None if it is not set; raise a `ValueError` if it is malformed."""
         text = os.environ.get(KEYS_VARIABLE)
         try:
             return None if text is None else cls.from_text(text)
@@ -186,11 +177,7 @@ class Envelope:
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
-        """Return the content, and yield to the event loop meanwhile, because a request may have many and long ones.
-
-        Raises:
-            SealError: The text is not sealed content, was changed or is bound to something else, or its key is not here.
-        """
+        """Return the content, and yield to the event loop meanwhile, because a request may have many and long ones."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
 
         sealed = await _decode_base64(text)
@@ -239,10 +226,7 @@ class Seals:
     tenant: str = ""
 
     def late_fields(self, item: Mapping[str, object]) -> dict[str, object]:
-        """Return the encrypted content of a finished reasoning item; other items have none.
-
-        A fault must not break the stream (rule R4): the item then goes without, and the log says why.
-        """
+        """Return the encrypted content of a finished reasoning item; a fault is logged, and must not break the stream (R4)."""
         if item["type"] != "reasoning" or item.get("encrypted_content"):
             return {}
         try:
@@ -262,13 +246,7 @@ class Seals:
         return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
 
     async def unseal(self, items: Sequence[Item], request_input: Sequence[Item]) -> tuple[Item, ...]:
-        """Return a conversation as the model reads it, with compactions applied and encrypted content opened.
-
-        Reasoning of stored responses has its text beside the encrypted content, which is not opened then.
-
-        Args:
-            items: The conversation, which ends with the items of `request_input`.
-            request_input: The request's own input, for the parameter that an error names.
+        """Return a conversation as the model reads it: compacted, with summaries and the reasoning of the request's input opened.
 
         Raises:
             ApiError: 400; some content was not sealed here, was changed, or is bound to something else.
@@ -277,22 +255,15 @@ class Seals:
         params: dict[SealedContent | None, str] = {}
         for index, item in enumerate(request_input):
             params.setdefault(_sealed_content(item), f"input[{index}].encrypted_content")
-        unseal: dict[SealedContent | None, Callable[[Item], Item]] = {}
+        contents: dict[SealedContent | None, Mapping[str, object]] = {}
         for sealed in filter(None, map(_sealed_content, remaining)):
             kind, text = sealed
             if kind == "compaction" or sealed in params:
-                unseal[sealed] = UNSEALED[kind](await self.open(kind, text, params.get(sealed, "previous_response_id")))
-        return tuple(
-            unseal.get(_sealed_content(item), _without_sealed)(item) if item.get("encrypted_content") else item
-            for item in remaining
-        )
+                contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+        return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
-        """Return the content of an item of a type.
-
-        Raises:
-            ApiError: 400, for the parameter; it was not sealed here, was changed, or is bound to something else.
-        """
+        """Return the content of an item of a type, or raise an `ApiError` for the parameter."""
         try:
             content = await self.envelope.open(Binding(kind, self.model, self.tenant), sealed)
         except SealError as error:
@@ -302,11 +273,7 @@ class Seals:
 
 
 async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
-    """Refuse items for a conversation with a compaction that opens for no model of this server.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse items for a conversation, with the status 400, if a compaction opens for no model of this server."""
     every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
         if sealed is not None and sealed[0] == "compaction":
@@ -323,20 +290,13 @@ async def _open_with_any(every: Sequence[Seals], text: str, param: str) -> None:
 
 def _sealed_content(item: Item) -> SealedContent | None:
     kind, text = item.get("type"), item.get("encrypted_content")
-    return (kind, text) if isinstance(kind, str) and kind in UNSEALED and isinstance(text, str) and text else None
+    return (kind, text) if isinstance(kind, str) and kind in SEALED_TYPES and isinstance(text, str) and text else None
 
 
-def _without_sealed(item: Item) -> Item:
-    return {name: value for name, value in item.items() if name != "encrypted_content"}
-
-
-def _unsealed_reasoning(content: Mapping[str, object]) -> Callable[[Item], Item]:
-    return lambda item: {**_without_sealed(item), **content}
-
-
-def _unsealed_compaction(content: Mapping[str, object]) -> Callable[[Item], Item]:
-    return lambda _: summary_message(str(content["summary"]))
-
-
-UNSEALED: Final = {"reasoning": _unsealed_reasoning, "compaction": _unsealed_compaction}
-"""By the type of an item: takes its opened content, and returns what replaces the item for the model."""
+def _unsealed(item: Item, content: Mapping[str, object] | None) -> Item:
+    """Return an item for the model, with the opened content instead of the encrypted one."""
+    if not item.get("encrypted_content"):
+        return item
+    if content is not None and item["type"] == "compaction":
+        return summary_message(str(content["summary"]))
+    return {**{name: value for name, value in item.items() if name != "encrypted_content"}, **(content or {})}

@@ -35,15 +35,7 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class ResponseService:
-    """Begins the responses of one server.
-
-    Args:
-        engine: Generates the output.
-        archive: The stored responses.
-        tools: Gives responses their hosted tools; None if there are none.
-        envelope: Seals what clients carry.
-        active_runs: The responses in progress.
-    """
+    """Begins the responses of one server; without `tools`, hosted tools cannot be called."""
 
     engine: Engine | HostEngine
     archive: Archive
@@ -56,11 +48,7 @@ class ResponseService:
         return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
     async def read(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
-        """Validate the body of a request.
-
-        Args:
-            raw: The body.
-            yielder: Yields before the validation, which may take tens of milliseconds, if decoding took long.
+        """Validate the body of a request, after a yield to the event loop if decoding took long.
 
         Raises:
             ApiError: 400; it names the invalid parameter. 404 for an unknown model.
@@ -85,13 +73,7 @@ class ResponseService:
     ) -> ResponseRun[T]:
         """Return the run of a request that the engine has accepted; `BackgroundRegistry.begin` has it accept background ones.
 
-        Args:
-            request: The request.
-            tenant: The tenant of the request.
-            writer: Writes the events.
-            latest: The previous response, if the caller has it, as it may not be stored.
-            generate: Whether to generate; otherwise the prompt is only rendered.
-            connection: The connection of the request.
+        A caller may have the `latest` response, which need not be stored. Without `generate`, only the prompt is rendered.
 
         Raises:
             ApiError: The engine refuses the request. 400 for an unknown previous response, or an input that does not fit it; 404
@@ -101,11 +83,11 @@ class ResponseService:
         yielder = Yielder()
         if request.store:
             self.archive.require_store()
-        lease = await self._lease(request, tenant)
+        store, conversation_id = self.archive.store, request.conversation_id
+        lease = None if conversation_id is None else await ConversationLease.acquire(store, tenant, conversation_id)
         generation: Generation | None = None
         try:
-            previous = await self._previous_items(request, tenant, latest) if lease is None else lease.items
-            context = evolve(await self._resolve(request, tenant, previous), lease=lease)
+            context = await self._resolve(request, tenant, lease=lease, latest=latest)
             await yielder.checkpoint()
             self.active_runs.require_room()
             generation = begin_generation(self.engine, request, context.items, tenant, connection)
@@ -131,12 +113,8 @@ class ResponseService:
         return run
 
     async def begin_summary(self, request: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
-        """Return the run that summarizes the conversation of a request, the conversation, and the seals for the summary.
-
-        Raises:
-            ApiError: As for `begin`.
-        """
-        context = await self._resolve(request, tenant, await self._previous_items(request, tenant))
+        """Return the run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
+        context = await self._resolve(request, tenant)
         self.active_runs.require_room()
         run = await begin_summary(context, self.engine)
         try:
@@ -147,20 +125,8 @@ class ResponseService:
         return run, context.items, self._seals(request, tenant)
 
     async def count(self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
-        """Return the number of tokens in the prompt of a request.
-
-        Raises:
-            ApiError: 400 for an unknown previous response, or an input that does not fit it or cannot be rendered; 404 for
-                another unknown reference.
-        """
-        conversation_id = request.conversation_id
-        if conversation_id is None:
-            previous: Sequence[Item] | None = await self._previous_items(request, tenant)
-        else:
-            previous = await self.archive.store.conversation_items(tenant, conversation_id)
-        if previous is None:
-            raise no_such_conversation(str(conversation_id))
-        context = await self._resolve(request, tenant, previous)
+        """Return the number of tokens in the prompt of a request, or raise an `ApiError` as `begin` does."""
+        context = await self._resolve(request, tenant)
         generation = begin_generation(self.engine, request, context.items, tenant, connection)
         try:
             turn = await fitting(generation, Turn(request, context.model_items, request.max_output_tokens))
@@ -168,23 +134,30 @@ class ResponseService:
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
 
-    async def _lease(self, request: CreateResponse, tenant: str) -> ConversationLease | None:
-        conversation_id = request.conversation_id
-        return None if conversation_id is None else await ConversationLease.acquire(self.archive.store, tenant, conversation_id)
-
-    async def _previous_items(self, request: CreateResponse, tenant: str, latest: StoredResponse | None = None) -> Sequence[Item]:
-        """Return the conversation up to the previous response."""
-        if request.previous_response_id is None:
-            return ()
-        previous = latest or await self.archive.previous(tenant, request.previous_response_id)
-        return previous.conversation
-
-    async def _resolve(self, request: CreateResponse, tenant: str, previous: Sequence[Item]) -> RequestContext:
-        """Resolve references and encrypted content in a conversation with the request's input."""
+    async def _resolve(
+        self,
+        request: CreateResponse,
+        tenant: str,
+        *,
+        lease: ConversationLease | None = None,
+        latest: StoredResponse | None = None,
+    ) -> RequestContext:
+        """Resolve what a request continues, its references and its encrypted content."""
+        store, previous_id, conversation_id = self.archive.store, request.previous_response_id, request.conversation_id
+        previous: Sequence[Item] = ()
+        if lease is not None:
+            previous = lease.items
+        elif conversation_id is not None:
+            conversation = await store.conversation_items(tenant, conversation_id)
+            if conversation is None:
+                raise no_such_conversation(conversation_id)
+            previous = conversation
+        elif previous_id is not None:
+            previous = (latest or await self.archive.previous(tenant, previous_id)).conversation
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
-        items = request.resolve(previous, await self.archive.store.find(tenant, references) if references else {})
+        items = request.resolve(previous, await store.find(tenant, references) if references else {})
         seals = self._seals(request, tenant)
-        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), seals=seals)
+        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals)
 
     def _seals(self, request: CreateResponse, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)

@@ -23,8 +23,8 @@ from interlock.serving.engines.embedded.tool_calls import (
 )
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
+from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
 from interlock.serving.requests.json_values import members, text_of
-from interlock.serving.requests.summaries import SUMMARIZE, is_summary, summary_text
 
 __all__ = ["messages_for"]
 

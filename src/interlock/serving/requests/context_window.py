@@ -1,24 +1,27 @@
-"""Compaction: which items a summary replaces, the request for the summary, and the summary as the model reads it."""
+"""Keeps conversations within the context window of a model: by compaction, or by truncation.
+
+Compaction replaces items with a summary that the model writes. `truncation: auto` drops whole turns, the oldest first; a turn
+begins with a user's message, calls and their outputs stay together, and instructions and the last turn remain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
-from interlock.serving.requests.api_errors import invalid
-from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.input_items import Item
 
 __all__ = [
     "INTRODUCTION",
     "SUMMARIZE",
     "SUMMARY_PARAMETERS",
-    "compact_threshold",
     "compacted",
     "is_summary",
-    "require_last_trigger",
     "summary_message",
     "summary_request",
     "summary_text",
+    "truncated",
     "window",
 ]
 
@@ -52,39 +55,19 @@ SUMMARY_PARAMETERS: Final = (
 """The parameters that the request for a summary has from the original request; tools, limits and formats are not among them."""
 
 
-def compact_threshold(body: Mapping[str, object]) -> int | None:
-    """Return the prompt tokens above which a valid request wants a compaction: the smallest threshold, or None."""
-    thresholds = (members(each).get("compact_threshold") for each in elements(body.get("context_management")))
-    return min((each for each in thresholds if isinstance(each, int)), default=None)
-
-
-def require_last_trigger(items: Sequence[Mapping[str, object]]) -> None:
-    """Refuse an input with a compaction trigger before its last item.
-
-    Raises:
-        ApiError: 400.
-    """
-    for index, item in enumerate(items[:-1]):
-        if item["type"] == "compaction_trigger":
-            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
-
-
-def window(items: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-    """Return the items of a conversation that the model reads.
-
-    Items before the last compaction are compacted. Triggers and failed compactions are left out.
-    """
+def window(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items that the model reads: the last compaction, what it keeps, and what comes after it."""
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
     return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
 
 
-def _is_empty(item: Mapping[str, object]) -> bool:
+def _is_empty(item: Item) -> bool:
     kind = item.get("type")
     return kind == "compaction_trigger" or (kind == "compaction" and not item.get("encrypted_content"))
 
 
-def compacted(before: Iterable[Mapping[str, object]], after: Iterable[Mapping[str, object]] = ()) -> list[Mapping[str, object]]:
+def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
     """Return the items before a compaction that it keeps: messages not from the model, and calls answered only after it."""
     answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
     return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
@@ -101,10 +84,7 @@ def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
 
 
 def summary_message(text: str) -> dict[str, object]:
-    """Return the message with a summary for the model.
-
-    It is a user's message, because every chat template allows those anywhere.
-    """
+    """Return a summary for the model, as a user's message, because every chat template allows those anywhere."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": INTRODUCTION + text}]}
 
 
@@ -116,3 +96,47 @@ def is_summary(text: str) -> bool:
 def summary_text(text: str) -> str:
     """Return the summary in the text of a `summary_message`."""
     return text.removeprefix(INTRODUCTION)
+
+
+async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awaitable[bool]]) -> Sequence[Item]:
+    """Return as many of the last turns as fit, or all items if not even the last turn fits."""
+    if await fits(items):
+        return items
+    tails = [_tail(items, start) for start in _turn_starts(items)]
+    low, high = 0, len(tails)  # tails before `low` do not fit, and tails from `high` on do
+    while low < high:
+        middle = (low + high) // 2
+        if await fits(tails[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return tails[low] if low < len(tails) else items
+
+
+def _turn_starts(items: Sequence[Item]) -> list[int]:
+    """Return the indices of user messages that no call before them has its output after, except index 0."""
+    calls: dict[tuple[str, object], int] = {}
+    changes = [0] * (len(items) + 1)  # at each index, the change of the number of calls before it with their outputs after it
+    for index, item in enumerate(items):
+        kind = str(item.get("type"))
+        call = calls.get(_call_key(kind, item), index)
+        changes[call + 1] += 1
+        changes[index + 1] -= 1
+        if not kind.endswith("_output"):
+            calls["call_id", item.get("call_id")] = index
+        if kind == "mcp_approval_request":
+            calls["approval", item.get("id")] = index
+    pending = [*accumulate(changes)]
+    return [index for index, item in enumerate(items) if index and not pending[index] and item.get("role") == "user"]
+
+
+def _call_key(kind: str, item: Item) -> tuple[str, object]:
+    """Return the key of the call or approval request that an item answers."""
+    if kind.endswith("_output"):
+        return "call_id", item.get("call_id")
+    return ("approval", item.get("approval_request_id")) if kind == "mcp_approval_response" else ("nothing", None)
+
+
+def _tail(items: Sequence[Item], start: int) -> list[Item]:
+    """Return the items from an index on, and the instructions before it."""
+    return [*(item for item in items[:start] if item.get("role") in ("system", "developer")), *items[start:]]
