@@ -85,10 +85,6 @@ class Streamed(Run[bytes]):
     def _abort_turn(self) -> Sequence[Delta]:
         return self._read.end("abort")
 
-    def _is_for_clients(self, error: BaseException) -> bool:
-        del error
-        return False
-
     async def _settle(self) -> None:
         if self.store is not None:
             stored = self.stored
@@ -136,7 +132,7 @@ async def _background(store: ResponseStore) -> None:
     """Make a response, and read it meanwhile."""
     run = Streamed(begin(), None)
     background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
-    queued = await background_registry.begin(background_registry.response("", run))
+    queued = await background_registry.begin("", run)
     async for frames in Tail(store, "", queued.id, "reader").frames():
         b"".join(frames)
     await background_registry.wait(60)

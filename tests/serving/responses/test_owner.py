@@ -103,7 +103,7 @@ async def made(store, *script):
     archive = Archive(store)
     background_registry = BackgroundRegistry(archive, ActiveRuns())
     run = run_of(*script)
-    queued = await background_registry.begin(background_registry.response(TENANT, run))
+    queued = await background_registry.begin(TENANT, run)
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
     await background_registry.wait(20)
     return frames, await archive.get(TENANT, queued.id)
@@ -123,9 +123,8 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         archive, gate = Archive(store), Gate()
         background_registry = BackgroundRegistry(archive, ActiveRuns())
         run = run_of(step(REASONING), gate, *steps(ANSWER))
-        owner = background_registry.response(TENANT, run)
-        queued = await background_registry.begin(owner)
-        await owner.wait()
+        queued = await background_registry.begin(TENANT, run)
+        await background_registry.wait(20)
         times.now += 16
         store.down.clear()
         return run.driver.response, await read(archive, queued.id)
@@ -251,8 +250,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         part = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
-        owner = background_registry.response(TENANT, run, part)
-        await background_registry.begin(owner)
+        await background_registry.begin(TENANT, run, part)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
@@ -276,7 +274,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
         with pytest.raises(StoreFull):
-            await background_registry.begin(background_registry.response(TENANT, run, part))
+            await background_registry.begin(TENANT, run, part)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused()) == 0

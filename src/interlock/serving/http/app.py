@@ -199,7 +199,7 @@ class Api:
         run = await self._run(request, asked, SseWriter(dialect))
         if not asked.background:
             return StreamedAnswer(Exchange(run, self.service.active_runs))
-        queued = await self.background_registry.begin(self.background_registry.response(tenant, run, run.context.lease))
+        queued = await self.background_registry.begin(tenant, run, run.context.lease)
         if asked.stream:
             return KeptAnswer(await self.service.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))

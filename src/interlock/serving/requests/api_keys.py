@@ -14,7 +14,7 @@ from typing import Final
 from attrs import field, frozen
 from starlette.requests import HTTPConnection
 
-__all__ = ["TENANT", "Keys", "check_key", "tenant_of"]
+__all__ = ["TENANT", "Keys", "tenant_of"]
 
 TENANT: Final = "interlock.tenant"
 """The key of the tenant in the ASGI scope of a request."""
@@ -25,7 +25,7 @@ TENANT_LENGTH: Final = 16
 LAST_OF_LATIN_1: Final = "\xff"
 
 
-def check_key(key: str) -> None:
+def _check_key(key: str) -> None:
     """Raise a `ValueError`, without the key in it, for a key that no client can send in a header."""
     if not key:
         raise ValueError("the key is empty; to let everybody in, give none at all")
@@ -52,7 +52,7 @@ class Keys:
         """
         distinct = [*dict.fromkeys(keys)]
         for key in distinct:
-            check_key(key)
+            _check_key(key)
         separate = len(distinct) > 1 and not shared
         # Header bytes are decoded as Latin-1, but clients encode a key in that or in UTF-8.
         return cls(

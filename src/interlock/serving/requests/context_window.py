@@ -74,13 +74,9 @@ def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Return the body of the request for a summary, by the body of the original request; the conversation precedes its input."""
-    return {
-        **{name: raw[name] for name in SUMMARY_PARAMETERS if name in raw},
-        "input": SUMMARIZE,
-        "store": False,
-        "stream": False,
-    }
+    """Return the body of the request for a summary, from that of the original request; the conversation goes before its input."""
+    parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
+    return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
 
 
 def summary_message(text: str) -> dict[str, object]:

@@ -220,7 +220,6 @@ def _require_schemas(request: CreateResponse) -> None:
 
 
 def _require_chosen_tool(request: CreateResponse) -> None:
-    """Refuse a `tool_choice` that names an undeclared tool."""
     choice = request.tool_choice
     if choice == "required" and not request.tools:
         raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
@@ -287,19 +286,16 @@ class CreateConversation:
 
 def read_conversation(raw: Mapping[str, object]) -> CreateConversation:
     """Validate a body that creates a conversation."""
-    items = raw.get("items")
-    return CreateConversation(() if items is None else read_items(items, MAX_ADDED, "items"), _metadata(raw.get("metadata")))
+    items = () if raw.get("items") is None else read_conversation_items(raw)
+    return CreateConversation(items, read_metadata({"metadata": None, **raw}))
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
     """Validate a body that replaces the metadata of a conversation, and return the metadata."""
     if "metadata" not in raw:
         raise missing("metadata")
-    return _metadata(raw["metadata"])
-
-
-def _metadata(value: object) -> Mapping[str, str]:
-    return {} if value is None else require(value, Metadata, "metadata")
+    metadata = raw["metadata"]
+    return {} if metadata is None else require(metadata, Metadata, "metadata")
 
 
 def read_conversation_items(raw: Mapping[str, object]) -> tuple[Item, ...]:

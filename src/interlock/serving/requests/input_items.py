@@ -25,16 +25,10 @@ STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
 MAX_ITEMS: Final = 20_000
 """Items of a conversation, over all its requests: more than any context window holds."""
 
-CALL_OUTPUTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "function_call_output": "function call output",
-        "custom_tool_call_output": "custom tool call output",
-        "computer_call_output": "computer call output",
-        "shell_call_output": "shell call output",
-        "apply_patch_call_output": "apply patch call output",
-    }
+CALL_OUTPUTS: Final = frozenset(
+    {"function_call_output", "custom_tool_call_output", "computer_call_output", "shell_call_output", "apply_patch_call_output"}
 )
-"""The items that answer a call by its `call_id` and need that call before them, with their names in OpenAI's errors."""
+"""The items that need the call with their `call_id` before them."""
 
 ID_PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"message": "msg", "reasoning": "rs"})
 """The prefixes of item ids; other items have `fc`."""
@@ -139,8 +133,8 @@ def _resolve_reference(item: Item, ids: AbstractSet[object], stored: Mapping[str
 
 
 def _require_call(item: Item, call_ids: AbstractSet[object]) -> None:
-    name = CALL_OUTPUTS.get(str(item.get("type")))
-    if name is not None and item.get("call_id") not in call_ids:
+    if item.get("type") in CALL_OUTPUTS and item.get("call_id") not in call_ids:
+        name = str(item["type"]).replace("_", " ")
         raise invalid("input", f"No tool call found for {name} with call_id {str(item.get('call_id'))[:100]}.", None)
 
 

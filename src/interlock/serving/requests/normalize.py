@@ -108,18 +108,18 @@ def _screenshot(item: Item) -> Iterable[Item]:
 
 def _code(item: Item) -> Iterable[Item]:
     logs = "\n".join(str(members(each).get("logs", "")) for each in elements(item.get("outputs")))
-    yield from _pair(item, "python", {"code": item.get("code")}, item.get("output", logs))
+    yield from _server_call(item, "python", {"code": item.get("code")}, item.get("output", logs))
 
 
 def _mcp(item: Item) -> Iterable[Item]:
     output = item.get("output") if item.get("error") is None else item["error"]
     result = output if isinstance(output, str) or output is None else dumps(output).decode()
-    yield from _pair(item, f"{item.get('server_label')}{SEPARATOR}{item.get('name')}", item.get("arguments"), result)
+    yield from _server_call(item, f"{item.get('server_label')}{SEPARATOR}{item.get('name')}", item.get("arguments"), result)
 
 
 def _files(item: Item) -> Iterable[Item]:
     if item.get("results"):
-        yield from _pair(item, "file_search", {"queries": item.get("queries")}, dumps(item["results"]).decode())
+        yield from _server_call(item, "file_search", {"queries": item.get("queries")}, dumps(item["results"]).decode())
 
 
 def _agent_message(item: Item) -> Iterable[Item]:
@@ -129,11 +129,10 @@ def _agent_message(item: Item) -> Iterable[Item]:
 
 def _search(item: Item) -> Iterable[Item]:
     if item.get("output"):  # the tool's result, which the API's item does not show
-        yield from _pair(item, "web_search", item.get("action"), item["output"])
+        yield from _server_call(item, "web_search", item.get("action"), item["output"])
 
 
-def _pair(item: Item, name: str, arguments: object, output: object) -> Iterable[Item]:
-    """Yield a call that a server ran, and its output."""
+def _server_call(item: Item, name: str, arguments: object, output: object) -> Iterable[Item]:
     call_id = f"call_{item.get('id')}"
     return _call(call_id, name, arguments), _call_output(call_id, output or "")
 
@@ -149,7 +148,6 @@ def _call_output(call_id: object, output: object) -> dict[str, object]:
 
 
 def _name(item: Item) -> str:
-    """Return the name of a function, with its namespace."""
     namespace, name = item.get("namespace"), str(item.get("name"))
     return f"{namespace}{SEPARATOR}{name}" if namespace else name
 

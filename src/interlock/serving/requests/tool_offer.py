@@ -26,6 +26,7 @@ Tool: TypeAlias = Mapping[str, object]
 
 NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
+"""The fields of a function that engines know."""
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that add tools."""
 
@@ -57,14 +58,10 @@ class OfferedTool:
 
 @frozen
 class ToolOffer:
-    """The tools for an engine, and the `tool_choice` with the same meaning among them.
-
-    `declared` has the tools as the request has them, for the parser of calls, and `left_out` the types that cannot be offered.
-    """
+    """The tools for an engine, the `tool_choice` among them, and the types of tools that cannot be offered."""
 
     tools: tuple[Tool, ...]
     choice: object
-    declared: tuple[Tool, ...]
     left_out: tuple[str, ...]
 
 
@@ -76,26 +73,22 @@ class HostedTools:
     labels: AbstractSet[object] = frozenset()
 
 
-NO_HOSTED_TOOLS: Final = HostedTools()
-
-
 def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: HostedTools) -> ToolOffer:
     """Translate the tools and the `tool_choice` of a request, with the tools that its conversation adds."""
     conversation = [*items]
-    declared = declare(tools, conversation)
     lists = {
         item.get("server_label"): elements(item.get("tools")) for item in conversation if item.get("type") == "mcp_list_tools"
     }
     offered: dict[object, OfferedTool] = {}
     left_out: list[str] = []
-    for tool in declared:
+    for tool in declare(tools, conversation):
         translations = [*_offered(tool, hosted), *_mcp_functions(tool, lists)]
         for each in translations:
             offered.setdefault(each.tool.get("name", each.tool["type"]), each)
         if not translations and not _is_dispensable(tool):
             left_out.append(str(tool.get("type")))
     allowed, new_choice = _choose(list(offered.values()), choice)
-    return ToolOffer(tuple(each.tool for each in allowed), new_choice, declared, tuple(left_out))
+    return ToolOffer(tuple(each.tool for each in allowed), new_choice, tuple(left_out))
 
 
 def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
@@ -122,7 +115,8 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
     kind = str(tool.get("type"))
     match kind:
         case "function":
-            yield OfferedTool({"type": kind, **_function_fields(tool)}, kind, frozenset({tool.get("name")}))
+            fields = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
+            yield OfferedTool({"type": kind, "parameters": NO_PARAMETERS, **fields}, kind, frozenset({tool.get("name")}))
         case "custom":
             yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}))
         case "namespace":
@@ -153,16 +147,10 @@ def _mcp_functions(tool: Tool, lists: Mapping[object, Iterable[object]]) -> Iter
 
 def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
     for tool in map(members, elements(namespace.get("tools"))):
-        for each in _offered(tool, NO_HOSTED_TOOLS):
+        for each in _offered(tool, HostedTools()):
             name = f"{namespace.get('name')}{SEPARATOR}{each.tool['name']}"
             names = frozenset({*each.names, name, f"{namespace.get('name')}.{each.tool['name']}"})
             yield OfferedTool({**each.tool, "name": name}, each.kind, names)
-
-
-def _function_fields(tool: Tool) -> Tool:
-    """Return the fields of a function that engines know; without parameters, those of a function that takes none."""
-    fields = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
-    return {"parameters": NO_PARAMETERS, **fields}
 
 
 def _custom_function(tool: Tool) -> Tool:

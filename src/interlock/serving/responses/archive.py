@@ -19,7 +19,7 @@ from interlock.serving.requests.identity import random_id
 from interlock.serving.responses.log import POLL_SECONDS, Tail, adopt, read_log, resume_driver
 from interlock.serving.store import SHARED, Addition, ResponseStore, StoreDown, StoredResponse, StoreFull
 
-__all__ = ["Archive", "is_ended", "store_error"]
+__all__ = ["Archive", "store_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +61,6 @@ def store_error(error: BaseException) -> BaseException:
             return error
 
 
-def is_ended(stored: StoredResponse) -> bool:
-    """Return whether a stored response has ended, so that another can continue it."""
-    return stored.response["status"] not in {"queued", "in_progress"}
-
-
 @define(eq=False)
 class Archive:
     """The stored responses.
@@ -95,7 +90,7 @@ class Archive:
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """Return a response as it is now; one in progress up to its last committed event."""
         stored = await self.store.get(tenant, response_id)
-        if stored is None or is_ended(stored):
+        if stored is None or _is_ended(stored):
             return stored
         frames, log = await read_log(self.store, tenant, response_id)
         if log is None or log.state == "ended":
@@ -106,13 +101,9 @@ class Archive:
         return StoredResponse(driver.response, stored.items)
 
     async def previous(self, tenant: str, response_id: str) -> StoredResponse:
-        """Return the response that a request continues.
-
-        Raises:
-            ApiError: 400; the response does not exist, or has not ended.
-        """
+        """Return the response that a request continues; raise a 400 if there is none, or it has not ended."""
         stored = await self.store.get(tenant, response_id)
-        if stored is None or not is_ended(stored):
+        if stored is None or not _is_ended(stored):
             message = f"Previous response with id '{response_id[:100]}' not found."
             raise invalid("previous_response_id", message, "previous_response_not_found")
         return stored
@@ -141,7 +132,7 @@ class Archive:
 
     async def delete(self, tenant: str, stored: StoredResponse) -> None:
         """Delete a response; one in progress is cancelled first, and its readers receive its end."""
-        if not is_ended(stored):
+        if not _is_ended(stored):
             await self.cancel(tenant, stored.id)
             await asyncio.sleep(POLL_SECONDS)  # in which every reader reads again
         await self.store.delete(tenant, stored.id)
@@ -185,3 +176,7 @@ class Archive:
         await self.store.delete(SHARED, response_id)
         await self.store.put(SHARED, StoredResponse({"id": response_id, "output": [], "metadata": {"probe": PROBE}}, ()))
         await self.store.delete(SHARED, response_id)
+
+
+def _is_ended(stored: StoredResponse) -> bool:
+    return stored.response["status"] not in {"queued", "in_progress"}

@@ -56,8 +56,8 @@ NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 class BackgroundResponse:
     """One background response and its owner, from the first commit to the last."""
 
-    run: Run[bytes]
-    tenant: str
+    _run: Run[bytes]
+    _tenant: str
     _store: ResponseStore
     _active_runs: ActiveRuns
     _owner: str
@@ -91,15 +91,17 @@ class BackgroundResponse:
             lease = await self._enqueue()
             self._spawn(self._write_events(lease))
         except BaseException as error:
-            self._refuse(error)
+            if not self._queued.done():
+                self._queued.set_exception(error)
+            self._finished.set()
             if self._conversation_lease is not None:
                 await self._conversation_lease.release()
             if not is_fault(error):
                 raise
             return
         try:
-            with self._active_runs.track(self.run):
-                async with aclosing(self.run.events()) as events:
+            with self._active_runs.track(self._run):
+                async with aclosing(self._run.events()) as events:
                     async for frames in events:
                         self._pending += frames
                         self._grow(frames)
@@ -111,17 +113,12 @@ class BackgroundResponse:
                     self._conclude()
 
     async def _enqueue(self) -> Lease:
-        stored = self.run.stored
+        stored = self._run.stored
         queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
-        lease = await self._store.enqueue(self.tenant, queued, self._owner)
+        lease = await self._store.enqueue(self._tenant, queued, self._owner)
         self._lease_end = monotonic() + LEASE
         self._queued.set_result(queued)
         return lease
-
-    def _refuse(self, error: BaseException) -> None:
-        if not self._queued.done():
-            self._queued.set_exception(error)
-        self._finished.set()
 
     def _grow(self, frames: Sequence[bytes]) -> None:
         """Add the events of one step to the batch; they stay together, so that a log always ends between two edges."""
@@ -130,7 +127,7 @@ class BackgroundResponse:
             self._fire_if_possible(BackgroundTrigger.DUE)
 
     def _conclude(self) -> None:
-        self._pending += self.run.conclude()
+        self._pending += self._run.conclude()
         self._fire(BackgroundTrigger.END)
 
     def _fire_if_possible(self, trigger: BackgroundTrigger) -> None:
@@ -145,9 +142,9 @@ class BackgroundResponse:
                 case BackgroundEffect.WRITE | BackgroundEffect.FINISH:
                     self._effects.put_nowait(effect)
                 case BackgroundEffect.INTERRUPT:
-                    self.run.interrupt(Cancel())
+                    self._run.interrupt(Cancel())
                 case BackgroundEffect.STOP:
-                    self.run.interrupt(NOT_STORED)
+                    self._run.interrupt(NOT_STORED)
                 case BackgroundEffect.RELEASE:
                     self._finished.set()
                 case _:
@@ -157,7 +154,7 @@ class BackgroundResponse:
         renewal = asyncio.create_task(self._renew(lease))
         conversation = self._conversation_lease
         try:
-            async with nullcontext() if conversation is None else conversation.keep_alive(self.run.interrupt):
+            async with nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt):
                 await self._write_until_done(lease)
         finally:
             self._finished.set()
@@ -218,7 +215,7 @@ class BackgroundResponse:
     async def _commit(self, effect: BackgroundEffect, lease: Lease, frames: Sequence[bytes]) -> bool:
         """Write events, or renew the lease if there are none; return whether somebody has cancelled the response."""
         if effect is BackgroundEffect.FINISH:
-            stored = self.run.stored
+            stored = self._run.stored
             finish = partial(self._store.finish, lease, self._first_pending, frames, stored)
             await commit_end(self._conversation_lease, stored, finish)
             return False
@@ -241,22 +238,20 @@ class BackgroundRegistry:
     active_runs: ActiveRuns
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    def response(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> BackgroundResponse:
-        """Return the background response of a run, with the lease on its conversation if it has one."""
-        return BackgroundResponse(run, tenant, self.archive.store, self.active_runs, self.archive.name, self._spawn, lease)
-
-    async def begin(self, response: BackgroundResponse) -> StoredResponse:
-        """Run a response in a task of its own, and return it as it was before its first event.
+    async def begin(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> StoredResponse:
+        """Begin a response in a task of its own, and return it as it was before its first event.
 
         If the store or the engine refuses it, the error is raised, and nothing of it remains.
         """
+        store = self.archive.store
+        response = BackgroundResponse(run, tenant, store, self.active_runs, self.archive.name, self._spawn, lease)
         self._spawn(response.execute())
         queued = await response.queued()
         try:
-            await response.run.admit()
+            await run.admit()
         except Exception:
             await response.wait()
-            await self.archive.store.delete(response.tenant, queued.id)
+            await store.delete(tenant, queued.id)
             raise
         return queued
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from attrs import frozen
@@ -78,10 +79,9 @@ class Tail:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _take_over(self) -> bool:
-        try:
+        with suppress(StoreDown):
             return await adopt(self.store, self.tenant, self.response_id, self.owner)
-        except StoreDown:
-            return False
+        return False
 
 
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
@@ -77,16 +77,12 @@ class RequestContext:
     items: Sequence[Item]
     """The conversation with the request's input, as clients and stores see it."""
     tenant: str = SHARED
-    model_items: Sequence[Item] = field()
+    model_items: Sequence[Item] = field(default=Factory(lambda self: self.items, takes_self=True))
     """The same conversation as the model reads it (`Seals.unseal`)."""
     lease: ConversationLease | None = None
     """The lease on the conversation that the response is added to."""
     seals: Seals | None = None
     """Without them nothing is sealed or compacted."""
-
-    @model_items.default
-    def _(self) -> Sequence[Item]:
-        return self.items
 
 
 @define(eq=False)
@@ -194,7 +190,6 @@ class ResponseRun(Run[T]):
         return Activity(steps(), next_trigger)
 
     def _turn(self) -> Turn:
-        """Return the next turn for the engine."""
         output = self._output()
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
         return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
@@ -258,9 +253,6 @@ class ResponseRun(Run[T]):
     def _abort_turn(self) -> Sequence[Delta]:
         return self.generation.parser.end("abort", self._turn_usage)
 
-    def _is_for_clients(self, error: BaseException) -> bool:
-        return isinstance(error, EngineError)
-
     async def _close(self) -> None:
         try:
             await super()._close()
@@ -304,11 +296,7 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
 
 
 async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> ResponseRun[None]:
-    """Return the run in which the model summarizes the conversation of a request.
-
-    Raises:
-        ApiError: The engine refuses to summarize it.
-    """
+    """Return the run in which the model summarizes a conversation; an engine may refuse that with an `ApiError`."""
     body = summary_request(context.request.raw)
     request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
     items = (*context.model_items, *request.input)

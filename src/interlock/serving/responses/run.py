@@ -153,10 +153,6 @@ class Run(ABC, Generic[T]):
     def _abort_turn(self) -> Sequence[Delta]:
         """Return the deltas that end the current turn as aborted, the last with its usage."""
 
-    @abstractmethod
-    def _is_for_clients(self, error: BaseException) -> bool:
-        """Return whether clients may read the message of an error."""
-
     async def _settle(self) -> None:
         """Store and log the finished response, before its client sees the end."""
 
@@ -240,11 +236,9 @@ class Run(ABC, Generic[T]):
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
-        """Log an error, and return the fault that the client sees."""
         if not isinstance(error, PromptError):  # which is the client's fault, and does not belong into the log
             self._record(error, "it fails")
-        code = error.code if isinstance(error, EngineError) else "server_error"
-        return Fault(code, str(error) if self._is_for_clients(error) else INTERNAL_ERROR)
+        return Fault(error.code, str(error)) if isinstance(error, EngineError) else Fault("server_error", INTERNAL_ERROR)
 
     def _record(self, error: BaseException, consequence: str) -> None:
         """Log a fault, remember an error that asks the process to end, and raise one that stops the current task."""
