@@ -71,9 +71,9 @@ def test_what_is_given_is_picked():
     assert (request.reasoning_effort, request.wants_logprobs) == ("low", True)
 
 
-@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1"}])
-def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(given):
-    request = read_request({"model": "m", "conversation": given})
+@pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(conversation):
+    request = read_request({"model": "m", "conversation": conversation})
     assert (request.conversation_id, request.input, read().conversation_id) == ("conv_1", (), None)
 
 
@@ -125,10 +125,10 @@ def test_items_of_every_kind_are_taken_as_they_are(item):
 
 
 def test_an_approval_belongs_to_a_question():
-    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
+    approval_request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    assert read(input=[asked, answer]).resolve() == (asked, answer)
-    assert read(input=[answer]).resolve([asked]) == (asked, answer)
+    assert read(input=[approval_request, answer]).resolve() == (approval_request, answer)
+    assert read(input=[answer]).resolve([approval_request]) == (approval_request, answer)
     with pytest.raises(ApiError) as refused:
         read(input=[answer]).resolve()
     assert (refused.value.status, refused.value.param) == (400, "input[0].approval_request_id")

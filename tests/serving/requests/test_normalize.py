@@ -129,9 +129,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "wanted"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
-def test_an_item_is_normalized_or_left_out(given, wanted):
-    assert list(normalize([given])) == wanted
+@pytest.mark.parametrize(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
+def test_an_item_is_normalized_or_left_out(original, expected):
+    assert list(normalize([original])) == expected
 
 
 def test_an_item_of_any_type_can_be_normalized():
@@ -140,8 +140,8 @@ def test_an_item_of_any_type_can_be_normalized():
 
 
 def test_without_images_their_names_are_in_the_text():
-    given = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
-    assert list(normalize(given, images=False)) == [answer("a\n[input_image]")]
+    original = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
+    assert list(normalize(original, images=False)) == [answer("a\n[input_image]")]
 
 
 def test_sealed_items_keep_their_readable_fields():

@@ -98,7 +98,7 @@ def last(frames):
     return json.loads(frames[-1].partition(b"\ndata: ")[2])["response"]
 
 
-async def made(store, *script):
+async def run_to_end(store, *script):
     """Make a response, and give its events and what is stored of it."""
     archive = Archive(store)
     background_registry = BackgroundRegistry(archive, ActiveRuns())
@@ -111,7 +111,7 @@ async def made(store, *script):
 
 @pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"later": 2}], ids=str)
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
-    frames, stored = asyncio.run(made(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
+    frames, stored = asyncio.run(run_to_end(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
     assert_legal([*frames, DONE])
     assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
 
@@ -140,14 +140,14 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
 async def abandoned(store, times, count, dialect=OPENAI):
     """Leave a response after some of its events, as a process does that is killed."""
     run = run_of(step(REASONING), *steps(ANSWER), dialect=dialect)
-    begun = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+    queued_response = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
     async with aclosing(run.events()) as events:
         frames = [frame async for some in events for frame in some]
-    lease = await store.enqueue(TENANT, begun, "killed")
+    lease = await store.enqueue(TENANT, queued_response, "killed")
     if count:
         await store.append(lease, 0, frames[:count])
     times.now += 16
-    return begun.id, frames[:count], lease
+    return queued_response.id, frames[:count], lease
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -200,7 +200,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
 def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
     async def trimmed():
         store = MemoryStore()
-        _, stored = await made(store, *steps(ANSWER))
+        _, stored = await run_to_end(store, *steps(ANSWER))
         store._sql.do("DELETE FROM event WHERE number < 4")
         store._sql.do("UPDATE response SET oldest = 4")
         archive = Archive(store)
@@ -234,23 +234,23 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
             return frames, [frame async for some in tail for frame in some]
 
     frames, (error,) = asyncio.run(bereft())
-    found = judge([*frames, error, DONE]).reported
-    theirs = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
-    assert {each.finding.habit for each in found} == {"error-is-last", *theirs}
-    said = json.loads(error.partition(b"\ndata: ")[2])
+    reports = judge([*frames, error, DONE]).reported
+    renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
+    assert {each.finding.habit for each in reports} == {"error-is-last", *renamed}
+    event = json.loads(error.partition(b"\ndata: ")[2])
     message = "The events of the response are stored no longer: it was deleted, or has expired."
     fields = {"code": "events_expired", "message": message, "param": None}
-    assert said == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
+    assert event == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
 
 
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
     async def joined():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.acquire(store, TENANT, "conv_1")
+        lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
-        await background_registry.begin(TENANT, run, part)
+        await background_registry.begin(TENANT, run, lease)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
@@ -270,11 +270,11 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
     async def refused():
         store = Full()
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.acquire(store, TENANT, "conv_1")
+        lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
         with pytest.raises(StoreFull):
-            await background_registry.begin(TENANT, run, part)
+            await background_registry.begin(TENANT, run, lease)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused()) == 0
