@@ -27,7 +27,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import commit_end
 from interlock.serving.responses.log import Tail
-from interlock.serving.responses.run import Run, Work
+from interlock.serving.responses.run import Activity, Run
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]
@@ -62,14 +62,14 @@ class Streamed(Run[bytes]):
         question = {"id": random_id("msg"), "type": "message", "role": "user", "content": REQUEST["input"]}
         return StoredResponse(self.driver.response, (question,))
 
-    def _prepare(self) -> Work:
+    def _prepare(self) -> Activity:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
             for told in ():
                 yield told
 
-        return Work(steps(), lambda: TurnTrigger.GO_ON)
+        return Activity(steps(), lambda: TurnTrigger.GO_ON)
 
-    def _generate(self) -> Work:
+    def _generate(self) -> Activity:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
             yield self._read.read(HEAD)
             for step in BODY:
@@ -77,17 +77,13 @@ class Streamed(Run[bytes]):
                 yield self._read.read(step)
             yield self._read.end("stop")
 
-        return Work(steps(), lambda: TurnTrigger.ANSWER)
+        return Activity(steps(), lambda: TurnTrigger.ANSWER)
 
-    def _run_tools(self) -> Work:
+    def _run_tools(self) -> Activity:
         raise NotImplementedError
 
-    def _break_off(self) -> Sequence[Delta]:
+    def _abort_turn(self) -> Sequence[Delta]:
         return self._read.end("abort")
-
-    def _is_for_clients(self, error: BaseException) -> bool:
-        del error
-        return False
 
     async def _settle(self) -> None:
         if self.store is not None:
@@ -136,7 +132,7 @@ async def _background(store: ResponseStore) -> None:
     """Make a response, and read it meanwhile."""
     run = Streamed(begin(), None)
     background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
-    queued = await background_registry.begin(background_registry.owner("", run, lambda: run.stored))
+    queued = await background_registry.begin("", run)
     async for frames in Tail(store, "", queued.id, "reader").frames():
         b"".join(frames)
     await background_registry.wait(60)

@@ -9,7 +9,7 @@ from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import begin_response
+from interlock.serving.responses.response_run import RequestContext, begin_response
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 
@@ -76,7 +76,7 @@ def ask(*turns, tools=(), by=None, items="Hi", **settings):
     async def collect():
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
-        run = begin_response(request, request.continued(), engine, EventWriter(), tools=by)
+        run = begin_response(RequestContext(request, request.resolve()), engine, EventWriter(), tools=by)
         told = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import begin_response
+from interlock.serving.responses.response_run import RequestContext, begin_response
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
@@ -84,15 +84,13 @@ def begin(first=FIRST, second=SECOND, tell: Callable = told, summary=None):
     request = read_request({"model": "staged", "input": "Hi", **managed})
     engine = StagedEngine(*([] if summary is None else [summary]), first, second)
     run = begin_response(
-        request,
-        request.continued(),
+        RequestContext(request, request.resolve(), seals=SEALS),
         engine,
         EventWriter(),
         tools=ScriptedTools(tell),
         ids=SequentialIds(),
         clock=lambda: 0,
     )
-    run.compact_with(SEALS)
     return run, engine
 
 
@@ -265,7 +263,7 @@ def test_a_turn_that_is_ended(turn, place, reason):
 @pytest.mark.parametrize("calls", range(len(FIRST) + len(SECOND)))
 def test_a_parser_that_breaks(calls, error):
     run, engine = begin()
-    run.parser = FaultyParser(run.parser, calls, error)
+    run.generation.parser = FaultyParser(run.generation.parser, calls, error)
     response = ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()

@@ -6,7 +6,7 @@ from playing import body, get, judged, stream, without_chance
 from servers import HEADERS
 from turns import ANSWER, Turn
 
-from interlock.serving.responses.run import OUR_FAULT
+from interlock.serving.responses.run import INTERNAL_ERROR
 
 WORDS = "One two three four five six seven eight nine ten."
 TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece
@@ -41,7 +41,7 @@ def end(response):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("raises", OUR_FAULT),
+        ("raises", INTERNAL_ERROR),
         ("cannot generate", "The engine cannot generate this."),
         ("is dead", "EngineCore encountered an issue. See stack trace (above) for the root cause."),
         ("error", "The engine failed while it generated the response."),
@@ -82,7 +82,7 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
     response = streamed(server, request)
-    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": OUR_FAULT})
+    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": INTERNAL_ERROR})
     assert response["output"][0]["content"][0]["text"].startswith(WORDS)
 
 
@@ -90,7 +90,7 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
 def test_a_fault_in_the_background_ends_for_all_readers(server):
     begun = httpx.post(f"{server.url}/v1/responses", json=asked(server, "raises", background=True), timeout=60).json()
     url = f"{server.url}/v1/responses/{begun['id']}"
-    readings = [judged(get(url, params={"stream": "true"}, timeout=60).content) for _ in range(2)]
+    readings = [judged(get(url, params={"stream": "true"}).content) for _ in range(2)]
     assert readings[0] == readings[1]
-    assert readings[0][-1]["response"]["error"]["message"] == OUR_FAULT
+    assert readings[0][-1]["response"]["error"]["message"] == INTERNAL_ERROR
     assert get(url).json() == readings[0][-1]["response"]

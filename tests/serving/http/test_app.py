@@ -403,7 +403,7 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
             looked.set()
             raise StoreDown("It cannot be reached.")
 
-    monkeypatch.setattr(archive, "EVERY", 0.01)
+    monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
     with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=Down())) as url:
         assert looked.wait(60)
         refused = [post(url, {**STAGED, **more}) for more in ({}, {"stream": True}, {"background": True})]
@@ -435,7 +435,7 @@ def test_a_full_disk_costs_one_response_and_the_next_are_refused_until_it_can_be
     def is_stored(url, response_id):
         return httpx.get(f"{url}/v1/responses/{response_id}").status_code == 200
 
-    monkeypatch.setattr(archive, "EVERY", 0.01)
+    monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
     store = Full(str(tmp_path / "store.db"), max_bytes=600_000)
     with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=store)) as url:
         first, second = ask(url), ask(url)

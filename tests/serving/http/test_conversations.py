@@ -209,9 +209,9 @@ class Shaky(MemoryStore):
 async def held(store, during):
     """Hold a conversation while something happens; what interrupts its response is returned."""
     await store.create_conversation("", Conversation("conv_1", 1, {}))
-    part = await ConversationLease.begin(store, "", "conv_1")
+    part = await ConversationLease.acquire(store, "", "conv_1")
     interrupted = asyncio.get_running_loop().create_future()
-    async with part.kept(interrupted.set_result):
+    async with part.keep_alive(interrupted.set_result):
         await during(part)
         return await asyncio.wait_for(interrupted, 60)
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_released_is_left_to_its_lease() -> None:
     async def release():
         store = Shaky()
         await store.create_conversation("", Conversation("conv_1", 1, {}))
-        part = await ConversationLease.begin(store, "", "conv_1")
+        part = await ConversationLease.acquire(store, "", "conv_1")
         store.down = 1
         await part.release()
 

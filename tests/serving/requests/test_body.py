@@ -44,7 +44,7 @@ class Turns(Yielder):
 
     count = 0
 
-    async def rest(self):
+    async def checkpoint(self):
         self.count += 1
 
 

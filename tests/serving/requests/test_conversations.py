@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.conversation_bodies import NewConversation, read_added, read_metadata, read_new
+from interlock.serving.requests.create import CreateConversation, read_conversation, read_conversation_items, read_metadata
 
 USER = {"role": "user", "content": "hi"}
 TYPED = {**USER, "type": "message"}
 
 
 def test_a_conversation_begins_with_nothing_or_with_items():
-    assert read_new({}) == read_new({"items": None, "metadata": None}) == NewConversation((), {})
-    assert read_new({"items": [USER], "metadata": {"topic": "trains"}}) == NewConversation((TYPED,), {"topic": "trains"})
+    assert read_conversation({}) == read_conversation({"items": None, "metadata": None}) == CreateConversation((), {})
+    assert read_conversation({"items": [USER], "metadata": {"topic": "trains"}}) == CreateConversation(
+        (TYPED,), {"topic": "trains"}
+    )
 
 
 def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():
-    assert read_added({"items": [USER] * 20}) == (TYPED,) * 20
+    assert read_conversation_items({"items": [USER] * 20}) == (TYPED,) * 20
     assert read_metadata({"metadata": {"topic": "trains"}}) == {"topic": "trains"}
     assert read_metadata({"metadata": None}) == {}
 
@@ -25,13 +27,13 @@ def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():
 @pytest.mark.parametrize(
     ("read", "body", "param", "code"),
     [
-        (read_new, {"items": [USER] * 21}, "items", "array_above_max_length"),
-        (read_new, {"items": [{"type": "riddle"}]}, "items[0].type", "invalid_value"),
-        (read_new, {"metadata": {"k": 1}}, "metadata.k", "invalid_type"),
-        (read_added, {}, "items", "missing_required_parameter"),
-        (read_added, {"items": "hi"}, "items", "invalid_type"),
-        (read_added, {"items": [USER] * 21}, "items", "array_above_max_length"),
-        (read_added, {"items": [USER, {"role": "user"}]}, "items[1].content", "missing_required_parameter"),
+        (read_conversation, {"items": [USER] * 21}, "items", "array_above_max_length"),
+        (read_conversation, {"items": [{"type": "riddle"}]}, "items[0].type", "invalid_value"),
+        (read_conversation, {"metadata": {"k": 1}}, "metadata.k", "invalid_type"),
+        (read_conversation_items, {}, "items", "missing_required_parameter"),
+        (read_conversation_items, {"items": "hi"}, "items", "invalid_type"),
+        (read_conversation_items, {"items": [USER] * 21}, "items", "array_above_max_length"),
+        (read_conversation_items, {"items": [USER, {"role": "user"}]}, "items[1].content", "missing_required_parameter"),
         (read_metadata, {}, "metadata", "missing_required_parameter"),
         (read_metadata, {"metadata": {str(n): "v" for n in range(17)}}, "metadata", "object_above_max_properties"),
     ],

@@ -33,7 +33,7 @@ def read_body(body):
 
 def refusal(**members):
     with pytest.raises(ApiError) as caught:
-        read(**members).continued()
+        read(**members).resolve()
     assert caught.value.status == 400
     return caught.value.param, caught.value.code
 
@@ -71,9 +71,9 @@ def test_what_is_given_is_picked():
     assert (request.reasoning_effort, request.wants_logprobs) == ("low", True)
 
 
-@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1"}])
-def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(given):
-    request = read_request({"model": "m", "conversation": given})
+@pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(conversation):
+    request = read_request({"model": "m", "conversation": conversation})
     assert (request.conversation_id, request.input, read().conversation_id) == ("conv_1", (), None)
 
 
@@ -121,16 +121,16 @@ def test_parts_of_every_kind_are_taken(part):
     ],
 )
 def test_items_of_every_kind_are_taken_as_they_are(item):
-    assert read(input=[item]).continued() == (item,)
+    assert read(input=[item]).resolve() == (item,)
 
 
 def test_an_approval_belongs_to_a_question():
-    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
+    approval_request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    assert read(input=[asked, answer]).continued() == (asked, answer)
-    assert read(input=[answer]).continued([asked]) == (asked, answer)
+    assert read(input=[approval_request, answer]).resolve() == (approval_request, answer)
+    assert read(input=[answer]).resolve([approval_request]) == (approval_request, answer)
     with pytest.raises(ApiError) as refused:
-        read(input=[answer]).continued()
+        read(input=[answer]).resolve()
     assert (refused.value.status, refused.value.param) == (400, "input[0].approval_request_id")
 
 
@@ -384,19 +384,19 @@ def test_a_function_of_a_namespace_may_be_chosen():
 
 def test_a_tool_output_may_answer_a_call_of_the_previous_response():
     request = read(input=[RESULT], previous_response_id="resp_1")
-    assert request.continued([USER, CALL]) == (USER, CALL, RESULT)
+    assert request.resolve([USER, CALL]) == (USER, CALL, RESULT)
 
 
 def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
     stored = {"fc_1": {**CALL, "id": "fc_1"}}
     request = read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT])
-    assert request.continued(stored=stored) == (stored["fc_1"], RESULT)
-    assert request.continued([stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
+    assert request.resolve(stored=stored) == (stored["fc_1"], RESULT)
+    assert request.resolve([stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
 
 
 def test_a_reference_to_what_nobody_has_is_not_found():
     with pytest.raises(ApiError) as refused:
-        read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]).continued()
+        read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]).resolve()
     assert (refused.value.status, refused.value.param, refused.value.code) == (404, "input", None)
     assert "fc_1" in refused.value.message
 

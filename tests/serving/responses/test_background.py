@@ -19,7 +19,7 @@ from openai import OpenAI
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses.background_response import BATCH
+from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
 
 ASKED = {"model": "staged", "input": "Hi", "background": True}
@@ -47,9 +47,9 @@ def url(served, engine):
 
 def begin(url, gate, **settings):
     """Begin a response, and wait until its engine waits; gives its URL."""
-    begun = httpx.post(url, json={**ASKED, **settings}).json()
+    created = httpx.post(url, json={**ASKED, **settings}).json()
     assert gate.reached.wait(10)
-    return f"{url}/{begun['id']}"
+    return f"{url}/{created['id']}"
 
 
 def read(one, **query):
@@ -89,16 +89,16 @@ def failure(answer):
 
 def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gate) -> None:
     answer = httpx.post(url, json=ASKED)
-    begun = answer.json()
-    assert (answer.status_code, begun["status"], begun["background"], begun["output"]) == (200, "queued", True, [])
-    one = f"{url}/{begun['id']}"
+    created = answer.json()
+    assert (answer.status_code, created["status"], created["background"], created["output"]) == (200, "queued", True, [])
+    one = f"{url}/{created['id']}"
     assert gate.reached.wait(10)
     running = httpx.get(one).json()
     assert (running["status"], [item["type"] for item in running["output"]]) == ("in_progress", ["reasoning"])
     gate.open()
     events = bodies(read(one))
     assert [event["type"].removeprefix("response.") for event in events[:3]] == ["created", "queued", "in_progress"]
-    assert events[1]["response"] == begun
+    assert events[1]["response"] == created
     assert httpx.get(one).json() == events[-1]["response"]
     assert (events[-1]["response"]["status"], len(engine.turns)) == ("completed", 1)
 
@@ -214,10 +214,10 @@ def test_the_other_dialect_is_spoken_to_who_began_it_in_that(url, gate) -> None:
     other = {"OpenResponses-Version": "2026-04-24"}
     with httpx.stream("POST", url, json={**ASKED, "stream": True}, headers=other) as answer:
         pieces = answer.iter_bytes()
-        begun = next(pieces)
+        created = next(pieces)
         assert gate.reached.wait(10)
         gate.open()
-        events = bodies(begun + b"".join(pieces), "open_responses")
+        events = bodies(created + b"".join(pieces), "open_responses")
     response = events[-1]["response"]
     assert httpx.get(f"{url}/{response['id']}", headers=other).json() == response
 
@@ -237,8 +237,8 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     store = MemoryStore()
     with ServerThread(create_app(engine, store=store)) as url:
         response_id = begin(f"{url}/v1/responses", gate).rpartition("/")[2]
-    kept = asyncio.run(store.get("", response_id))
-    assert (kept.response["status"], [item["type"] for item in kept.output]) == ("failed", ["reasoning"])
+    stored = asyncio.run(store.get("", response_id))
+    assert (stored.response["status"], [item["type"] for item in stored.output]) == ("failed", ["reasoning"])
     assert engine.closed.is_set()
 
 
@@ -273,20 +273,20 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
         before = apsw.memory_used()
         for _ in range(40):
             answered = await ask(app, "POST", "/v1/responses", body)
-            shown = f"/v1/responses/{json.loads(answered.body)['id']}"
+            path = f"/v1/responses/{json.loads(answered.body)['id']}"
             del answered  # which holds the whole buffer that it was written into
-            await ask(app, "GET", shown, query=b"stream=true")  # which ends when the response does
+            await ask(app, "GET", path, query=b"stream=true")  # which ends when the response does
             engine.turns.clear()  # which hold the requests
         await app.state.background_registry.wait(60)
-        await asyncio.sleep(4 * BATCH)  # the timer of a batch holds its owner, ended or not
+        await asyncio.sleep(4 * BATCH_SECONDS)  # the timer of a batch holds its owner, ended or not
         gc.collect()
-        held = tracemalloc.get_traced_memory()[0] + apsw.memory_used() - before
+        memory = tracemalloc.get_traced_memory()[0] + apsw.memory_used() - before
         tracemalloc.stop()
-        return held, json.loads((await ask(app, "GET", shown)).body)["status"]
+        return memory, json.loads((await ask(app, "GET", path)).body)["status"]
 
-    held, status = asyncio.run(fill())
+    memory, status = asyncio.run(fill())
     assert status == "completed"
-    assert held < 1.2 * bound
+    assert memory < 1.2 * bound
 
 
 class BrokenStore(MemoryStore):
@@ -313,16 +313,16 @@ def test_the_real_client_begins_reads_resumes_and_cancels(served) -> None:
     gates = [Gate(), Gate()]
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates))
     with served(engine) as server, OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
-        begun = client.responses.create(model="staged", input="Hi", background=True)
-        assert begun.status == "queued"
+        created = client.responses.create(model="staged", input="Hi", background=True)
+        assert created.status == "queued"
         assert gates[0].reached.wait(10)
         gates[0].open()
-        with client.responses.retrieve(begun.id, stream=True) as stream:
+        with client.responses.retrieve(created.id, stream=True) as stream:
             events = [event.to_dict(mode="json") for event in stream]
         assert check(events) == []
-        with client.responses.retrieve(begun.id, stream=True, starting_after=6) as stream:
+        with client.responses.retrieve(created.id, stream=True, starting_after=6) as stream:
             assert [event.to_dict(mode="json") for event in stream] == events[7:]
-        assert client.responses.retrieve(begun.id).to_dict(mode="json") == events[-1]["response"]
+        assert client.responses.retrieve(created.id).to_dict(mode="json") == events[-1]["response"]
         running = client.responses.create(model="staged", input="Hi", background=True)
         assert gates[1].reached.wait(10)
         assert client.responses.cancel(running.id).status == "cancelled"

@@ -14,8 +14,8 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.embedded.tool_calls import UNANSWERED
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.api_errors import EngineError, PromptError
+from interlock.serving.requests.context_window import SUMMARIZE, summary_message
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.summaries import SUMMARIZE, summary_message
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
 TURN = steps(f"{REASONING}{ANSWER}")
@@ -63,9 +63,9 @@ def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_no
     }
     assert (second["content"][0]["text"], item["id"][:4], "greeted" in item["encrypted_content"]) == ("Go on", "cmp_", False)
     assert compacted["usage"]["output_tokens"] == len(SUMMARY) - 1
-    asked = engine.turns[0]
-    assert (asked.request.instructions, asked.request.tools, asked.budget) == ("Speak English.", (), None)
-    assert [*asked.items] == [*ASKED["input"], {**USER, "content": SUMMARIZE}]
+    turn = engine.turns[0]
+    assert (turn.request.instructions, turn.request.tools, turn.budget) == ("Speak English.", (), None)
+    assert [*turn.items] == [*ASKED["input"], {**USER, "content": SUMMARIZE}]
     assert again["status"] == "completed"
     assert [*engine.turns[1].items] == [first, second, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
@@ -179,9 +179,9 @@ def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -
         first = post(url, **{**ASKED, **MANAGED, "store": True}).json()
         post(url, model="staged", input="Bye", previous_response_id=first["id"])
         other = post(url, model="org/staged-2", input="Bye", previous_response_id=first["id"])
-    shown = engine.turns[2].items
-    assert [item["content"] for item in shown[:4]] == [item["content"] for item in SHOWN]
-    assert kinds(shown[4:]) == ["reasoning", "message", "message"]
+    model_items = engine.turns[2].items
+    assert [item["content"] for item in model_items[:4]] == [item["content"] for item in SHOWN]
+    assert kinds(model_items[4:]) == ["reasoning", "message", "message"]
     assert (other.status_code, other.json()["error"]["param"]) == (400, "previous_response_id")
 
 
@@ -258,11 +258,11 @@ def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> Non
 
 
 def summed_up(*items):
-    async def said():
+    async def generate():
         request = read_request({"model": MODEL, "input": [*items, {**USER, "content": SUMMARIZE}]})
-        return [output async for output in EmbeddedEngine().generate(Turn(request, request.continued()))]
+        return [output async for output in EmbeddedEngine().generate(Turn(request, request.resolve()))]
 
-    tokens = [token for output in asyncio.run(said()) for token in output.chunk.token_ids]
+    tokens = [token for output in asyncio.run(generate()) for token in output.chunk.token_ids]
     return ENCODING.decode(tokens).split("<|message|>")[-1].removesuffix("<|return|>")
 
 

@@ -41,7 +41,7 @@ LAST = 3
 """So many of the last places are tried in any case: there, the response has ended."""
 
 
-def told(call):
+def tool_deltas(call):
     yield Run(call.id)
     yield Succeed(call.id, {"output": "42"})
 
@@ -49,7 +49,7 @@ def told(call):
 async def streamed(injector):
     """Ask for a stream."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(told))
+    app = create_app(engine, tools=ScriptedTools(tool_deltas))
     with injector.active():
         answered = await ask(app, "POST", PATH, request(stream=True))
     return answered, app, engine
@@ -58,7 +58,7 @@ async def streamed(injector):
 async def whole(injector):
     """Ask for the response in one piece."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(told))
+    app = create_app(engine, tools=ScriptedTools(tool_deltas))
     with injector.active():
         answered = await ask(app, "POST", PATH, request())
     return answered, app, engine
@@ -67,17 +67,17 @@ async def whole(injector):
 async def background(injector):
     """Begin a response in the background, and read its stream; nothing that was begun may stay in progress."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(told))
+    app = create_app(engine, tools=ScriptedTools(tool_deltas))
     with injector.active():
-        begun = await ask(app, "POST", PATH, request(background=True))
+        created = await ask(app, "POST", PATH, request(background=True))
         for _ in range(1000):
             await asyncio.sleep(0)
-    if begun.status != 200:
-        return begun, app, engine
-    one = f"{PATH}/{json.loads(begun.body)['id']}"
+    if created.status != 200:
+        return created, app, engine
+    one = f"{PATH}/{json.loads(created.body)['id']}"
     streamed = await ask(app, "GET", one, query=b"stream=true")
-    shown = await ask(app, "GET", one)
-    assert json.loads(shown.body)["status"] in ENDED
+    retrieved = await ask(app, "GET", one)
+    assert json.loads(retrieved.body)["status"] in ENDED
     return streamed, app, engine
 
 
@@ -136,8 +136,8 @@ def every_place(scenario):
 
 def places(scenario):
     """Choose from the places that a run goes through."""
-    found = every_place(scenario)
-    return [*found[::STRIDE], *found[-LAST:]]
+    all_places = every_place(scenario)
+    return [*all_places[::STRIDE], *all_places[-LAST:]]
 
 
 def _is_store(place):
@@ -166,23 +166,23 @@ def quiet():
 
 @pytest.mark.parametrize("scenario", [streamed, whole, background], ids=lambda scenario: scenario.__name__)
 def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
-    found = places(scenario)
-    assert len(found) > 300 / STRIDE
+    all_places = places(scenario)
+    assert len(all_places) > 300 / STRIDE
     ends = []
-    for place in found:
+    for place in all_places:
         try:
             ends.append(apart(asyncio.wait_for(broken(scenario, place, PanicException("a secret")), 30)))
         except BaseException as error:
             raise AssertionError(f"{place}: {error!r}") from error
     reached = [end for end, _ in filter(None, ends)]
-    assert len(reached) > 0.9 * len(found)
+    assert len(reached) > 0.9 * len(all_places)
     assert set(reached) == {"completed", "failed", "error"}
 
 
 def test_events_that_were_taken_are_sent_even_if_their_message_could_not_be_made() -> None:
-    found = [place for place in every_place(streamed) if place.callee == "StreamedAnswer._message"]
-    ends = [apart(broken(streamed, place, PanicException("a secret")))[0] for place in found]
-    assert ends == ["failed"] * (len(found) - 1) + ["completed"]
+    all_places = [place for place in every_place(streamed) if place.callee == "StreamedAnswer._message"]
+    ends = [apart(broken(streamed, place, PanicException("a secret")))[0] for place in all_places]
+    assert ends == ["failed"] * (len(all_places) - 1) + ["completed"]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, begin_response
-from interlock.serving.responses.run import OUR_FAULT
+from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import INTERNAL_ERROR
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 
@@ -26,7 +26,12 @@ SHUTDOWN = Fault("server_error", "The server is shutting down.")
 def begin(engine, writer=None, tools=None, **settings):
     request = read_request({"model": "staged", "input": "Hi", **settings})
     return begin_response(
-        request, request.continued(), engine, writer or EventWriter(), tools=tools, ids=SequentialIds(), clock=lambda: 0
+        RequestContext(request, request.resolve()),
+        engine,
+        writer or EventWriter(),
+        tools=tools,
+        ids=SequentialIds(),
+        clock=lambda: 0,
     )
 
 
@@ -37,25 +42,25 @@ async def collect(run):
 def make(*scripts, tools=None, **settings):
     """The steps of a response, as lists of events; they are legal together."""
     engine = StagedEngine(*scripts)
-    made = asyncio.run(collect(begin(engine, tools=tools, **settings)))
-    assert check([event for events in made for event in events]) == []
+    batches = asyncio.run(collect(begin(engine, tools=tools, **settings)))
+    assert check([event for events in batches for event in events]) == []
     assert engine.closed.is_set()
-    return made
+    return batches
 
 
-def final(made):
-    return made[-1][-1]["response"]
+def final(batches):
+    return batches[-1][-1]["response"]
 
 
-def failed(made):
-    assert made[-1][-1]["type"] == "response.failed"
-    return final(made)["error"]
+def failed(batches):
+    assert batches[-1][-1]["type"] == "response.failed"
+    return final(batches)["error"]
 
 
 def test_each_step_of_the_engine_gives_its_events_at_once() -> None:
-    made = make([step(REASONING), step(ANSWER + "<|return|>", "stop")])
+    batches = make([step(REASONING), step(ANSWER + "<|return|>", "stop")])
     bracket = "output_item.added content_part.added {0}.delta {0}.done content_part.done output_item.done"
-    assert [" ".join(event["type"].removeprefix("response.") for event in events) for events in made] == [
+    assert [" ".join(event["type"].removeprefix("response.") for event in events) for events in batches] == [
         "created in_progress",
         bracket.format("reasoning_text"),
         bracket.format("output_text"),
@@ -86,24 +91,24 @@ def test_an_unwritten_response_is_the_one_of_the_streams_end() -> None:
 
 
 def test_what_the_engine_says_of_the_prompt_is_counted_once_for_each_turn() -> None:
-    made = make([step(ANSWER, input_tokens=9, cached_tokens=4), step("!", "stop", input_tokens=9)])
-    assert final(made)["usage"]["input_tokens"] == 9
-    assert final(made)["usage"]["input_tokens_details"]["cached_tokens"] == 4
+    batches = make([step(ANSWER, input_tokens=9, cached_tokens=4), step("!", "stop", input_tokens=9)])
+    assert final(batches)["usage"]["input_tokens"] == 9
+    assert final(batches)["usage"]["input_tokens_details"]["cached_tokens"] == 4
 
 
 def test_an_engine_that_fails_says_why_to_the_client() -> None:
-    made = make([step(ANSWER), EngineError("Out of memory.")])
-    assert failed(made) == {"code": "server_error", "message": "Out of memory."}
-    assert final(made)["output"][0]["status"] == "incomplete"
+    batches = make([step(ANSWER), EngineError("Out of memory.")])
+    assert failed(batches) == {"code": "server_error", "message": "Out of memory."}
+    assert final(batches)["output"][0]["status"] == "incomplete"
 
 
 def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
-    begun = ENCODING.encode("<|channel|>final<|message|>Hi 👩🏽", allowed_special="all")[:-1]
-    made = make([EngineOutput(Chunk(begun), input_tokens=7), EngineError("Out of memory.")])
-    response = final(made)
-    assert response["output"][0]["content"][0]["text"] == ENCODING.decode(begun[3:])
+    token_ids = ENCODING.encode("<|channel|>final<|message|>Hi 👩🏽", allowed_special="all")[:-1]
+    batches = make([EngineOutput(Chunk(token_ids), input_tokens=7), EngineError("Out of memory.")])
+    response = final(batches)
+    assert response["output"][0]["content"][0]["text"] == ENCODING.decode(token_ids[3:])
     assert response["output"][0]["content"][0]["text"].endswith("\ufffd")
-    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, len(begun))
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, len(token_ids))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
     ],
 )
 def test_what_else_an_engine_raises_is_for_the_log_and_not_for_the_client(script, caplog) -> None:
-    assert failed(make(script)) == {"code": "server_error", "message": OUR_FAULT}
+    assert failed(make(script)) == {"code": "server_error", "message": INTERNAL_ERROR}
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -133,7 +138,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
             return 1 / 0
 
     monkeypatch.setattr(generation, "parser_for", lambda *_: Broken())
-    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": OUR_FAULT}
+    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": INTERNAL_ERROR}
 
 
 def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
@@ -142,9 +147,9 @@ def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
             return ["Some text", object()]
 
     monkeypatch.setattr(generation, "parser_for", lambda *_: Nonsense())
-    made = make([step(ANSWER, "stop")])
-    assert failed(made)["message"] == OUR_FAULT
-    assert final(made)["output"][0]["content"][0]["text"] == "Some text"
+    batches = make([step(ANSWER, "stop")])
+    assert failed(batches)["message"] == INTERNAL_ERROR
+    assert final(batches)["output"][0]["content"][0]["text"] == "Some text"
 
 
 @pytest.mark.parametrize(
@@ -161,31 +166,31 @@ def test_an_interruption_ends_the_wait_for_the_engine_and_the_response(script, e
         await asyncio.to_thread(gate.reached.wait)
         run.interrupt(ending)
         run.interrupt(Fault("server_error", "too late"))
-        made = await collecting
+        batches = await collecting
         assert engine.closed.is_set()
         assert not collecting.cancelling()
-        return made
+        return batches
 
-    made = asyncio.run(interrupted())
-    assert check([event for events in made for event in events]) == []
-    assert (made[-1][-1]["type"], final(made)["status"]) == (terminal, status)
-    assert final(made)["error"] == ({"code": "server_error", "message": SHUTDOWN.message} if status == "failed" else None)
+    batches = asyncio.run(interrupted())
+    assert check([event for events in batches for event in events]) == []
+    assert (batches[-1][-1]["type"], final(batches)["status"]) == (terminal, status)
+    assert final(batches)["error"] == ({"code": "server_error", "message": SHUTDOWN.message} if status == "failed" else None)
 
 
 def test_an_interruption_between_two_steps_ends_the_response_at_the_next() -> None:
     async def interrupted():
         engine = StagedEngine(steps(ANSWER))
         run = begin(engine)
-        made = []
+        batches = []
         async for events in run.events():
-            made.append([as_json(event) for event in events])
+            batches.append([as_json(event) for event in events])
             run.interrupt(SHUTDOWN)
-        return made, engine.turns
+        return batches, engine.turns
 
-    made, asked = asyncio.run(interrupted())
-    assert [len(events) for events in made] == [2, 1]
-    assert failed(made)["message"] == SHUTDOWN.message
-    assert asked == []
+    batches, turns = asyncio.run(interrupted())
+    assert [len(events) for events in batches] == [2, 1]
+    assert failed(batches)["message"] == SHUTDOWN.message
+    assert turns == []
 
 
 def test_an_engine_that_does_not_let_itself_be_cancelled_is_not_listened_to_any_more() -> None:
@@ -206,11 +211,11 @@ def test_an_engine_that_does_not_let_itself_be_cancelled_is_not_listened_to_any_
         collecting = asyncio.create_task(collect(run))
         await asyncio.to_thread(gate.reached.wait)
         run.interrupt(SHUTDOWN)
-        made = await collecting
-        return made, engine.closed.is_set(), collecting.cancelling()
+        batches = await collecting
+        return batches, engine.closed.is_set(), collecting.cancelling()
 
-    made, closed, cancelling = asyncio.run(interrupted())
-    assert (failed(made)["message"], final(made)["output"], closed, cancelling) == (SHUTDOWN.message, [], True, 0)
+    batches, closed, cancelling = asyncio.run(interrupted())
+    assert (failed(batches)["message"], final(batches)["output"], closed, cancelling) == (SHUTDOWN.message, [], True, 0)
 
 
 @pytest.mark.parametrize("interrupted_too", [False, True])
@@ -232,7 +237,7 @@ def test_a_task_that_is_cancelled_by_others_stops_the_engine_and_stays_cancelled
 
 
 def test_a_reader_that_stops_reading_stops_the_engine() -> None:
-    async def left():
+    async def abandoned():
         engine = StagedEngine([step(ANSWER), Gate()])
         events = begin(engine).events()
         await anext(events)
@@ -240,7 +245,7 @@ def test_a_reader_that_stops_reading_stops_the_engine() -> None:
         await events.aclose()
         return engine.closed.is_set()
 
-    assert asyncio.run(left())
+    assert asyncio.run(abandoned())
 
 
 def test_an_engine_that_cannot_be_closed_is_for_the_log(caplog) -> None:
@@ -252,13 +257,13 @@ def test_an_engine_that_cannot_be_closed_is_for_the_log(caplog) -> None:
             finally:
                 raise RuntimeError("stuck")
 
-    async def left():
+    async def abandoned():
         events = begin(Sticky()).events()
         await anext(events)
         await anext(events)
         await events.aclose()
 
-    asyncio.run(left())
+    asyncio.run(abandoned())
     assert [(record.levelno, record.message) for record in caplog.records] == [
         (logging.ERROR, "resp_1: the engine or a tool could not be closed")
     ]
@@ -270,10 +275,10 @@ HOSTED = [steps(HOSTED_CALL + "<|call|>"), steps(ANSWER)]
 def test_after_its_tools_the_model_has_another_turn_that_knows_their_results() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     engine = StagedEngine(*HOSTED)
-    made = asyncio.run(collect(begin(engine, tools=tools)))
-    events = [event for each in made for event in each]
+    batches = asyncio.run(collect(begin(engine, tools=tools)))
+    events = [event for each in batches for event in each]
     assert check(events) == []
-    assert [item["type"] for item in final(made)["output"]] == ["mcp_call", "message"]
+    assert [item["type"] for item in final(batches)["output"]] == ["mcp_call", "message"]
     ((call,),) = tools.asked
     assert (call.kind, call.fields["name"], call.text) == ("mcp_call", "ask", '{"q": "a"}')
     first, second = engine.turns
@@ -284,14 +289,14 @@ def test_after_its_tools_the_model_has_another_turn_that_knows_their_results() -
 
 def test_every_delta_of_a_tool_is_told_at_once() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Fail(call.id, "no")])
-    made = make(*HOSTED, tools=tools)
-    assert ["response.mcp_call.failed", "response.output_item.done"] in [[event["type"] for event in each] for each in made]
+    batches = make(*HOSTED, tools=tools)
+    assert ["response.mcp_call.failed", "response.output_item.done"] in [[event["type"] for event in each] for each in batches]
 
 
 def test_without_tools_a_hosted_call_fails_and_the_response_is_complete() -> None:
-    made = make(*HOSTED)
-    assert final(made)["status"] == "completed"
-    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("mcp_call", "failed")]
+    batches = make(*HOSTED)
+    assert final(batches)["status"] == "completed"
+    assert [(item["type"], item["status"]) for item in final(batches)["output"]] == [("mcp_call", "failed")]
 
 
 REJECTED_CALL = '<|channel|>commentary to=browser.search<|message|>{"words": 1}'
@@ -300,9 +305,9 @@ REJECTED_CALL = '<|channel|>commentary to=browser.search<|message|>{"words": 1}'
 def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
     tools = ScriptedTools(lambda _call: [])
     engine = StagedEngine(steps(REJECTED_CALL + "<|call|>"), steps(ANSWER))
-    made = asyncio.run(collect(begin(engine, tools=tools)))
-    assert check([event for each in made for event in each]) == []
-    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [
+    batches = asyncio.run(collect(begin(engine, tools=tools)))
+    assert check([event for each in batches for event in each]) == []
+    assert [(item["type"], item["status"]) for item in final(batches)["output"]] == [
         ("web_search_call", "failed"),
         ("message", "completed"),
     ]
@@ -313,32 +318,32 @@ def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
 def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:
     thought = "<|channel|>analysis<|message|>I wonder what it is that I should look for.<|end|><|start|>assistant"
     turn = steps(thought + REJECTED_CALL + "<|call|>")
-    made = make(turn, steps(ANSWER), tools=ScriptedTools(lambda _call: []), max_output_tokens=len(turn) - 1)
-    assert final(made)["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert [item["type"] for item in final(made)["output"]] == ["reasoning", "web_search_call"]
-    assert final(made)["output"][1]["status"] == "failed"
+    batches = make(turn, steps(ANSWER), tools=ScriptedTools(lambda _call: []), max_output_tokens=len(turn) - 1)
+    assert final(batches)["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert [item["type"] for item in final(batches)["output"]] == ["reasoning", "web_search_call"]
+    assert final(batches)["output"][1]["status"] == "failed"
 
 
 def test_without_tools_a_call_that_makes_no_sense_is_the_end() -> None:
-    made = make(steps(REJECTED_CALL + "<|call|>"))
-    assert (final(made)["status"], [item["status"] for item in final(made)["output"]]) == ("completed", ["failed"])
+    batches = make(steps(REJECTED_CALL + "<|call|>"))
+    assert (final(batches)["status"], [item["status"] for item in final(batches)["output"]]) == ("completed", ["failed"])
 
 
 def test_calls_that_the_tools_do_not_run_fail_and_no_turn_follows() -> None:
-    made = make(*HOSTED, tools=ScriptedTools(lambda _call: []))
-    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [("mcp_call", "failed")]
+    batches = make(*HOSTED, tools=ScriptedTools(lambda _call: []))
+    assert [(item["type"], item["status"]) for item in final(batches)["output"]] == [("mcp_call", "failed")]
 
 
 def test_tools_that_raise_fail_the_response_and_the_call() -> None:
-    made = make(*HOSTED, tools=ScriptedTools(lambda call: [Run(call.id), RuntimeError("a secret")]))
-    assert failed(made)["message"] == OUR_FAULT
-    assert [item["status"] for item in final(made)["output"]] == ["failed"]
+    batches = make(*HOSTED, tools=ScriptedTools(lambda call: [Run(call.id), RuntimeError("a secret")]))
+    assert failed(batches)["message"] == INTERNAL_ERROR
+    assert [item["status"] for item in final(batches)["output"]] == ["failed"]
 
 
 def test_a_call_that_the_client_answers_ends_the_response_after_the_tools() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
-    made = make(steps(HOSTED_CALL + "<|call|><|start|>assistant" + CALL + "<|call|>"), tools=tools)
-    assert [(item["type"], item["status"]) for item in final(made)["output"]] == [
+    batches = make(steps(HOSTED_CALL + "<|call|><|start|>assistant" + CALL + "<|call|>"), tools=tools)
+    assert [(item["type"], item["status"]) for item in final(batches)["output"]] == [
         ("mcp_call", "completed"),
         ("function_call", "completed"),
     ]
@@ -347,17 +352,17 @@ def test_a_call_that_the_client_answers_ends_the_response_after_the_tools() -> N
 def test_the_budget_is_that_of_all_turns() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     engine = StagedEngine(*HOSTED)
-    made = asyncio.run(collect(begin(engine, tools=tools, max_output_tokens=100)))
+    batches = asyncio.run(collect(begin(engine, tools=tools, max_output_tokens=100)))
     spent = len(HOSTED[0]) - 1
     assert [turn.budget for turn in engine.turns] == [100, 100 - spent]
-    assert final(made)["status"] == "completed"
+    assert final(batches)["status"] == "completed"
 
 
 def test_a_budget_that_the_first_turn_used_up_cuts_the_response_before_the_second() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
-    made = make(*HOSTED, tools=tools, max_output_tokens=len(HOSTED[0]) - 1)
-    assert final(made)["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert [item["type"] for item in final(made)["output"]] == ["mcp_call"]
+    batches = make(*HOSTED, tools=tools, max_output_tokens=len(HOSTED[0]) - 1)
+    assert final(batches)["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert [item["type"] for item in final(batches)["output"]] == ["mcp_call"]
 
 
 @pytest.mark.parametrize(
@@ -370,5 +375,5 @@ def test_a_budget_that_the_first_turn_used_up_cuts_the_response_before_the_secon
     ],
 )
 def test_a_turn_that_did_not_end_by_itself_ends_the_response(reason, terminal, status) -> None:
-    made = make(steps(ANSWER, reason))
-    assert (made[-1][-1]["type"], final(made)["status"]) == (terminal, status)
+    batches = make(steps(ANSWER, reason))
+    assert (batches[-1][-1]["type"], final(batches)["status"]) == (terminal, status)

@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.responses.sealing import Binding, Envelope, SealError, SealingKeys
-from interlock.serving.responses.sealing.sealed_text import SHORTEST, SLICE
-from interlock.serving.responses.sealing.sealing_keys import Key
+from interlock.serving.responses.sealing import SHORTEST, SLICE, Binding, Envelope, Key, SealError, SealingKeys
 
 OLD, NEW = Key(bytes(32)), Key(bytes(range(32)))
 ENVELOPE = Envelope(SealingKeys(OLD))

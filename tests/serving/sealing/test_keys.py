@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from interlock.serving.responses.sealing.sealing_keys import KEYS_VARIABLE, Key, SealingKeys
+from interlock.serving.responses.sealing import KEYS_VARIABLE, Key, SealingKeys
 
 FIRST, SECOND = bytes(range(32)), bytes(range(1, 33))
 

@@ -17,7 +17,7 @@ from live.mcp_servers import Workshop, answer, plain, result, running
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, begin_response
+from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
 from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.mcp_session import Session
@@ -372,7 +372,7 @@ def hanging(base, by):
     """A response whose tool hangs."""
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(f"{base}/mcp")]})
-    return begin_response(request, request.continued(), engine, NullWriter(), tools=by)
+    return begin_response(RequestContext(request, request.resolve()), engine, NullWriter(), tools=by)
 
 
 @pytest.mark.parametrize("how", ["interrupted", "cancelled", "left"])

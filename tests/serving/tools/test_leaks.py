@@ -10,7 +10,7 @@ from live.engines import StagedEngine, step
 from live.mcp_servers import answer, plain, result, running
 
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, begin_response
+from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
 from interlock.serving.tools.mcp_session import Session
 
 REQUESTS = 1_000
@@ -26,7 +26,7 @@ async def respond(base, by, index):
     engine = StagedEngine([step(ECHO, "stop")], [step(ANSWER, "stop")])
     url = "http://127.0.0.1:1/mcp" if fate == "failing" else f"{base}/mcp"
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(url)]})
-    run = begin_response(request, request.continued(), engine, NullWriter(), tools=by)
+    run = begin_response(RequestContext(request, request.resolve()), engine, NullWriter(), tools=by)
 
     async def go():
         async with aclosing(run.events()) as events:

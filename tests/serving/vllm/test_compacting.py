@@ -9,7 +9,7 @@ from fake_vllm import Serving, outputs
 from live.plugged import client_of
 
 from interlock.fsm.oracle import check
-from interlock.serving.requests.summaries import SUMMARIZE, summary_message
+from interlock.serving.requests.context_window import SUMMARIZE, summary_message
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

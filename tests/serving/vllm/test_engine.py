@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.fsm.oracle import check
 from interlock.serving.http import plugin
-from interlock.serving.responses.run import OUR_FAULT
+from interlock.serving.responses.run import INTERNAL_ERROR
 
 pytestmark = pytest.mark.usefixtures("vllm")
 
@@ -95,7 +95,7 @@ class EngineDeadError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "message"), [(RuntimeError("a secret"), OUR_FAULT), (EngineDeadError("It is dead."), "It is dead.")]
+    ("error", "message"), [(RuntimeError("a secret"), INTERNAL_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
 )
 def test_an_engine_that_raises_fails_the_response_in_words_for_clients(error, message):
     response = made(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))

@@ -14,9 +14,9 @@ from attrs import define, evolve
 from interlock.parsers import Chunk, Parser, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Format, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
+from interlock.serving.requests.context_window import truncated
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.tool_offer import declare
-from interlock.serving.requests.truncation import truncated, wants_truncation
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -182,7 +182,7 @@ async def fitting(generation: Generation, turn: Turn) -> Turn:
         generation: Counts the tokens of prompts.
         turn: Returned as it is if nothing fits, for the engine to refuse it.
     """
-    if not wants_truncation(turn.request.raw):
+    if turn.request.raw.get("truncation") != "auto":
         return turn
 
     async def fits(items: Sequence[Mapping[str, object]]) -> bool:

@@ -36,7 +36,7 @@ async def encoded(text: str, yielder: Yielder) -> AsyncGenerator[list[int], None
     """
     for start in range(0, len(text), SLICE):
         yield encoding().encode(clean(text[start : start + SLICE]), disallowed_special=())
-        await yielder.rest()
+        await yielder.checkpoint()
 
 
 @lru_cache(maxsize=256)

@@ -23,9 +23,9 @@ from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.harmony_encoding import control, encoded, encoding
 from interlock.serving.requests.api_errors import PromptError
+from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
-from interlock.serving.requests.summaries import is_summary
 from interlock.serving.requests.yielder import Yielder
 
 __all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
@@ -67,7 +67,7 @@ async def count_prompt(turn: Turn) -> int:
             raise PromptError(TOO_LONG)
         if is_framing:
             count += len(control(text))
-            await yielder.rest()
+            await yielder.checkpoint()
             continue
         async for tokens in encoded(text, yielder):
             count += len(tokens)

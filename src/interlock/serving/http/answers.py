@@ -50,7 +50,7 @@ class Exchange(Generic[T]):
         """Yield the run's events; while they are read, a client that goes away cancels the run (rule R4)."""
         watch = asyncio.create_task(self._watch(receive))
         try:
-            with self.active_runs.holding(self.run):
+            with self.active_runs.track(self.run):
                 async with aclosing(self.run.events()) as events:
                     yield events
         finally:

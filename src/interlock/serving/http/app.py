@@ -143,7 +143,7 @@ class Api:
     started_at: int = field(factory=now)
 
     @cached_property
-    def background_registry(self) -> BackgroundRegistry[ResponseRun[bytes]]:
+    def background_registry(self) -> BackgroundRegistry:
         """The responses in the background."""
         return BackgroundRegistry(self.service.archive, self.service.active_runs)
 
@@ -183,7 +183,7 @@ class Api:
         What the first request would make for all later ones is made before anybody waits for it.
         """
         parser_for(self.service.engine.format, {})
-        async with self.service.archive.watched_over():
+        async with self.service.archive.maintained():
             try:
                 yield
             finally:
@@ -199,20 +199,20 @@ class Api:
         run = await self._run(request, asked, SseWriter(dialect))
         if not asked.background:
             return StreamedAnswer(Exchange(run, self.service.active_runs))
-        queued = await self.background_registry.begin(self.background_registry.owner(tenant, run, lambda: run.stored, run.lease))
+        queued = await self.background_registry.begin(tenant, run, run.context.lease)
         if asked.stream:
             return KeptAnswer(await self.service.archive.tail(tenant, queued))
         return _json(dialect.spoken(queued.response))
 
     async def _run(self, request: Request, asked: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
         """Begin a response, unless its client goes away before."""
-        return await unless_gone(request.receive, self.service.run(asked, tenant_of(request), writer, connection=request))
+        return await unless_gone(request.receive, self.service.begin(asked, tenant_of(request), writer, connection=request))
 
     async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
         """Read and validate the body of a request, as what it means."""
         yielder = Yielder()
         body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
-        return await self.service.asked(meant(body), yielder)
+        return await self.service.read(meant(body), yielder)
 
     async def count_input(self, request: Request) -> Response:
         """Count the tokens of the prompt that a request would have."""
@@ -223,7 +223,7 @@ class Api:
     async def compact(self, request: Request) -> ASGIApp:
         """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
         asked = await self._asked(request, compact_request)
-        run, items, seals = await unless_gone(request.receive, self.service.summary(asked, tenant_of(request)))
+        run, items, seals = await unless_gone(request.receive, self.service.begin_summary(asked, tenant_of(request)))
         return CompactedAnswer(Exchange(run, self.service.active_runs), items, seals.seal_summary)
 
     async def connect(self, socket: WebSocket) -> None:
@@ -236,7 +236,7 @@ class Api:
         host = SocketHost(self.service, dialect, socket)
         share = self.socket_memory.share(tenant_of(socket), self.socket_limits.held_bytes)
         connection = Connection(socket, host, self.service.active_runs, share, self.socket_limits)
-        with self.open_sockets.holding(connection):
+        with self.open_sockets.track(connection):
             await connection.serve()
 
     def _dialect(self, request: Request) -> Dialect:
@@ -277,9 +277,9 @@ class SocketHost:
 
     async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
         """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
-        asked = await self.service.asked(body, Yielder())
+        asked = await self.service.read(body, Yielder())
         more: dict[str, Any] = {"latest": latest, "generate": generate, "connection": self.socket}
-        run = await self.service.run(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
+        run = await self.service.begin(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
         return Begun(run, lambda: run.stored)
 
 

@@ -18,15 +18,15 @@ from interlock.fsm.response_subject import usage_of
 from interlock.serving.http.answers import Exchange
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid, missing
+from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.summaries import TAKEN_OVER
-from interlock.serving.responses.compaction_run import Summary, summary
+from interlock.serving.responses.response_run import Summary, summary_of
 
 __all__ = ["CompactedAnswer", "compact_request"]
 
-TAKEN: Final = ("input", "previous_response_id", *TAKEN_OVER)
+TAKEN: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 """The parameters of a compaction: the conversation, and what the request for its summary takes over."""
 
 
@@ -70,7 +70,7 @@ class CompactedAnswer:
         async with self.exchange.events(receive) as events:
             async for _ in events:
                 pass
-        await self._answer(summary(self.exchange.run.driver))(scope, receive, send)
+        await self._answer(summary_of(self.exchange.run.driver))(scope, receive, send)
 
     def _answer(self, made: Summary) -> Response:
         if made.fault is not None:

@@ -22,9 +22,9 @@ from interlock.serving.http.listing import page_of, shown_item
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import read_object_in_turns
-from interlock.serving.requests.conversation_bodies import read_added, read_metadata, read_new
+from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 from interlock.serving.requests.identity import now, random_id
-from interlock.serving.requests.input_items import Item, identified, join
+from interlock.serving.requests.input_items import Item, join, with_ids
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.conversation_lease import locked, no_such_conversation
 from interlock.serving.responses.sealing import Envelope, require_openable
@@ -57,7 +57,7 @@ class Conversations:
 
     async def create(self, request: Request) -> object:
         """Create a conversation."""
-        asked = read_new(await self._body(request))
+        asked = read_conversation(await self._body(request))
         tenant = tenant_of(request)
         items = await self._joined(tenant, (), asked.items)
         conversation = Conversation(random_id("conv"), now(), asked.metadata)
@@ -87,7 +87,7 @@ class Conversations:
 
     async def add(self, request: Request) -> object:
         """Add items to the end of a conversation, and list them."""
-        given, name = read_added(await self._body(request)), request.path_params["id"]
+        given, name = read_conversation_items(await self._body(request)), request.path_params["id"]
         tenant = tenant_of(request)
         added = await self._joined(tenant, await self._items(request), given)
         if await self.store.add_items(tenant, name, added) is None:
@@ -123,7 +123,7 @@ class Conversations:
         await require_openable(given, self.envelope, await self.models(), tenant)
         referred = [str(item["id"]) for item in given if item["type"] == "item_reference"]
         joined = join(before, given, await self.store.find(tenant, referred))
-        return identified(joined[len(before) :])
+        return with_ids(joined[len(before) :])
 
     async def _body(self, request: Request) -> Mapping[str, object]:
         yielder = Yielder()

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from interlock.serving.http import decoding
 from interlock.serving.http.intake import JSON, error_response
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.responses.archive import said_by_store
+from interlock.serving.responses.archive import store_error
 
 __all__ = ["answer_error"]
 
@@ -35,7 +35,7 @@ def answer_error(request: Request, error: Exception) -> Response:
         request: The request.
         error: What it raised.
     """
-    match said_by_store(error):
+    match store_error(error):
         case ApiError() as said:
             return error_response(said, HEADERS.get(said.status))
         case HTTPException(status_code=status, headers=headers):

@@ -97,7 +97,7 @@ async def decompressed(request: Request, max_bytes: int, yielder: Yielder | None
                 size += len(part)
                 _require_room(max(size, received), max_bytes)
                 yield part
-                await (yielder.rest() if decoder is None else asyncio.sleep(0))
+                await (yielder.checkpoint() if decoder is None else asyncio.sleep(0))
         except ApiError as error:
             refusal = error
     if refusal is not None:

@@ -149,7 +149,7 @@ class InterlockPlugin:
             self._leave(f"{error!r}")
             return
         state.interlock = api
-        self._watching = asyncio.create_task(archive.watch_over())
+        self._watching = asyncio.create_task(archive.maintain())
         readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)

@@ -1,21 +1,18 @@
-"""What the body of a request may say.
+"""The bodies of requests, and what the rest of serving has in common.
 
-body                 bytes as a JSON object
-json_values          JSON of unknown shape
-limits               what is read of items, tools and formats, and how long it may be
-refusals             what is wrong, in the words of OpenAI's API
-json_schema          what a JSON schema looks like
-create               the whole body as one object
-input_items          the items of a request's input, and of what came before it
-conversation_bodies  the bodies of requests about conversations
-tool_offer           what a model that knows functions alone is offered of the tools
-hosted_tools         the hosted tools that an operator can configure
-normalize            a conversation as every engine can render it
-summaries            what a summary takes the place of
-truncation           which turns go when a conversation is too long
-api_errors           the errors of serving
-containment          whatever may be raised, and what it means
-api_keys             API keys and tenants
-identity             ids that nobody can guess, and the clock
-yielder              work that lets others run in between
+body             decodes bytes to a JSON object, within limits
+create           validates the bodies of requests for responses and conversations
+limits           the fields that are read, and their limits
+refusals         errors for invalid parameters, in the words of OpenAI's API
+input_items      validates and joins the items of a conversation
+tool_offer       translates tools to functions
+hosted_tools     the names of the hosted tools
+normalize        items that every engine can render
+context_window   compaction and truncation of conversations
+json_values      access to JSON values of unknown type
+api_errors       the errors of serving
+containment      tells faults from the signals of Python
+api_keys         API keys and their tenants
+identity         random ids and the clock
+yielder          yields to the event loop during long work
 """

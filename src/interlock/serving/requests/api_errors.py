@@ -1,7 +1,4 @@
-"""The errors of serving, and how an API error looks on the wire.
-
-It knows the OpenAI error body. It does not know HTTP: whoever answers takes the status and the body from here.
-"""
+"""The errors of serving, and the OpenAI error body of those that answer a request."""
 
 from __future__ import annotations
 
@@ -16,14 +13,10 @@ __all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "invalid", "mi
 
 @frozen
 class ApiError(InterlockError):
-    """A request that gets an error instead of a response.
+    """An error that answers a request instead of a response. Clients read the message, so it must not contain secrets.
 
-    Args:
-        status: The HTTP status, 400 to 599.
-        message: For the developer of the client; it says what was wrong and carries no secrets.
-        type: The OpenAI class of error, such as `invalid_request_error`.
-        param: The parameter at fault, with its path from the body's root (`input[2].content[0].type`), or None.
-        code: A word for programs, such as `invalid_type`, or None.
+    `param` is the path of the parameter from the body's root (`input[2].content[0].type`). `type` and `code` are OpenAI's
+    (`invalid_request_error`, `invalid_type`).
     """
 
     status: int
@@ -37,48 +30,32 @@ class ApiError(InterlockError):
         return self.message
 
     def body(self) -> dict[str, object]:
-        """Return the body of the HTTP answer, in OpenAI's shape."""
+        """Return the error body in OpenAI's format."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
 def invalid(param: str | None, message: str, code: str | None = "invalid_value") -> ApiError:
-    """Return the error for a parameter that is not as it must be.
-
-    Args:
-        param: The path of the parameter, or None for the body as a whole.
-        message: What is wrong with it.
-        code: A word for programs; None where OpenAI's API has none.
-    """
+    """Return the error for an invalid parameter, or for the whole body if `param` is None."""
     return ApiError(400, message, param=param, code=code)
 
 
 def missing(param: str) -> ApiError:
-    """Return the error for a required parameter that is not given.
-
-    Args:
-        param: The path of the parameter.
-    """
+    """Return the error for a missing required parameter."""
     return invalid(param, f"Missing required parameter: '{param}'.", "missing_required_parameter")
 
 
 class EngineError(InterlockError):
-    """An engine could not go on with a generation; the response fails with this message (rule R4).
-
-    The message reaches the client, so it must not carry secrets.
-    """
+    """An engine cannot continue, and the response fails with the message (rule R4), which must not contain secrets."""
 
     code: ClassVar[str] = "server_error"
-    """The code of the response's error."""
+    """The `error.code` of the response."""
 
 
 class PromptError(EngineError):
-    """An engine cannot take a prompt; that is the client's fault."""
+    """An engine cannot accept a prompt, which is the client's fault."""
 
     code: ClassVar[str] = "invalid_prompt"
 
 
 class ToolError(InterlockError):
-    """A hosted tool could not be run or listed; its item fails with this message, and the stream goes on.
-
-    The message reaches the client, so it must not carry secrets.
-    """
+    """A hosted tool cannot be run or listed, and its item fails with the message, which must not contain secrets."""

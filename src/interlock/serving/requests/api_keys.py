@@ -1,7 +1,7 @@
-"""API keys: who may come in, and whose the things are that a request stores.
+"""API keys and their tenants.
 
-Keys are held as digests alone. Everything that is stored belongs to a *tenant*, a short name that is made of the key, so that
-what came with one key does not exist for another. With one key or none there is one tenant, whose name is empty.
+Everything stored belongs to a *tenant*, a short name derived from the API key, so that each key sees only its own data. With at
+most one key there is one tenant, with an empty name. Keys are kept in memory as digests only.
 """
 
 from __future__ import annotations
@@ -14,26 +14,19 @@ from typing import Final
 from attrs import field, frozen
 from starlette.requests import HTTPConnection
 
-__all__ = ["TENANT", "Keys", "check_key", "tenant_of"]
+__all__ = ["TENANT", "Keys", "tenant_of"]
 
 TENANT: Final = "interlock.tenant"
-"""Where the scope of a request holds its tenant."""
+"""The key of the tenant in the ASGI scope of a request."""
 
-NAME_LENGTH: Final = 16
-"""Characters of a tenant's name, each of four bits."""
+TENANT_LENGTH: Final = 16
+"""Hexadecimal digits of a tenant's name."""
 
 LAST_OF_LATIN_1: Final = "\xff"
 
 
-def check_key(key: str) -> None:
-    """Refuse a key that no client could send in a header.
-
-    Args:
-        key: The API key.
-
-    Raises:
-        ValueError: The message says what is wrong with it, and does not repeat it.
-    """
+def _check_key(key: str) -> None:
+    """Raise a `ValueError`, without the key in it, for a key that no client can send in a header."""
     if not key:
         raise ValueError("the key is empty; to let everybody in, give none at all")
     if key != key.strip():
@@ -46,76 +39,53 @@ def check_key(key: str) -> None:
 
 @frozen
 class Keys:
-    """The API keys of a server, as digests with the tenant of each.
-
-    Args:
-        tenants: SHA-256 digests of the keys, each in the encodings in which clients send it, with its tenant.
-    """
+    """The API keys of a server: the tenant of each SHA-256 digest, for every encoding in which clients send a key."""
 
     tenants: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, keys: Iterable[str], *, shared: bool = False) -> Keys:
-        """Return the digests of some keys.
-
-        Args:
-            keys: The keys; none to let everybody in.
-            shared: Whether what was stored with one key is there for the others too.
+        """Return the digests of keys, which may share one tenant; without any key, requests need none.
 
         Raises:
-            ValueError: One of the keys is empty, or cannot be sent in a header.
+            ValueError: A key is empty, or cannot be sent in a header.
         """
-        given = [*dict.fromkeys(keys)]
-        for key in given:
-            check_key(key)
-        apart = len(given) > 1 and not shared
-        # A header's bytes come as Latin-1, whatever they meant: clients send a key in that or in UTF-8.
+        distinct = [*dict.fromkeys(keys)]
+        for key in distinct:
+            _check_key(key)
+        separate = len(distinct) > 1 and not shared
+        # Header bytes are decoded as Latin-1, but clients encode a key in that or in UTF-8.
         return cls(
             tuple(
-                (hashlib.sha256(key.encode(encoding)).digest(), _name(key) if apart else "")
-                for key in given
+                (hashlib.sha256(key.encode(encoding)).digest(), _tenant_name(key) if separate else "")
+                for key in distinct
                 for encoding in ("utf-8", "latin-1")
             )
         )
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of a request; without any keys, everybody is the one tenant.
-
-        Args:
-            authorization: Its header `Authorization`.
-
-        Returns:
-            None if the header has none of the keys.
-        """
+        """Return the tenant of a request by its `Authorization` header, or None if that has none of the keys."""
         scheme, _, key = authorization.partition(" ")
         if not self.tenants:
             return ""
-        return self.tenant_with(key) if scheme.lower() == "bearer" else None
+        return self.tenant_of_key(key) if scheme.lower() == "bearer" else None
 
-    def tenant_with(self, key: str) -> str | None:
-        """Return the tenant that a key belongs to; how long that takes says nothing of the keys.
-
-        Args:
-            key: As a header has it.
-        """
-        given = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
-        found = None
+    def tenant_of_key(self, key: str) -> str | None:
+        """Return the tenant of a key from a header, in a time that does not depend on the keys."""
+        key_digest = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
+        match = None
         for digest, tenant in self.tenants:
-            if hmac.compare_digest(given, digest):
-                found = tenant
-        return found
+            if hmac.compare_digest(key_digest, digest):
+                match = tenant
+        return match
 
 
-def _name(key: str) -> str:
-    """Return the name of a tenant, the same in every process that knows the key."""
-    return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:NAME_LENGTH]
+def _tenant_name(key: str) -> str:
+    """Return a name that is the same in every process with the key."""
+    return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:TENANT_LENGTH]
 
 
 def tenant_of(connection: HTTPConnection) -> str:
-    """Return the tenant of a request that was let in.
-
-    Args:
-        connection: The request, or the WebSocket.
-    """
+    """Return the tenant of an authorized request or WebSocket."""
     tenant: str = connection.scope.get(TENANT, "")
     return tenant

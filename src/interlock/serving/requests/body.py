@@ -1,14 +1,14 @@
-"""The bytes of a request's body, read as a JSON object.
+"""Decodes a request's body from bytes to a JSON object, within limits.
 
-It knows JSON's limits and nothing of what the object says. Lone surrogates, which JSON's escapes can write and clients
-that cut strings in the middle do send, become U+FFFD.
+Lone surrogates, which come from clients that cut strings in the middle of a character, become U+FFFD. A body that is not a JSON
+object or is nested too deeply raises an `ApiError` with the status 400.
 """
 
 from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, cast
 
@@ -22,42 +22,34 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["JsonBudget", "read_object", "read_object_in_turns", "require_shallow"]
 
 DEPTH: Final = 100
-"""Levels of arrays and objects that a body may have: more than any request needs, fewer than any recursion bears."""
+"""Levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
 
-MOST_VALUES: Final = 50_000
-"""Values that a body may have: each takes time to read, in which a server does nothing else, and a hundred bytes."""
+MAX_VALUES: Final = 50_000
+"""JSON values in a body: decoding them blocks the event loop, and each takes a hundred bytes."""
 
+MAX_REPAIRED: Final = 4 * 2**20
+"""Bytes of a body with lone surrogates, which is decoded twice."""
 
-PATIENT: Final = 4 * 2**20
-"""Bytes of a body with lone surrogates, which is read a second time."""
-
-PIECE: Final = re.compile(rb"(?:[^\\]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.){1,16384}+", re.DOTALL)
-"""A piece of a body that ends between two characters, pairs of surrogates among them."""
+CHUNK: Final = re.compile(rb"(?:[^\\]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.){1,16384}+", re.DOTALL)
+"""A chunk of a body that ends between two characters and splits no pair of surrogates."""
 SURROGATES: Final = re.compile(
     rb"\\(?:(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|[^u])|u[dD][89a-fA-F][\da-fA-F]{2})", re.DOTALL
 )
-"""A pair of surrogates or any other escape, which is a group, or a lone surrogate."""
+"""A lone surrogate, or, as a group, a pair of surrogates or any other escape."""
 
 
 @define
 class JsonBudget:
-    """Counts the values of a body while it comes, so that one of too many is refused before it is read.
-
-    It looks at commas and brackets outside of strings; what is no JSON is counted somehow.
-    """
+    """Counts the values of a body while it arrives, by commas and brackets, so that one with too many is never decoded."""
 
     values: int = field(default=1, init=False)
     _in_string: bool = field(default=False, init=False)
     _escape: bytes = field(default=b"", init=False)
-    """The backslash that ended the piece before, if the character that it escapes is in the next one."""
+    """The backslash at the end of the last chunk, if the character that it escapes is in the next one."""
 
-    def count(self, piece: bytes) -> None:
-        """Count the values of the next piece.
-
-        Args:
-            piece: Any number of bytes.
-        """
-        text = (self._escape + piece).replace(rb"\\", b"")
+    def count(self, chunk: bytes) -> None:
+        """Count the values of the next chunk."""
+        text = (self._escape + chunk).replace(rb"\\", b"")
         self._escape = text[-1:] if text.endswith(b"\\") else b""
         strings = text.replace(rb"\"", b"").split(b'"')
         outside = b"".join(strings[self._in_string :: 2])
@@ -65,70 +57,51 @@ class JsonBudget:
         self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
 
     def require_few(self) -> None:
-        """Refuse a body of too many values.
-
-        Raises:
-            ApiError: 413.
-        """
+        """Refuse a body with too many values, with the status 413."""
         if self.too_many:
-            raise ApiError(413, f"The body of the request holds more than {MOST_VALUES} JSON values.", code="request_too_large")
+            raise ApiError(413, f"The body of the request holds more than {MAX_VALUES} JSON values.", code="request_too_large")
 
     @property
     def too_many(self) -> bool:
-        """Whether there are more values than a body may have."""
-        return self.values > MOST_VALUES
+        """Whether the body has more values than the limit."""
+        return self.values > MAX_VALUES
 
 
 def read_object(body: bytes) -> dict[str, object]:
-    """Return the object that a body says, read in one go.
-
-    Args:
-        body: JSON in UTF-8.
-
-    Raises:
-        ApiError: 400; it is no JSON, no object, or nested too deeply.
-    """
+    """Decode a body."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
-        return _object(_again(b"".join(_mended(body, error))))
+        return _object(_decode_repaired(_repair(body, error)))
 
 
 async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Return the object that a body says; while lone surrogates in it are mended, others have their turns.
-
-    Args:
-        body: JSON in UTF-8.
-        yielder: Of the work that this is a part of.
-
-    Raises:
-        ApiError: 400; it is no JSON, no object, or nested too deeply.
-    """
+    """Decode a body, and yield to the event loop while lone surrogates are replaced."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
-        pieces: list[bytes] = []
-        for piece in _mended(body, error):
-            pieces.append(piece)
-            await yielder.rest()
-        return _object(_again(b"".join(pieces)))
+        chunks: list[bytes] = []
+        for chunk in _repair(body, error):
+            chunks.append(chunk)
+            await yielder.checkpoint()
+        return _object(_decode_repaired(chunks))
 
 
-def _mended(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
-    """Yield a body that could not be read in pieces, each with U+FFFD in the place of its lone surrogates."""
+def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
+    """Yield the chunks of a body that could not be decoded, with U+FFFD in place of lone surrogates."""
     body = body.removeprefix(BOM_UTF8)
-    if len(body) > PATIENT:
-        raise _unreadable(f"{_place(error)}; if that is a lone surrogate, it may have {PATIENT} bytes")
-    at = 0
-    while piece := PIECE.match(body, at):
-        yield SURROGATES.sub(lambda escape: escape[0] if escape[1] else rb"\ufffd", piece[0])
-        at = piece.end()
-    yield body[at:]
+    if len(body) > MAX_REPAIRED:
+        raise _unreadable(f"{_place(error)}; if that is a lone surrogate, it may have {MAX_REPAIRED} bytes")
+    start = 0
+    while chunk := CHUNK.match(body, start):
+        yield SURROGATES.sub(lambda escape: escape[0] if escape[1] else rb"\ufffd", chunk[0])
+        start = chunk.end()
+    yield body[start:]
 
 
-def _again(body: bytes) -> object:
+def _decode_repaired(chunks: Iterable[bytes]) -> object:
     try:
-        return orjson.loads(body)
+        return orjson.loads(b"".join(chunks))
     except orjson.JSONDecodeError as error:
         raise _unreadable(_place(error)) from None
 
@@ -145,20 +118,13 @@ def _object(value: object) -> dict[str, object]:
 
 
 def require_shallow(value: object) -> None:
-    """Refuse a body of too many levels.
-
-    Args:
-        value: What it says.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse a body with too many levels."""
     if _deeper_than(value, DEPTH):
         raise _unreadable(f"it is nested deeper than {DEPTH} levels")
 
 
-def _unreadable(why: str) -> ApiError:
-    return invalid(None, f"The body of the request could not be read as JSON: {why}.", "invalid_json")
+def _unreadable(reason: str) -> ApiError:
+    return invalid(None, f"The body of the request could not be read as JSON: {reason}.", "invalid_json")
 
 
 def _deeper_than(value: object, levels: int) -> bool:

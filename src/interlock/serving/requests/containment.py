@@ -1,8 +1,7 @@
-"""Whatever may be raised while a response is made, and what it means.
+"""Tells faults from the exceptions by which Python stops a task, closes a generator or ends the process.
 
-Code in Rust panics with an exception that is no `Exception` (`pyo3_runtime.PanicException`), so `except Exception` is not
-enough to end a response by its failure edges (rule R4). A few exceptions are no faults but messages of Python's own: that a task
-shall stop, that a generator is closed, that the process shall end. This module tells them apart.
+Rust code panics with an exception that is not an `Exception` (`pyo3_runtime.PanicException`), so `except Exception` does not
+catch every fault that must end a response by its failure edges (rule R4).
 """
 
 from __future__ import annotations
@@ -24,40 +23,33 @@ ENDS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class PanicError(InterlockError):
-    """A fault that is no `Exception`, raised again as one, so that a web framework answers with an error."""
+    """Wraps a fault that is not an `Exception`, so that a web framework answers with an error."""
 
 
 def ends_process(error: BaseException) -> bool:
-    """Return whether an exception asks the process to end; a group does if one of its exceptions does.
-
-    Args:
-        error: What was raised.
-    """
+    """Return whether an exception, or one in a group, asks the process to end."""
     return isinstance(error, ENDS) or (
         isinstance(error, BaseExceptionGroup) and cast("BaseExceptionGroup[BaseException]", error).subgroup(ENDS) is not None
     )
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an exception is a fault of what raised it, to be called where it is caught.
+    """Return whether an exception is a fault of the code that raised it. Call it where the exception is caught.
 
-    A `CancelledError` is one unless somebody cancels the task at hand: a library may raise it out of a future of its own. A
-    `GeneratorExit` is one while a task runs: a coroutine that is closed from outside runs in none.
-
-    Args:
-        error: What was raised.
+    A `CancelledError` is a fault unless the current task is being cancelled: a library may raise it from a future of its own. A
+    `GeneratorExit` is a fault while a task runs: a coroutine that is closed from outside runs in none.
     """
     match error:
         case asyncio.CancelledError():
-            task = _task()
+            task = _current_task()
             return task is not None and not task.cancelling()
         case GeneratorExit():
-            return _task() is not None
+            return _current_task() is not None
         case _:
             return not ends_process(error)
 
 
-def _task() -> asyncio.Task[object] | None:
+def _current_task() -> asyncio.Task[object] | None:
     try:
         return asyncio.current_task()
     except RuntimeError:  # no event loop runs
@@ -66,11 +58,7 @@ def _task() -> asyncio.Task[object] | None:
 
 @contextmanager
 def panics_as_errors() -> Generator[None]:
-    """Raise a fault that is no `Exception` as one.
-
-    Raises:
-        PanicError: Its cause was raised.
-    """
+    """Raise faults that are not an `Exception` as a `PanicError`."""
     try:
         yield
     except Exception:
@@ -83,38 +71,23 @@ def panics_as_errors() -> Generator[None]:
 
 @frozen
 class Outcome(Generic[T]):
-    """What became of something that was awaited in a task of its own.
-
-    Args:
-        value: What it returned; None if it raised.
-        error: What it raised; None if it returned.
-    """
+    """The value that an awaitable returned, or the error that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
 
     def result(self) -> T:
-        """Return the value.
-
-        Raises:
-            BaseException: What was raised instead.
-        """
+        """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error
         return cast("T", self.value)
 
 
 async def outcome(work: Awaitable[T]) -> Outcome[T]:
-    """Await something, and return whatever comes of it.
+    """Await something and return its outcome; only a cancellation of the current task is raised.
 
     A task that raises `KeyboardInterrupt` or `SystemExit` stops the event loop at once, in the middle of all responses. As an
-    outcome it reaches the run that waits for the task, which ends its response first.
-
-    Args:
-        work: What is awaited.
-
-    Raises:
-        CancelledError: The task at hand is cancelled.
+    outcome these reach the run that waits for the task, and it ends its response first.
     """
     try:
         return Outcome(value=await work)

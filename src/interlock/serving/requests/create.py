@@ -1,8 +1,8 @@
-"""The body of `POST /v1/responses`, read and judged, as one object that the rest of serving can rely on.
+"""Validates the bodies of requests that create responses and conversations.
 
-What each parameter may be is in `interlock.events.response_object`, what is read of items and tools in
-`interlock.serving.requests.limits`; what no single parameter can say follows here in a few rules. This module knows nothing of
-the models that are served, of stored responses, or of the size of bodies: the server judges those.
+The types of parameters are in `interlock.events.response_object`, those of items and tools in
+`interlock.serving.requests.limits`; the rules here cover several parameters at once. Every function that reads a body raises an
+`ApiError` with the status 400 and the invalid parameter. Bodies must not change after they are read.
 """
 
 from __future__ import annotations
@@ -11,45 +11,54 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from attrs import field, frozen
+
 from interlock.events.resource import without_secrets
-from interlock.events.response_object import ContextManagements, Parameters
+from interlock.events.response_object import ContextManagements, Metadata, Parameters
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.conversation_bodies import require_alone
-from interlock.serving.requests.input_items import STORED_NOWHERE, Item, join, read_input, require_input, require_type
-from interlock.serving.requests.json_schema import flaw
+from interlock.serving.requests.input_items import STORED_NOWHERE, Item, join, read_input, read_items, require_input, require_type
 from interlock.serving.requests.json_values import elements, is_object, members
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
     HOSTED_ITEMS,
     HOSTED_TOOLS,
-    MOST_TOOLS,
+    MAX_TOOLS,
     SCHEMA_FORMAT,
+    SOME_TEXT,
     TOOLS,
     Named,
     Shapes,
 )
-from interlock.serving.requests.refusals import QUOTED, require, require_list, too_long, unsupported, wrong_type
-from interlock.serving.requests.summaries import require_last_trigger, threshold_of
+from interlock.serving.requests.refusals import require, require_json_schema, require_list, too_long, unsupported, wrong_type
 
-__all__ = ["CreateResponse", "declared_tools", "read_hosted", "read_request"]
+__all__ = [
+    "CreateConversation",
+    "CreateResponse",
+    "read_conversation",
+    "read_conversation_items",
+    "read_hosted",
+    "read_metadata",
+    "read_request",
+    "requested_conversation",
+]
+
+MAX_ADDED: Final = 20
+"""Items that one request may add to a conversation, in OpenAI's API."""
 
 CALLED: Final = MappingProxyType({kind: TOOLS[kind] for kind in ("function", "custom")})
-"""What is read of tools that the model calls by name and the client runs, which alone a namespace has."""
+"""The tools that the model calls by name and the client runs; a namespace has no others."""
 
 MODES: Final = ("none", "auto", "required")
 
 
 class CreateResponse(Parameters, kw_only=True, frozen=True):
-    """A valid request for a response: its parameters, and as JSON what is kept, echoed or rendered as it came.
+    """A valid request for a response.
 
-    Args:
-        raw: The whole body; `interlock.events.resource.response_settings` echoes it. It alone holds what only an MCP server is to
-            get (`authorization`, `headers`), and so no engine renders tools from it.
-        input: The request's own input items, each with its type; a string input is a user's message.
-        tools: The tools, MCP servers without `authorization` and `headers`.
-        tool_choice: `none`, `auto`, `required`, or an object with a `type`.
+    `raw` is the whole body, which `interlock.events.resource.response_settings` echoes. It alone has the secrets of MCP servers
+    (`authorization`, `headers`), so no engine renders tools from it. Items in `input` have a type, and a string input is a user's
+    message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`.
     """
 
     raw: Mapping[str, object]
@@ -64,18 +73,18 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
     top_logprobs: int = 0
 
     def __repr__(self) -> str:
-        """Return which model is asked for what; nothing that a client may want to keep to itself."""
+        """Return the model and counts, and nothing private."""
         return f"CreateResponse(model={self.model!r}, input={len(self.input)} items, tools={len(self.tools)})"
 
     @property
     def conversation_id(self) -> str | None:
-        """The conversation that this request goes on from and is added to; never given beside a previous response."""
-        given = self.raw.get("conversation")
-        return None if given is None else str(members(given).get("id", given))
+        """The conversation that the response continues and is added to; never beside a previous response."""
+        conversation = self.raw.get("conversation")
+        return None if conversation is None else str(members(conversation).get("id", conversation))
 
     @property
     def text_format(self) -> Mapping[str, object]:
-        """The form of the answer: an object with the type `text`, `json_object` or `json_schema`."""
+        """The output format: an object with the type `text`, `json_object` or `json_schema`."""
         return members(members(self.raw.get("text")).get("format")) or {"type": "text"}
 
     @property
@@ -86,62 +95,49 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
     @property
     def compact_threshold(self) -> int | None:
-        """The tokens of a prompt beyond which the conversation is compacted before the model answers; None for never."""
-        return threshold_of(self.raw)
+        """The prompt tokens above which the conversation is compacted before the model answers; None for never."""
+        management = elements(self.raw.get("context_management"))
+        thresholds = [members(each).get("compact_threshold") for each in management]
+        return min((each for each in thresholds if isinstance(each, int)), default=None)
 
-    def continued(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
-        """Return what the model is asked to go on from: what came before, and this request's input.
-
-        Args:
-            previous: The conversation until the previous response, its output included.
-            stored: Other items that references in the input may mean, by their ids.
-
-        Raises:
-            ApiError: 400 if a tool's output answers no call before it, 404 if a reference means no item that there is.
-        """
+    def resolve(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
+        """Return the conversation so far and this request's input; see `interlock.serving.requests.input_items.join`."""
         return join(previous, self.input, stored)
 
     @property
     def compacts_only(self) -> bool:
-        """Whether the conversation is to be compacted and nothing else."""
+        """Whether the request wants a compaction and no answer."""
         return bool(self.input) and self.input[-1]["type"] == "compaction_trigger"
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether the text of messages shall carry its log probabilities."""
+        """Whether the text of messages has log probabilities."""
         return "message.output_text.logprobs" in self.include
 
 
 def read_request(raw: Mapping[str, object]) -> CreateResponse:
-    """Judge a body that was read already.
-
-    Args:
-        raw: The body; it is kept, and must not change any more.
-
-    Raises:
-        ApiError: 400; it names the parameter that is wrong.
-    """
-    given = {name: value for name, value in raw.items() if value is not None}
-    if "model" not in given:
+    """Validate the body of `POST /v1/responses`."""
+    body = {name: value for name, value in raw.items() if value is not None}
+    if "model" not in body:
         raise missing("model")
-    if "prompt" in given:
+    if "prompt" in body:
         raise invalid("prompt", "'prompt' is not supported by this server.", "unsupported_parameter")
-    parameters: Parameters = require(given, Parameters)
+    parameters: Parameters = require(body, Parameters)
     require(raw.get("conversation"), CONVERSATION, "conversation")
-    form = members(members(given.get("text")).get("format"))
-    if form.get("type") == "json_schema":
-        require(form, SCHEMA_FORMAT, "text", "format")
+    text_format = members(members(body.get("text")).get("format"))
+    if text_format.get("type") == "json_schema":
+        require(text_format, SCHEMA_FORMAT, "text", "format")
     request = CreateResponse(
         raw=raw,
-        input=read_input(given.get("input")),
-        tools=_tools(given.get("tools", []), TOOLS),
-        tool_choice=_choice(given.get("tool_choice", "auto")),
-        **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in given},
+        input=read_input(body.get("input")),
+        tools=_tools(body.get("tools", []), TOOLS),
+        tool_choice=_choice(body.get("tool_choice", "auto")),
+        **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in body},
     )
     continues = request.previous_response_id is not None or request.conversation_id is not None
     require_input(request.input, continues=continues)
-    require_alone(request.conversation_id, request.previous_response_id, stored=request.store)
-    require_last_trigger(request.input)
+    _require_compatible(request.conversation_id, request.previous_response_id, stored=request.store)
+    _require_last_trigger(request.input)
     _require_distinct_names(request.tools)
     _require_schemas(request)
     _require_chosen_tool(request)
@@ -151,36 +147,31 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
 
 
 def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
-    """Judge a body of which a host judges messages, reasoning, functions and parameters by itself.
-
-    Args:
-        raw: The body; it is kept, and must not change any more.
-
-    Returns:
-        The request; what the host judges of it has the API's defaults.
-
-    Raises:
-        ApiError: 400; an item is of a type that nobody knows, or one that is not the host's is not as it must be, or the body is
-            nested too deeply.
-    """
+    """Validate a body for a host engine, which validates messages, reasoning, functions and parameters itself."""
     require_shallow(raw)
     require(raw.get("context_management"), ContextManagements | None, "context_management")
     items = read_input(raw.get("input"), HOSTED_ITEMS)
-    require_last_trigger(items)
-    given, choice = raw.get("tools"), raw.get("tool_choice")
-    tools = () if given is None else _tools(given, HOSTED_TOOLS)
+    _require_last_trigger(items)
+    choice = raw.get("tool_choice")
+    tools = () if raw.get("tools") is None else _tools(raw["tools"], HOSTED_TOOLS)
     if choice is not None and not isinstance(choice, str):
         require(choice, Named, "tool_choice")
-    chosen = choice if isinstance(choice, str) else members(choice) or "auto"
-    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=chosen)
+    tool_choice = choice if isinstance(choice, str) else members(choice) or "auto"
+    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=tool_choice)
+
+
+def _require_last_trigger(items: Sequence[Item]) -> None:
+    for index, item in enumerate(items[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
 def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
-    """Return the tools of a request without secrets, if each is as it must be; one of an unknown type is carried as it came."""
-    tools = require_list(value, MOST_TOOLS, "tools")
+    """Return valid tools without their secrets; a tool of an unknown type stays as it is."""
+    tools = require_list(value, MAX_TOOLS, "tools")
     count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
-    if count > MOST_TOOLS:
-        raise too_long("tools", MOST_TOOLS, count)
+    if count > MAX_TOOLS:
+        raise too_long("tools", MAX_TOOLS, count)
     for index, tool in enumerate(tools):
         _require_tool(tool, f"tools[{index}]", shapes)
     return tuple(without_secrets(members(tool)) for tool in tools)
@@ -198,7 +189,6 @@ def _require_tool(tool: object, param: str, shapes: Shapes) -> None:
 
 
 def _choice(value: object) -> str | Mapping[str, object]:
-    """Return the choice of a request among its tools, if it is as it must be."""
     if isinstance(value, str):
         if value not in MODES:
             raise unsupported("tool_choice", value, MODES)
@@ -210,9 +200,9 @@ def _choice(value: object) -> str | Mapping[str, object]:
 
 
 def _require_distinct_names(tools: Iterable[object]) -> None:
-    """Refuse two tools of one name, among the tools themselves and in each namespace."""
+    """Refuse two tools with one name at the top level or in one namespace."""
     seen: set[tuple[str, object]] = set()
-    for param, tool in declared_tools(tools):
+    for param, tool in _declared_tools(tools):
         if tool["type"] in CALLED:
             name = (param.rpartition("[")[0], tool["name"])
             if name in seen:
@@ -221,30 +211,23 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
 
 
 def _require_schemas(request: CreateResponse) -> None:
-    """Refuse what is no JSON schema where one must be: the parameters of a strict function, the form of an answer."""
+    """Refuse an invalid JSON schema in the output format or a strict function; other functions are free."""
     if request.text_format.get("type") == "json_schema":
-        _require_schema("text.format.schema", request.text_format["schema"])
-    for param, tool in declared_tools(request.tools):
+        require_json_schema("text.format.schema", request.text_format["schema"])
+    for param, tool in _declared_tools(request.tools):
         if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
-            _require_schema(f"{param}.parameters", tool["parameters"])
-
-
-def _require_schema(param: str, schema: object) -> None:
-    found = flaw(schema)
-    if found is not None:
-        raise invalid(param, f"Invalid schema for '{param}': {found[:QUOTED]}.", "invalid_json_schema")
+            require_json_schema(f"{param}.parameters", tool["parameters"])
 
 
 def _require_chosen_tool(request: CreateResponse) -> None:
-    """Refuse a choice of a tool that is not declared."""
     choice = request.tool_choice
     if choice == "required" and not request.tools:
         raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
-    declared = [tool for _, tool in declared_tools(request.tools)]
+    declared = [tool for _, tool in _declared_tools(request.tools)]
     named = {(tool["type"], tool["name"]) for tool in declared if tool["type"] in CALLED}
     labels = {tool["server_label"] for tool in request.tools if tool["type"] == "mcp"}
     kinds = {tool["type"] for tool in declared}
-    for param, tool in _chosen(members(choice)):
+    for param, tool in _chosen_tools(members(choice)):
         kind = tool["type"]
         if kind in CALLED and (kind, tool.get("name")) not in named:
             raise invalid(f"{param}.name", f"'{tool.get('name')}' is not among the 'tools'.")
@@ -254,17 +237,69 @@ def _require_chosen_tool(request: CreateResponse) -> None:
             raise invalid(param, f"Tool choice '{kind}' not found in 'tools' parameter.")
 
 
-def _chosen(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
-    """Return the tools that an object of `tool_choice` names, each with its path."""
+def _chosen_tools(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
+    """Return the tools that a `tool_choice` object names, each with its path."""
     if choice.get("type") != "allowed_tools":
         return [("tool_choice", choice)] if choice else []
     return [(f"tool_choice.tools[{index}]", members(tool)) for index, tool in enumerate(elements(choice["tools"]))]
 
 
-def declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield every tool of a valid request with its path, those of namespaces after their namespace."""
+def _declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield every tool with its path; the tools of a namespace follow it."""
     for index, tool in enumerate(map(members, tools)):
         yield f"tools[{index}]", tool
         if tool["type"] == "namespace":
             inner = map(members, elements(tool.get("tools")))
             yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
+
+
+def requested_conversation(raw: Mapping[str, object]) -> str | None:
+    """Return the id of the conversation in a body that is not validated yet, or None if it has none."""
+    value, previous, store = (raw.get(parameter) for parameter in ("conversation", "previous_response_id", "store"))
+    if value is None:
+        return None
+    conversation = require(value, CONVERSATION, "conversation")
+    previous_response_id = None if previous is None else require(previous, SOME_TEXT, "previous_response_id")
+    conversation_id: str = conversation if isinstance(conversation, str) else conversation.id
+    _require_compatible(conversation_id, previous_response_id, stored=require(store, bool | None, "store") is not False)
+    return conversation_id
+
+
+def _require_compatible(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
+    """Refuse a conversation beside a previous response, or for a response that is not stored."""
+    if conversation_id is None:
+        return
+    if previous_response_id is not None:
+        message = "Only one of 'previous_response_id' and 'conversation' can be given."
+        raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
+    if not stored:
+        raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
+
+
+@frozen
+class CreateConversation:
+    """A valid request for a conversation, with its first items."""
+
+    items: tuple[Item, ...] = field(repr=False)
+    metadata: Mapping[str, str]
+
+
+def read_conversation(raw: Mapping[str, object]) -> CreateConversation:
+    """Validate a body that creates a conversation."""
+    items = () if raw.get("items") is None else read_conversation_items(raw)
+    return CreateConversation(items, read_metadata({"metadata": None, **raw}))
+
+
+def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
+    """Validate a body that replaces the metadata of a conversation, and return the metadata."""
+    if "metadata" not in raw:
+        raise missing("metadata")
+    metadata = raw["metadata"]
+    return {} if metadata is None else require(metadata, Metadata, "metadata")
+
+
+def read_conversation_items(raw: Mapping[str, object]) -> tuple[Item, ...]:
+    """Validate a body that adds items to a conversation, and return the items."""
+    if "items" not in raw:
+        raise missing("items")
+    return read_items(raw["items"], MAX_ADDED, "items")

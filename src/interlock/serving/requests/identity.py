@@ -1,4 +1,4 @@
-"""Ids that nobody can guess, and the time: the chance and the clock that the layers below are handed."""
+"""Random ids and the clock, which the sans-IO layers below receive as arguments."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ ID_BYTES = 16
 
 
 def random_id(prefix: str) -> str:
-    """Create an id from 128 random bits.
-
-    Args:
-        prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
-    """
+    """Create an id from 128 random bits, after a prefix without the underscore: `msg`, `call`, `resp`."""
     return f"{prefix}_{os.urandom(ID_BYTES).hex()}"
 
 
 def now() -> int:
-    """Return the time, in whole seconds since the epoch."""
+    """Return the time in whole seconds since the epoch."""
     return int(time.time())

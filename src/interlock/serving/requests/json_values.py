@@ -1,7 +1,4 @@
-"""JSON values of unknown shape, looked at without surprises.
-
-What a request says beyond what its shapes name stays as it came; whoever looks into it asks here.
-"""
+"""Access to JSON values of unknown type, without exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Final, TypeGuard
 
 __all__ = ["elements", "is_array", "is_object", "members", "text_of"]
 
-NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
@@ -25,22 +22,22 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 
 
 def members(value: object) -> Mapping[str, object]:
-    """Return the members of an object; any other value has none."""
-    return value if is_object(value) else NOTHING
+    """Return the members of an object, or none for any other value."""
+    return value if is_object(value) else EMPTY
 
 
 def elements(value: object) -> list[object]:
-    """Return the elements of an array; any other value has none."""
+    """Return the elements of an array, or none for any other value."""
     return value if is_array(value) else []
 
 
 def text_of(content: object) -> str:
-    """Return the text of a string or of parts; other parts are named in square brackets."""
+    """Return a string, or the text of content parts, with the type of a part without text in square brackets."""
     if is_array(content):
         return "\n".join(_text_of_part(members(part)) for part in elements(content))
     return content if isinstance(content, str) else ""
 
 
 def _text_of_part(part: Mapping[str, object]) -> str:
-    said = part.get("text", part.get("refusal"))
-    return said if isinstance(said, str) else f"[{part.get('type')}]"
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else f"[{part.get('type')}]"

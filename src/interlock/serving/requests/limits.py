@@ -1,7 +1,6 @@
-"""What serving relies on in items, parts and tools: which fields of the vocabulary's types it reads, and how long they may be.
+"""The fields that serving reads of items, parts, tools and JSON schemas, and their limits.
 
-A field that is not named here is carried as it came, whatever it holds, because clients are ahead of servers, and null stands for
-a field that was not given.
+Clients are ahead of servers: a field that is not named here stays as it is, whatever its value. A null field counts as absent.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from functools import cache
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct, UnsetType, defstruct, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field, structs
 
 from interlock.events import items, parts, tools
-from interlock.events.parts import ContentPart, Json
+from interlock.events.parts import ContentPart, Json, Number
 from interlock.events.response_object import Conversation, Identifier
 
 __all__ = [
@@ -23,37 +22,38 @@ __all__ = [
     "HOSTED_ITEMS",
     "HOSTED_TOOLS",
     "ITEMS",
-    "MOST_GIVEN",
-    "MOST_TOOLS",
+    "MAX_INPUT_ITEMS",
+    "MAX_TOOLS",
     "SCHEMA_FORMAT",
     "SOME_TEXT",
     "TEXT",
     "TOOLS",
+    "JsonSchema",
     "Named",
     "Shapes",
 ]
 
 Fields: TypeAlias = Mapping[str, Any]
-"""The fields that are read, each with its limit, or with another type than the vocabulary's."""
+"""The limit of each field that is read, or a type that replaces the vocabulary's."""
 
-MOST_GIVEN: Final = 5_000
+MAX_INPUT_ITEMS: Final = 5_000
 """Items of one input: more than any context window holds."""
-MOST_TOOLS: Final = 1_024
-"""Tools of one request, those of namespaces among them; OpenAI's API takes 128 in one array."""
+MAX_TOOLS: Final = 1_024
+"""Tools of one request, including those in namespaces; OpenAI's API takes 128 in one array."""
 
 ANY: Final = Meta()
 TEXT: Final = Meta(max_length=10_485_760)
 """Characters of a text, as OpenAI's API and the Open Responses specification limit them."""
 LINK: Final = Meta(max_length=20_971_520)
-"""Those of a URL, which may hold an image, as the Open Responses specification limits them."""
+"""Characters of a URL, which may be a whole image, as the Open Responses specification limits them."""
 FILE: Final = Meta(max_length=33_554_432)
-"""Those of a file's data, likewise."""
+"""Characters of a file's data, likewise."""
 SOME: Final = Meta(min_length=1)
-"""A text that must be there."""
+"""A text that must not be empty."""
 ID: Final = Meta(max_length=4_096)
-"""An id of somebody's, or another short text; the choices that the API has today do not bind."""
+"""Characters of an id or another short text; values that the API does not have today are fine."""
 CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
-"""A name in a call, which a model may have made up; no prompt can quote a control token, which begins with `<|`."""
+"""A name in a call, which a model may have invented; no prompt can quote a control token, which begins with `<|`."""
 SOME_CALLED: Final = Meta(min_length=1, max_length=4_096, pattern=CALLED.pattern)
 NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
 """The name of a function, a custom tool or a schema."""
@@ -62,7 +62,7 @@ SOME_TEXT: Final = Annotated[str, SOME]
 
 
 class Names(Struct, kw_only=True):
-    """What tools of any type, and choices of them, are told apart by."""
+    """The fields by which a tool, or a choice of one, is identified."""
 
     name: Identifier | None = None
     namespace: Identifier | None = None
@@ -82,15 +82,15 @@ class Allowed(Names, kw_only=True):
     type: Annotated[str, SOME]
 
 
-class Left(Struct, kw_only=True):
-    """What a host judges by itself, but for names that it cannot render."""
+class HostItem(Struct, kw_only=True):
+    """An object that a host engine validates, except for names that it cannot render."""
 
     name: Annotated[str, CALLED] | None = None
     namespace: Annotated[str, CALLED] | None = None
 
 
-class Sealed(Struct, kw_only=True):
-    """Reasoning that a host judges, but for what is sealed."""
+class HostReasoning(Struct, kw_only=True):
+    """Reasoning that a host engine validates, except for encrypted content."""
 
     encrypted_content: Annotated[str, TEXT] | None = None
 
@@ -121,23 +121,23 @@ READ: Final[Mapping[type[Struct], Fields]] = {
     items.Compaction: {"encrypted_content": TEXT},
     tools.FunctionTool: {"name": NAME, "parameters": ANY, "description": TEXT, "strict": ANY},
     tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
-    tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # each is judged by itself
+    tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # each is validated by itself
     tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
     tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
     tools.CodeInterpreterTool: {"container": TEXT},
     tools.FunctionChoice: {"name": SOME},
     tools.CustomChoice: {"name": SOME},
     tools.McpChoice: {"server_label": SOME, "name": TEXT},
-    tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MOST_TOOLS)]},
+    tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MAX_TOOLS)]},
     tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
     Conversation: {"id": SOME},
 }
-"""The fields that are read of the objects that are."""
+"""The fields that are read of each type; types without an entry stay as they are."""
 
-OF_ITEMS: Final[Fields] = {"id": ID, "status": ID}
+ITEM_FIELDS: Final[Fields] = {"id": ID, "status": ID}
 """The fields that are read of every item."""
 
-OF_CARRIED: Final[Fields] = {
+OPAQUE_FIELDS: Final[Fields] = {
     "id": ID,
     "status": ID,
     "call_id": ID,
@@ -147,11 +147,11 @@ OF_CARRIED: Final[Fields] = {
     "action": ID,
     "outputs": list[dict[str, Json]],
 }
-"""Those of the items that only hosted tools and later releases make, which are carried as they came and may lack any of them."""
+"""The fields that are read, if present, of items from hosted tools and later releases, which otherwise stay as they are."""
 
 
 def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
-    """Return a type of the vocabulary as far as it is read: texts and arrays within a limit, and the read fields of objects."""
+    """Return the part of a type that is read: texts and arrays with a limit, and objects with their fields that are read."""
     origin = get_origin(type_)
     if origin is Annotated:
         inner, *metas = get_args(type_)
@@ -173,43 +173,105 @@ def _is_struct(type_: object) -> bool:
 
 @cache
 def _object(kind: type[Struct]) -> type[Struct]:
-    """Return the type of an object as far as it is read."""
-    carried = kind not in READ
-    read = OF_CARRIED if carried else {**OF_ITEMS, **READ[kind]}
+    """Return a type with only the fields that are read."""
+    opaque = kind not in READ
+    read = OPAQUE_FIELDS if opaque else {**ITEM_FIELDS, **READ[kind]}
     hints = get_type_hints(kind, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
-    for field in structs.fields(kind):
-        if field.encode_name in read:
-            limit = read[field.encode_name]
-            hint = _read(hints[field.name], limit) if isinstance(limit, Meta) else _read(limit)
-            needed = (field.required or not isinstance(limit, Meta)) and NoneType not in get_args(hint) and not carried
-            fields.append((field.name, hint) if needed else (field.name, hint | None, None))
+    for member in structs.fields(kind):
+        if member.encode_name in read:
+            limit = read[member.encode_name]
+            hint = _read(hints[member.name], limit) if isinstance(limit, Meta) else _read(limit)
+            required = (member.required or not isinstance(limit, Meta)) and NoneType not in get_args(hint) and not opaque
+            fields.append((member.name, hint) if required else (member.name, hint | None, None))
     config = kind.__struct_config__
     return defstruct(kind.__name__, fields, tag_field=config.tag_field, tag=config.tag, kw_only=True)
 
 
-def _by_type(union: object, chosen: Callable[[type[Struct]], bool] = READ.__contains__) -> dict[str, type[Struct]]:
+def _by_type(union: object, is_included: Callable[[type[Struct]], bool] = READ.__contains__) -> dict[str, type[Struct]]:
     kinds = cast("tuple[type[Struct], ...]", get_args(union))
-    return {str(kind.__struct_config__.tag): _object(kind) for kind in kinds if chosen(kind)}
+    return {str(kind.__struct_config__.tag): _object(kind) for kind in kinds if is_included(kind)}
 
 
 Shapes: TypeAlias = Mapping[str, type[Struct]]
-"""What is read of objects, by their type."""
+"""The type to validate an object with, by the object's `type`."""
 
 ITEMS: Final[Shapes] = MappingProxyType(_by_type(items.InputItem, lambda _kind: True))
 TOOLS: Final[Shapes] = MappingProxyType(_by_type(tools.AnyTool))
-"""What is read of tools; other tools are carried as they came."""
+"""Tools that are read; others stay as they are."""
 CHOICES: Final[Shapes] = MappingProxyType(_by_type(tools.AnyChoice))
-"""What is read of choices of tools; others name a tool, if anything."""
+"""Values of `tool_choice` that are read; others are a `Named`."""
 
 HOSTED_ITEMS: Final[Shapes] = MappingProxyType(
-    {**ITEMS, **dict.fromkeys(("message", "function_call", "function_call_output"), Left), "reasoning": Sealed}
+    {**ITEMS, **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem), "reasoning": HostReasoning}
 )
-"""What is read of items where a host judges messages, reasoning and functions."""
-HOSTED_TOOLS: Final[Shapes] = MappingProxyType({**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), Left)})
-"""What is read of tools there."""
+"""Items, where a host engine validates messages, reasoning and functions."""
+HOSTED_TOOLS: Final[Shapes] = MappingProxyType(
+    {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
+)
+"""Tools, likewise."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
-"""What is read of the conversation that a request names."""
+"""The `conversation` of a request."""
 SCHEMA_FORMAT: Final = _object(tools.JsonSchemaFormat)
-"""What is read of a format that is a schema."""
+"""A `text.format` that is a JSON schema."""
+
+SchemaType: TypeAlias = Literal["null", "boolean", "object", "array", "number", "integer", "string"]
+OptionalText: TypeAlias = str | UnsetType
+OptionalCount: TypeAlias = Annotated[int, Meta(ge=0)] | UnsetType
+OptionalNumber: TypeAlias = Number | UnsetType
+OptionalBound: TypeAlias = Number | bool | UnsetType
+OptionalSchema: TypeAlias = "JsonSchema | bool | UnsetType"
+OptionalSchemas: TypeAlias = "dict[str, JsonSchema | bool] | UnsetType"
+OptionalSchemaList: TypeAlias = "list[JsonSchema | bool] | UnsetType"
+
+
+class JsonSchema(Struct, kw_only=True, rename="camel"):
+    """The keywords of a JSON schema, as wide as the drafts from 4 to 2020-12 together; other keywords are free.
+
+    References are not followed and patterns are not compiled, so that validation takes time in proportion to the schema.
+    """
+
+    dialect: OptionalText = field(default=UNSET, name="$schema")
+    id: OptionalText = field(default=UNSET, name="$id")
+    ref: OptionalText = field(default=UNSET, name="$ref")
+    defs: OptionalSchemas = field(default=UNSET, name="$defs")
+    definitions: OptionalSchemas = UNSET
+    title: OptionalText = UNSET
+    description: OptionalText = UNSET
+    type: SchemaType | list[SchemaType] | UnsetType = UNSET
+    enum: list[Json] | UnsetType = UNSET
+    pattern: OptionalText = UNSET
+    format: OptionalText = UNSET
+    min_length: OptionalCount = UNSET
+    max_length: OptionalCount = UNSET
+    minimum: OptionalNumber = UNSET
+    maximum: OptionalNumber = UNSET
+    exclusive_minimum: OptionalBound = UNSET
+    exclusive_maximum: OptionalBound = UNSET
+    multiple_of: Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)] | UnsetType = UNSET
+    items: JsonSchema | bool | list[JsonSchema | bool] | UnsetType = UNSET
+    prefix_items: OptionalSchemaList = UNSET
+    additional_items: OptionalSchema = UNSET
+    contains: OptionalSchema = UNSET
+    min_items: OptionalCount = UNSET
+    max_items: OptionalCount = UNSET
+    min_contains: OptionalCount = UNSET
+    max_contains: OptionalCount = UNSET
+    unique_items: bool | UnsetType = UNSET
+    properties: OptionalSchemas = UNSET
+    pattern_properties: OptionalSchemas = UNSET
+    additional_properties: OptionalSchema = UNSET
+    property_names: OptionalSchema = UNSET
+    required: list[str] | UnsetType = UNSET
+    min_properties: OptionalCount = UNSET
+    max_properties: OptionalCount = UNSET
+    dependent_required: dict[str, list[str]] | UnsetType = UNSET
+    dependent_schemas: OptionalSchemas = UNSET
+    all_of: OptionalSchemaList = UNSET
+    any_of: OptionalSchemaList = UNSET
+    one_of: OptionalSchemaList = UNSET
+    negated: OptionalSchema = field(default=UNSET, name="not")
+    condition: OptionalSchema = field(default=UNSET, name="if")
+    then: OptionalSchema = UNSET
+    otherwise: OptionalSchema = field(default=UNSET, name="else")

@@ -1,65 +1,59 @@
-"""What is wrong with a request, in the words and codes of OpenAI's API, with the path of the parameter: `input[1].call_id`."""
+"""Errors for invalid parameters, with the messages and codes of OpenAI's API and the path, such as `input[1].call_id`.
+
+Every `require` function raises an `ApiError` with the status 400.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import ValidationError, convert
 
 from interlock.events.shapes import Fault, Path, faults, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.json_values import is_array, is_object
+from interlock.serving.requests.limits import JsonSchema
 
-__all__ = ["QUOTED", "refusal", "require", "require_list", "too_long", "unsupported", "wrong_type"]
+if TYPE_CHECKING:  # requests are read without it
+    import pydantic
+
+__all__ = ["refusal", "require", "require_json_schema", "require_list", "too_long", "unsupported", "wrong_type"]
 
 QUOTED: Final = 200
-"""Characters of a client's value that an error repeats at most."""
-
-
-class HostError(Protocol):
-    """What pydantic raises, which this module need not import."""
-
-    def errors(self) -> list[Any]:
-        """Return what is wrong, each with `loc`, `type`, `input` and `msg`."""
-        ...
+"""Most characters of a client's value that an error repeats."""
 
 
 DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
-"""The parameters whose limits are decimals, whatever number is given."""
+"""The parameters whose limits are decimals, even for an integer value."""
 
 
 def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
-    """Return a value as a type has it.
-
-    Args:
-        value: Any JSON.
-        type_: The type; members of an object that it does not name are free.
-        path: Where the value stands in the body.
-
-    Raises:
-        ApiError: 400; it names the first place that is wrong.
-    """
+    """Convert a JSON value, which is at `path` in the body, to a type; unknown members of objects are free."""
     try:
         return convert(value, type_)
     except ValidationError:
-        wrong = (fault for fault in faults(value, type_, direction="request") if fault.kind != "unknown")
-        raise _refusal(next(wrong), path) from None
+        raise _refusal(_first_fault(value, type_), path) from None
+
+
+def _first_fault(value: object, type_: Any) -> Fault:  # noqa: ANN401 - likewise
+    return next(fault for fault in faults(value, type_, direction="request") if fault.kind != "unknown")
+
+
+def require_json_schema(param: str, schema: object) -> None:
+    """Refuse a value that is not a JSON schema."""
+    try:
+        convert(schema, JsonSchema | bool)
+    except ValidationError:
+        fault = _first_fault(schema, JsonSchema | bool)
+        error = f"{param_of(('$', *fault.path))} must be {fault.expected}"
+        raise invalid(param, f"Invalid schema for '{param}': {error[:QUOTED]}.", "invalid_json_schema") from None
 
 
 def require_list(value: object, most: int, *path: str | int) -> list[object]:
-    """Return an array of no more than some elements.
-
-    Args:
-        value: Any JSON.
-        most: How many it may have.
-        path: Where it stands in the body.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Return an array of at most `most` elements, at a path in the body."""
     if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)
     if len(value) > most:
@@ -68,7 +62,6 @@ def require_list(value: object, most: int, *path: str | int) -> list[object]:
 
 
 def _refusal(fault: Fault, path: Path) -> ApiError:
-    """Return the error for a fault of the value at a path."""
     param = param_of((*path, *fault.path))
     if fault.kind == "missing" or (fault.path[-1:] == ("type",) and fault.value in (None, "")):
         return missing(param)
@@ -80,19 +73,15 @@ def _refusal(fault: Fault, path: Path) -> ApiError:
     return wrong_type(param, "a string" if fault.expected.startswith(("one of", "'")) else fault.expected, fault.value)
 
 
-def refusal(error: HostError) -> ApiError:
-    """Return the error for what a host's own model finds wrong.
-
-    Args:
-        error: A `ValidationError` of pydantic.
-    """
-    found = error.errors()[0]
-    param, kind = param_of(found["loc"]), found["type"]
+def refusal(error: pydantic.ValidationError) -> ApiError:
+    """Return the error for a pydantic error of a host engine."""
+    first = error.errors()[0]
+    param, kind = param_of(first["loc"]), first["type"]
     if kind == "missing":
         return missing(param)
     if kind in PYDANTIC:
-        return wrong_type(param, PYDANTIC[kind], found["input"])
-    return invalid(param or None, f"Invalid '{param}': {found['msg']}.")
+        return wrong_type(param, PYDANTIC[kind], first["input"])
+    return invalid(param or None, f"Invalid '{param}': {first['msg']}.")
 
 
 PYDANTIC: Final[Mapping[str, str]] = MappingProxyType(
@@ -105,24 +94,18 @@ PYDANTIC: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("dict_type", "model_type"), "an object"),
     }
 )
-"""What a value must be, by the kind of pydantic's error."""
+"""The expected type of a value, by the type of pydantic's error."""
 
 
 def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
-    """Return the error for a text that is none of those that there are.
-
-    Args:
-        param: Its path.
-        value: The text.
-        choices: Those that there are.
-    """
+    """Return the error for a string that is not among the choices."""
     *others, last = (f"'{choice}'" for choice in choices)
     supported = f"{', '.join(others)}, and {last}" if others else last
     return invalid(param, f"Invalid value: '{value[:QUOTED]}'. Supported values are: {supported}.")
 
 
 def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiError:
-    """Return the error for a value that is beyond a limit."""
+    """Return the error for a value beyond a limit, which msgspec calls `name`."""
     if isinstance(value, float) and not math.isfinite(value):
         return wrong_type(param, "a number", value)
     if isinstance(value, int | float):
@@ -138,11 +121,11 @@ def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiErro
 def _out_of_bounds(param: str, name: str, limit: object, value: float) -> ApiError:
     kind = "decimal" if param in DECIMALS else "integer"
     which, sign, code = ("below minimum", ">=", "below_min") if name == "ge" else ("above maximum", "<=", "above_max")
-    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {limit}, but got {_shown(value)} instead."
+    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {limit}, but got {_quoted(value)} instead."
     return invalid(param, message, f"{kind}_{code}_value")
 
 
-def _shown(value: float) -> str:
+def _quoted(value: float) -> str:
     text = str(value) if abs(value) < 10**QUOTED else f"{value:.3e}" if isinstance(value, float) else "a longer number"
     return text[:QUOTED]
 
@@ -150,10 +133,8 @@ def _shown(value: float) -> str:
 def _wrong_text(param: str, name: str, limit: object, length: int) -> ApiError:
     match name:
         case "min_length":
-            message, code = (
-                f"empty string. Expected a string with minimum length {limit}, but got an empty string",
-                "empty_string",
-            )
+            message = f"empty string. Expected a string with minimum length {limit}, but got an empty string"
+            code = "empty_string"
         case "max_length":
             message = f"string too long. Expected a string with maximum length {limit}, but got a string with length {length}"
             code = "string_above_max_length"
@@ -165,13 +146,7 @@ def _wrong_text(param: str, name: str, limit: object, length: int) -> ApiError:
 
 
 def too_long(param: str, most: object, length: int) -> ApiError:
-    """Return the error for an array that is too long.
-
-    Args:
-        param: Its path.
-        most: How many elements it may have.
-        length: How many it has.
-    """
+    """Return the error for an array with more than `most` elements."""
     message = (
         f"Invalid '{param}': array too long. Expected an array with maximum length {most}, "
         f"but got an array with length {length} instead."
@@ -180,13 +155,7 @@ def too_long(param: str, most: object, length: int) -> ApiError:
 
 
 def wrong_type(param: str, expected: str, value: object) -> ApiError:
-    """Return the error for a value of another JSON type than it must have.
-
-    Args:
-        param: Its path; empty for the whole body.
-        expected: What it must be, with its article.
-        value: What it is.
-    """
+    """Return the error for a value of the wrong JSON type; `expected` has its article, and an empty path is the body."""
     message = f"Invalid type for '{param}': expected {expected}, but got {_kind_of(value)} instead."
     return invalid(param or None, message, "invalid_type")
 

@@ -1,9 +1,8 @@
-"""What a model that knows functions alone is offered of a request's tools.
+"""Translates a request's tools for models that only know functions.
 
-A namespace becomes the functions `<namespace>__<name>`, a custom tool a function of one string, and a tool that a client runs by
-itself (a shell, patches, a search of tools) the function that `interlock.parsers.client_tools` has for it. What no function can
-stand for is left out. By the same names `interlock.parsers.routing` reads the calls. It knows nothing of engines: which hosted
-tools there are, whoever serves the request says.
+A namespace becomes the functions `<namespace>__<name>`, a custom tool a function with one string, and a tool that the client runs
+(shell, patches, tool search) the function in `interlock.parsers.client_tools`. Tools that no function can represent are left out.
+`interlock.parsers.routing` reads the calls by the same names.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ Tool: TypeAlias = Mapping[str, object]
 
 NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
-FINDINGS: Final = frozenset({"tool_search_output", "additional_tools"})
-"""The input items that bring tools."""
+"""The fields of a function that engines know."""
+TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
+"""The input items that add tools."""
 
 
 ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
@@ -44,18 +44,12 @@ REGEX: Final = re.compile(
     )\$?""",
     re.ASCII | re.VERBOSE,
 )
-"""A regular expression of what every backend for grammars knows, which refuse a whole request for one that they do not know."""
+"""A regular expression that every grammar backend supports; they refuse a whole request for one that they do not support."""
 
 
 @frozen
 class OfferedTool:
-    """A tool that is offered.
-
-    Args:
-        tool: As an engine gets it: a function, or a hosted tool.
-        kind: Its type, as the request has it.
-        names: By what a `tool_choice` may name it.
-    """
+    """A function or hosted tool for the engine, with its type in the request and the names that a `tool_choice` may use."""
 
     tool: Tool
     kind: str
@@ -64,99 +58,73 @@ class OfferedTool:
 
 @frozen
 class ToolOffer:
-    """What is offered.
-
-    Args:
-        tools: The functions and hosted tools.
-        choice: The `tool_choice` that means the same among them.
-        declared: The request's tools and those that its input brings, by which the model's calls are read.
-        left_out: The types of those that cannot be offered.
-    """
+    """The tools for an engine, the `tool_choice` among them, and the types of tools that cannot be offered."""
 
     tools: tuple[Tool, ...]
     choice: object
-    declared: tuple[Tool, ...]
     left_out: tuple[str, ...]
 
 
 @frozen
 class HostedTools:
-    """The tools that a server runs.
-
-    Args:
-        tools: As an engine gets them, by the types that requests have for them.
-        labels: The labels of the MCP servers that an engine knows by itself.
-    """
+    """The tools that a server runs, by type, and the labels of MCP servers that the engine renders itself."""
 
     tools: Mapping[str, Tool] = field(factory=dict[str, Tool])
     labels: AbstractSet[object] = frozenset()
 
 
-NONE: Final = HostedTools()
-
-
 def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: HostedTools) -> ToolOffer:
-    """Return what is offered of a request's tools.
-
-    Args:
-        tools: As the request has them.
-        choice: Its `tool_choice`, if it has one.
-        items: Its input, which may bring tools: what a search found.
-        hosted: The hosted tools that may be offered.
-    """
-    said = [*items]
-    declared = declare(tools, said)
-    listed = {item.get("server_label"): elements(item.get("tools")) for item in said if item.get("type") == "mcp_list_tools"}
+    """Translate the tools and the `tool_choice` of a request, with the tools that its conversation adds."""
+    conversation = [*items]
+    lists = {
+        item.get("server_label"): elements(item.get("tools")) for item in conversation if item.get("type") == "mcp_list_tools"
+    }
     offered: dict[object, OfferedTool] = {}
     left_out: list[str] = []
-    for tool in declared:
-        found = [*_offered(tool, hosted), *_of_server(tool, listed)]
-        for each in found:
+    for tool in declare(tools, conversation):
+        translations = [*_offered(tool, hosted), *_mcp_functions(tool, lists)]
+        for each in translations:
             offered.setdefault(each.tool.get("name", each.tool["type"]), each)
-        if not found and not _is_needless(tool):
+        if not translations and not _is_dispensable(tool):
             left_out.append(str(tool.get("type")))
-    kept, chosen = _choose(list(offered.values()), choice)
-    return ToolOffer(tuple(each.tool for each in kept), chosen, declared, tuple(left_out))
+    allowed, new_choice = _choose(list(offered.values()), choice)
+    return ToolOffer(tuple(each.tool for each in allowed), new_choice, tuple(left_out))
 
 
 def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
-    """Return the tools by which a model's calls are read: those of a request, and those that its conversation brings.
-
-    Args:
-        tools: Of the request.
-        items: Of the conversation.
-    """
-    brought = (elements(item.get("tools")) for item in items if item.get("type") in FINDINGS)
-    return tuple(_understood(tool) for tool in (*tools, *map(members, chain.from_iterable(brought))))
+    """Return the tools of a request and its conversation, which the parser of calls needs."""
+    added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
+    return tuple(_as_known_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
 
 
-def _understood(tool: Tool) -> Tool:
-    """Return a tool of a type that nobody knows as the function that it looks like, any other as it is."""
-    if tool.get("type") in KNOWN or not isinstance(tool.get("name"), str):
+def _as_known_type(tool: Tool) -> Tool:
+    """Return a tool of an unknown type as a function if it has a name and parameters; any other tool as it is."""
+    if tool.get("type") in KNOWN_TYPES or not isinstance(tool.get("name"), str):
         return tool
     parameters = tool.get("parameters", tool.get("input_schema"))
     return {**tool, "type": "function", "parameters": parameters} if is_object(parameters) else tool
 
 
-def _is_needless(tool: Tool) -> bool:
-    """Return whether nothing is lost without a tool: one that would find those that are offered anyway, or an empty namespace."""
+def _is_dispensable(tool: Tool) -> bool:
+    """Return whether nothing is lost without a tool: it would only find tools that are offered anyway, or is empty."""
     return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling", "mcp")
 
 
 def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
-    """Yield what is offered of a tool: nothing, itself or the members of a namespace."""
+    """Yield the translations of a tool: none, one, or those of a namespace's tools."""
     kind = str(tool.get("type"))
     match kind:
         case "function":
-            yield OfferedTool({"type": kind, **_fields(tool)}, kind, frozenset({tool.get("name")}))
+            fields = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
+            yield OfferedTool({"type": kind, "parameters": NO_PARAMETERS, **fields}, kind, frozenset({tool.get("name")}))
         case "custom":
-            yield OfferedTool(_custom(tool), kind, frozenset({tool.get("name")}))
+            yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}))
         case "namespace":
-            yield from _members(tool)
+            yield from _namespace_functions(tool)
         case "tool_search" if tool.get("execution") != "client":
             return
         case _ if kind in CLIENT_TOOLS:
-            yield OfferedTool(_client_tool(kind, tool), kind, frozenset({kind}))
+            yield OfferedTool(_client_function(kind, tool), kind, frozenset({kind}))
         case "mcp":
             if tool.get("server_label") in hosted.labels:
                 yield OfferedTool(tool, kind, frozenset({tool.get("server_label")}))
@@ -166,50 +134,44 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
             return
 
 
-def _of_server(tool: Tool, listed: Mapping[object, Iterable[object]]) -> Iterator[OfferedTool]:
-    """Yield the tools of an MCP server as functions, by the last list of them in the conversation."""
+def _mcp_functions(tool: Tool, lists: Mapping[object, Iterable[object]]) -> Iterator[OfferedTool]:
+    """Yield the tools of an MCP server as functions, by their last list in the conversation."""
     label = tool.get("server_label")
-    for each in map(members, listed.get(label, ()) if tool.get("type") == "mcp" else ()):
+    for each in map(members, lists.get(label, ()) if tool.get("type") == "mcp" else ()):
         name = str(each.get("name"))
-        about = {"description": each["description"]} if each.get("description") else {}
+        description = {"description": each["description"]} if each.get("description") else {}
         parameters = members(each.get("input_schema")) or NO_PARAMETERS
-        function: Tool = {"type": "function", "name": f"{label}{SEPARATOR}{name}", "parameters": parameters, **about}
+        function: Tool = {"type": "function", "name": f"{label}{SEPARATOR}{name}", "parameters": parameters, **description}
         yield OfferedTool(function, "mcp", frozenset({label, name}))
 
 
-def _members(space: Tool) -> Iterator[OfferedTool]:
-    for tool in map(members, elements(space.get("tools"))):
-        for each in _offered(tool, NONE):
-            name = f"{space.get('name')}{SEPARATOR}{each.tool['name']}"
-            named = frozenset({*each.names, name, f"{space.get('name')}.{each.tool['name']}"})
-            yield OfferedTool({**each.tool, "name": name}, each.kind, named)
+def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
+    for tool in map(members, elements(namespace.get("tools"))):
+        for each in _offered(tool, HostedTools()):
+            name = f"{namespace.get('name')}{SEPARATOR}{each.tool['name']}"
+            names = frozenset({*each.names, name, f"{namespace.get('name')}.{each.tool['name']}"})
+            yield OfferedTool({**each.tool, "name": name}, each.kind, names)
 
 
-def _fields(tool: Tool) -> Tool:
-    """Return what engines know of a function; one without parameters has none."""
-    told = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
-    return {"parameters": NO_PARAMETERS, **told}
-
-
-def _custom(tool: Tool) -> Tool:
-    """Return a function of one string, with a plain regular expression in its schema, or any other grammar in its description."""
-    form = members(tool.get("format"))
-    grammar = members(form.get("grammar")) or form  # as in chat completions, or as it is here
+def _custom_function(tool: Tool) -> Tool:
+    """Return a function of one string. A plain regular expression is in its schema, any other grammar in its description."""
+    text_format = members(tool.get("format"))
+    grammar = members(text_format.get("grammar")) or text_format  # nested in Chat Completions, flat here
     text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}
-    told = [str(tool["description"])] if tool.get("description") else []
+    descriptions = [str(tool["description"])] if tool.get("description") else []
     strict: dict[str, object] = {}
     definition, syntax = grammar.get("definition"), grammar.get("syntax")
-    known = REGEX.fullmatch(definition) if isinstance(definition, str) and syntax == "regex" else None
-    if known is not None:
-        text["pattern"], strict = f"^(?:{known[1]})$", {"strict": True}
+    regex = REGEX.fullmatch(definition) if isinstance(definition, str) and syntax == "regex" else None
+    if regex is not None:
+        text["pattern"], strict = f"^(?:{regex[1]})$", {"strict": True}
     elif isinstance(definition, str):
-        told.append(f"The text must match this {syntax} grammar:\n{definition}")
-    described = {"description": "\n\n".join(told)} if told else {}
+        descriptions.append(f"The text must match this {syntax} grammar:\n{definition}")
+    description = {"description": "\n\n".join(descriptions)} if descriptions else {}
     parameters = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
-    return {"type": "function", "name": tool.get("name"), **described, "parameters": parameters, **strict}
+    return {"type": "function", "name": tool.get("name"), **description, "parameters": parameters, **strict}
 
 
-def _client_tool(kind: str, tool: Tool) -> Tool:
+def _client_function(kind: str, tool: Tool) -> Tool:
     own = CLIENT_TOOLS[kind]
     return {
         "type": "function",
@@ -220,42 +182,42 @@ def _client_tool(kind: str, tool: Tool) -> Tool:
 
 
 def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedTool], object]:
-    """Return what may be called, and the choice among it; that of a whole MCP server cannot be said, and is `auto`."""
-    asked = members(choice)
-    if asked.get("type") == "mcp" and asked.get("name") is None and not any(each.tool["type"] == "mcp" for each in offered):
+    """Return the allowed tools, and the choice among them; a whole MCP server cannot be chosen, and becomes `auto`."""
+    entry = members(choice)
+    if entry.get("type") == "mcp" and entry.get("name") is None and not any(each.tool["type"] == "mcp" for each in offered):
         return offered, "auto"
-    if asked.get("type") == "allowed_tools":
-        allowed = [members(each) for each in elements(asked.get("tools"))]
-        kept = [each for each in offered if any(_is_meant(each, entry) for entry in allowed)]
-        return kept, asked.get("mode", "auto")
-    if not asked:
+    if entry.get("type") == "allowed_tools":
+        entries = [members(each) for each in elements(entry.get("tools"))]
+        allowed = [each for each in offered if any(_is_named(each, each_entry) for each_entry in entries)]
+        return allowed, entry.get("mode", "auto")
+    if not entry:
         return offered, choice
-    meant = next((each.tool for each in offered if _is_meant(each, asked)), None)
-    if meant is None:
-        # A function that is not there is refused by whoever knows the functions; of another tool it is not sure that it can be.
-        return offered, {**asked, "type": "function"} if asked.get("type") in ("function", "custom") else "auto"
-    return offered, {name: meant[name] for name in ("type", "name", "server_label") if name in meant}
+    match = next((each.tool for each in offered if _is_named(each, entry)), None)
+    if match is None:
+        # The engine refuses an unknown function. Any other tool may be one that cannot be offered, and is not an error.
+        return offered, {**entry, "type": "function"} if entry.get("type") in ("function", "custom") else "auto"
+    return offered, {name: match[name] for name in ("type", "name", "server_label") if name in match}
 
 
-def _is_meant(offered: OfferedTool, choice: Tool) -> bool:
-    """Return whether a choice means a tool; a namespace or a type alone means all of it."""
+def _is_named(offered: OfferedTool, choice: Tool) -> bool:
+    """Return whether a choice names a tool; a namespace or a type alone names all of its tools."""
     if choice.get("type") == "namespace":
         return any(str(name).startswith(f"{choice.get('name')}{SEPARATOR}") for name in offered.names)
     if choice.get("type") != offered.kind:
         return False
-    space, name = choice.get("namespace"), choice.get("name", choice.get("server_label"))
+    namespace, name = choice.get("namespace"), choice.get("name", choice.get("server_label"))
     if offered.kind == "mcp" and choice.get("server_label") not in offered.names:
         return False
-    if isinstance(space, str):
-        return f"{space}{SEPARATOR}{name}" in offered.names
+    if isinstance(namespace, str):
+        return f"{namespace}{SEPARATOR}{name}" in offered.names
     return name is None or name in offered.names
 
 
-KNOWN: Final = frozenset(
+KNOWN_TYPES: Final = frozenset(
     {
         *("function", "custom", "namespace", "mcp", *CLIENT_TOOLS),
         *("computer", "computer_use_preview", "file_search", "image_generation", "programmatic_tool_calling", "code_interpreter"),
         *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
     }
 )
-"""The types of tools that the API has."""
+"""The tool types of the API."""

@@ -1,4 +1,4 @@
-"""How long a piece of work may go on before others have their turn."""
+"""Yields to the event loop during long work."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from attrs import define, field
 __all__ = ["Yielder"]
 
 STRETCH: Final = 0.005
-"""Seconds after which others have their turn."""
+"""Seconds of work before others have their turn."""
 
 
 @define
 class Yielder:
-    """Gives others their turn every few milliseconds of a long piece of work, and does not make a short one wait for its own.
+    """Yields to the event loop every few milliseconds of long work; among thousands of streams a turn takes 0.1 s to come."""
 
-    Among thousands of streams a turn takes a tenth of a second to come round.
-    """
+    _started_at: float = field(factory=perf_counter, init=False)
 
-    _began: float = field(factory=perf_counter, init=False)
-
-    async def rest(self) -> None:
-        """Let other tasks run, if it is time to."""
-        if perf_counter() - self._began > STRETCH:
+    async def checkpoint(self) -> None:
+        """Yield to the event loop if it is time to."""
+        if perf_counter() - self._started_at > STRETCH:
             await asyncio.sleep(0)
-            self._began = perf_counter()
+            self._started_at = perf_counter()

@@ -1,13 +1,12 @@
-"""Runs: responses while they are being made.
+"""Responses in progress, from the request to the stored response.
 
-service              how a request becomes a run
-run                  one run: feeds the driver until the response has ended
-response_run         a run of an engine: asked turn by turn, and tools run between turns
-compaction_run       a conversation that is compacted first
-background_response  runs whose events are stored for any number of readers
-log                  the events of such a run
-active_runs          the runs that are going on in one process
-archive              what is stored of responses, and when
-conversation_lease   the conversation that a run goes on from and is added to
-sealing/             what clients carry and only a server can read
+service              begins the response to a request
+run                  executes the turn loop of a response
+response_run         the work of the turn loop: engine, tools, compaction
+background_response  writes the events of a background response to a store
+log                  reads those events
+active_runs          the runs in progress on one server
+archive              the stored responses
+conversation_lease   the lease of a response on its conversation
+sealing              encrypted content, which clients carry and only a server can read
 """

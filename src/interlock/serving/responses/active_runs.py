@@ -1,4 +1,4 @@
-"""The runs that are going on in one server, for whoever has to end them."""
+"""The runs in progress on one server, which a shutdown ends."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ from interlock.serving.requests.api_errors import ApiError
 __all__ = ["GRACE", "ActiveRuns"]
 
 SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
-"""How the responses end that a shutdown meets: failed and not cancelled, because it is not what their clients asked for."""
+"""The end of a response at a shutdown: failed and not cancelled, because its client did not ask for it."""
 
 GRACE: Final = 5
-"""Seconds that a shutdown leaves to the responses: to end, and to their clients to read the ends."""
+"""Seconds for responses to end at a shutdown, and for clients to read their ends."""
 
 
 class Interruptible(Protocol):
-    """A run, as far as it can be ended from outside."""
+    """A run that can be ended from outside."""
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End it as soon as possible, and legally."""
+        """End the run as soon as possible."""
         ...
 
 
 @define(eq=False)
 class ActiveRuns:
-    """The runs that are going on in one server.
-
-    Args:
-        limit: How many there may be at once; None for no limit.
-    """
+    """The runs in progress on one server, at most `limit` of them; None for no limit."""
 
     limit: int | None = None
     _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
@@ -43,8 +39,8 @@ class ActiveRuns:
     _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @contextmanager
-    def holding(self, run: Interruptible) -> Generator[None]:
-        """Hold a run while it goes on; after `end` it ends at once."""
+    def track(self, run: Interruptible) -> Generator[None]:
+        """Track a run for the duration of the context; after `end`, interrupt it at once."""
         try:
             self._runs.add(run)
             self._empty.clear()
@@ -57,32 +53,28 @@ class ActiveRuns:
                 self._empty.set()
 
     def require_room(self) -> None:
-        """Refuse another run where there are as many as there may be.
+        """Refuse another run above the limit.
 
         Raises:
-            ApiError: 429; one of them has to end first.
+            ApiError: 429.
         """
         if self.limit is not None and len(self._runs) >= self.limit:
             message = f"The server is making {self.limit} responses already, which is as many as it may; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
-        """End all runs, and those that are still to come."""
+        """End all runs, and all future ones."""
         self._ending = ending
         for run in self._runs:
             run.interrupt(ending)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until none is left, but not for ever.
-
-        Args:
-            seconds: The longest time to wait.
-        """
+        """Wait until no run is left, or for a number of seconds."""
         if self._runs:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._empty.wait()
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of runs."""
         return len(self._runs)

@@ -1,7 +1,6 @@
-"""Responses that are made in the background: a run makes the events, and an owner writes them to a store under its lease.
+"""Background responses: a run makes the events, and the owner of a lease writes them to a store.
 
-What the owner does when is the table `BACKGROUND`. Nobody reads an event before the store has taken it.
-It knows neither HTTP nor what a run makes its events of.
+The table `BACKGROUND` says what the owner does when. Nobody reads an event before the store has it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from time import monotonic
-from typing import Final, Generic, TypeVar, assert_never
+from typing import Final, assert_never
 
 from attrs import define, field
 
@@ -29,284 +28,235 @@ from interlock.serving.store.records import LEASE, RENEW
 
 __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 
-R = TypeVar("R", bound=Run[bytes])
-"""What makes the responses of a server."""
-
 logger = logging.getLogger(__name__)
 
-BATCH: Final = 0.03
-"""Seconds that an event waits for others at most before it is written."""
+BATCH_SECONDS: Final = 0.03
+"""The longest time that an event waits for others before it is written."""
 
-FULL: Final = 32
-"""Events that are not kept waiting."""
+BATCH_SIZE: Final = 32
+"""Events that are written without further waiting."""
 
 ITEM_DONE: Final = b"event: response.output_item.done\n"
-"""How the event begins that is not kept waiting."""
+"""The beginning of an event that is written without waiting."""
 
-GLANCE: Final = 0.1
-"""Seconds after a wake-up in which a write of our own tells whether cancelling was asked for."""
+WRITE_WAIT: Final = 0.1
+"""Seconds after a notification in which an ordinary write would report a cancellation anyway."""
 
-PAUSE: Final = 0.25
-"""Seconds between two tries of a store that is down."""
+RETRY_DELAY: Final = 0.25
+"""Seconds between two attempts to write to a store that is down."""
 
-PATIENCE: Final = 60.0
-"""Seconds for which the last commit is tried again: the lease has lapsed by then, but perhaps nobody has taken over."""
+FINISH_PATIENCE: Final = 60.0
+"""Seconds after the end of the lease in which the last commit is still retried: perhaps nobody has taken over."""
 
-NOT_KEPT: Final = Fault("server_error", "The response could not be stored.")
-"""How a run ends whose events nobody can have."""
+NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
+"""The end of a run whose events cannot be written."""
 
 
 @define(eq=False)
-class BackgroundResponse(Generic[R]):
-    """The owner of one response in the background, from its first commit to its last.
+class BackgroundResponse:
+    """One background response and its owner, from the first commit to the last."""
 
-    Args:
-        run: What makes the response.
-        tenant: To whom it belongs.
-        ended: Returns what is stored of the response, as it is when it is called.
-        store: Where it is written.
-        active_runs: Ends the run at a shutdown.
-        name: What the process is called as an owner.
-        spawn: Begins a task, and holds it.
-        conversation_lease: The response's part in a conversation, which is held until the last commit and added to in it.
-    """
-
-    run: R
-    tenant: str
-    _ended: Callable[[], StoredResponse]
+    _run: Run[bytes]
+    _tenant: str
     _store: ResponseStore
     _active_runs: ActiveRuns
-    _name: str
+    _owner: str
+    """The name of this process, as the owner of leases."""
     _spawn: Callable[[Coroutine[None, None, None]], object]
     _conversation_lease: ConversationLease | None = None
-    _life: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
-    _new: list[bytes] = field(factory=list[bytes], init=False)
-    """Events that were made and are not known to be written."""
-    _first: int = field(default=0, init=False)
+    _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
+    _pending: list[bytes] = field(factory=list[bytes], init=False)
+    """Events that are perhaps not written yet."""
+    _first_pending: int = field(default=0, init=False)
     """The number of the first of them."""
-    _until: float = field(default=0.0, init=False)
-    """When the lease is over, by the clock of this process."""
-    _writes: int = field(default=0, init=False)
-    """Writes that have begun."""
-    _work: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
+    _lease_end: float = field(default=0.0, init=False)
+    """The end of the lease, by the monotonic clock of this process."""
+    _write_count: int = field(default=0, init=False)
+    _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
+    """The writes to do."""
     _queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    _over: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _finished: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def queued(self) -> StoredResponse:
-        """Wait until the response is stored, and return it as it is shown to who began it, before its first event.
-
-        Raises:
-            StoreError: It could not be stored; nothing is generated.
-        """
+        """Wait until the response is stored, or raise why it could not be, and return it as it was before its first event."""
         return await asyncio.shield(self._queued)
 
     async def wait(self) -> None:
-        """Wait until the last commit was made, or somebody else has the response."""
-        await self._over.wait()
+        """Wait for the last commit, or until another process has the response."""
+        await self._finished.wait()
 
-    async def make(self) -> None:
-        """Store the response and make it; its end is written even if this task is cancelled or the run cannot be held."""
+    async def execute(self) -> None:
+        """Store the response and run it; its end is written even if this task is cancelled."""
         try:
             lease = await self._enqueue()
-            self._spawn(self._keep(lease))
+            self._spawn(self._write_events(lease))
         except BaseException as error:
-            self._refuse(error)
+            if not self._queued.done():
+                self._queued.set_exception(error)
+            self._finished.set()
             if self._conversation_lease is not None:
                 await self._conversation_lease.release()
             if not is_fault(error):
                 raise
             return
         try:
-            with self._active_runs.holding(self.run):
-                async with aclosing(self.run.events()) as events:
+            with self._active_runs.track(self._run):
+                async with aclosing(self._run.events()) as events:
                     async for frames in events:
-                        self._new += frames
+                        self._pending += frames
                         self._grow(frames)
         finally:
             try:
                 self._conclude()
             finally:
-                if BackgroundTrigger.END in self._life.state.rows:  # what failed was the call itself
+                if BackgroundTrigger.END in self._machine.state.rows:  # the call itself failed
                     self._conclude()
 
     async def _enqueue(self) -> Lease:
-        begun = self._ended()
-        queued = StoredResponse({**begun.response, "status": "queued"}, begun.items)
-        lease = await self._store.enqueue(self.tenant, queued, self._name)
-        self._until = monotonic() + LEASE
+        stored = self._run.stored
+        queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
+        lease = await self._store.enqueue(self._tenant, queued, self._owner)
+        self._lease_end = monotonic() + LEASE
         self._queued.set_result(queued)
         return lease
 
-    def _refuse(self, error: BaseException) -> None:
-        """Say why nothing is made."""
-        if not self._queued.done():
-            self._queued.set_exception(error)
-        self._over.set()
-
     def _grow(self, frames: Sequence[bytes]) -> None:
-        """Note the events of one step, which stay together, so that a log ends between two edges wherever it ends."""
+        """Add the events of one step to the batch; they stay together, so that a log always ends between two edges."""
         self._fire(BackgroundTrigger.GROW)
-        if len(self._new) >= FULL or any(frame.startswith(ITEM_DONE) for frame in frames):
-            self._try(BackgroundTrigger.DUE)
+        if len(self._pending) >= BATCH_SIZE or any(frame.startswith(ITEM_DONE) for frame in frames):
+            self._fire_if_possible(BackgroundTrigger.DUE)
 
     def _conclude(self) -> None:
-        self._new += self.run.conclude()
+        self._pending += self._run.conclude()
         self._fire(BackgroundTrigger.END)
 
-    def _try(self, trigger: BackgroundTrigger) -> None:
-        if trigger in self._life.state.rows:
+    def _fire_if_possible(self, trigger: BackgroundTrigger) -> None:
+        if trigger in self._machine.state.rows:
             self._fire(trigger)
 
     def _fire(self, trigger: BackgroundTrigger) -> None:
-        for effect in self._life.fire(trigger):
+        for effect in self._machine.fire(trigger):
             match effect:
                 case BackgroundEffect.ARM:
-                    asyncio.get_running_loop().call_later(BATCH, self._try, BackgroundTrigger.DUE)
+                    asyncio.get_running_loop().call_later(BATCH_SECONDS, self._fire_if_possible, BackgroundTrigger.DUE)
                 case BackgroundEffect.WRITE | BackgroundEffect.FINISH:
-                    self._work.put_nowait(effect)
+                    self._effects.put_nowait(effect)
                 case BackgroundEffect.INTERRUPT:
-                    self.run.interrupt(Cancel())
+                    self._run.interrupt(Cancel())
                 case BackgroundEffect.STOP:
-                    self.run.interrupt(NOT_KEPT)
+                    self._run.interrupt(NOT_STORED)
                 case BackgroundEffect.RELEASE:
-                    self._over.set()
+                    self._finished.set()
                 case _:
                     assert_never(effect)
 
-    async def _keep(self, lease: Lease) -> None:
-        """Write what is to be written, one after another, until nothing more can be."""
-        listening = asyncio.create_task(self._listen(lease))
+    async def _write_events(self, lease: Lease) -> None:
+        renewal = asyncio.create_task(self._renew(lease))
+        conversation = self._conversation_lease
         try:
-            async with nullcontext() if self._conversation_lease is None else self._conversation_lease.kept(self.run.interrupt):
-                await self._write_all(lease)
+            async with nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt):
+                await self._write_until_done(lease)
         finally:
-            self._over.set()
-            listening.cancel()
-            await asyncio.wait([listening])
+            self._finished.set()
+            renewal.cancel()
+            await asyncio.wait([renewal])
 
-    async def _write_all(self, lease: Lease) -> None:
-        while BackgroundTrigger.WRITTEN in self._life.state.ways:
+    async def _write_until_done(self, lease: Lease) -> None:
+        while BackgroundTrigger.WRITTEN in self._machine.state.ways:
             try:
-                effect = await self._work.get()
-                self._writes += 1
+                effect = await self._effects.get()
+                self._write_count += 1
                 self._fire(await self._write(effect, lease))
             except BaseException as error:
                 if not is_fault(error):
                     raise
                 logger.exception("%s: it could not be written, and is tried again", lease.response_id)
-                self._try_again()
+                self._retry()
 
-    def _try_again(self) -> None:
-        """Write anew what was to be written: where that has been done, the store says so."""
-        self._work = asyncio.Queue()
-        self._try(BackgroundTrigger.RETRY if BackgroundTrigger.RETRY in self._life.state.rows else BackgroundTrigger.DUE)
+    def _retry(self) -> None:
+        """Write the pending events again; for those that are written already, the store reports a gap."""
+        self._effects = asyncio.Queue()
+        can_retry = BackgroundTrigger.RETRY in self._machine.state.rows
+        self._fire_if_possible(BackgroundTrigger.RETRY if can_retry else BackgroundTrigger.DUE)
 
-    async def _listen(self, lease: Lease) -> None:
-        """Have the lease renewed in time, and at once when something has changed that no write of our own will tell."""
-        with self._store.watching(lease.tenant, lease.response_id) as watch:
+    async def _renew(self, lease: Lease) -> None:
+        """Renew the lease in time, and soon after a notification that no ordinary write follows."""
+        with self._store.watching(lease.tenant, lease.response_id) as subscription:
             while True:
-                await watch.wait(RENEW)
-                writes = self._writes
-                await asyncio.sleep(GLANCE)
-                if writes == self._writes:
-                    self._try(BackgroundTrigger.DUE)
+                await subscription.wait(RENEW)
+                write_count = self._write_count
+                await asyncio.sleep(WRITE_WAIT)
+                if write_count == self._write_count:
+                    self._fire_if_possible(BackgroundTrigger.DUE)
 
     async def _write(self, effect: BackgroundEffect, lease: Lease) -> BackgroundTrigger:
-        """Write to the store, and return what came of it."""
-        began, count = monotonic(), len(self._new)
+        """Write to the store, and return the trigger for the result."""
+        started_at, count = monotonic(), len(self._pending)
         try:
-            asked = await self._commit(effect, lease, self._new[:count])
-        except LeaseLost as lost:
-            logger.warning("%s: its lease is lost: %s", lease.response_id, lost)
+            is_cancelled = await self._commit(effect, lease, self._pending[:count])
+        except LeaseLost as error:
+            logger.warning("%s: its lease is lost: %s", lease.response_id, error)
             return BackgroundTrigger.LOSE
-        except Gap as gap:  # a write of which we were not told has been made
-            del self._new[: max(gap.expected - self._first, 0)]
-            self._first = gap.expected
+        except Gap as gap:  # an earlier write succeeded, although it raised
+            del self._pending[: max(gap.expected - self._first_pending, 0)]
+            self._first_pending = gap.expected
             return BackgroundTrigger.RETRY
         except BaseException as error:
             if not is_fault(error):
                 raise
-            return await self._failed(effect, lease, error)
-        del self._new[:count]
-        self._first += count
-        self._until = began + LEASE
-        if asked:
-            self._try(BackgroundTrigger.CANCEL)
+            return await self._after_failure(effect, lease, error)
+        del self._pending[:count]
+        self._first_pending += count
+        self._lease_end = started_at + LEASE
+        if is_cancelled:
+            self._fire_if_possible(BackgroundTrigger.CANCEL)
         return BackgroundTrigger.WRITTEN
 
     async def _commit(self, effect: BackgroundEffect, lease: Lease, frames: Sequence[bytes]) -> bool:
-        """Return whether cancelling was asked for."""
+        """Write events, or renew the lease if there are none; return whether somebody has cancelled the response."""
         if effect is BackgroundEffect.FINISH:
-            stored = self._ended()
-            await commit_end(self._conversation_lease, stored, partial(self._store.finish, lease, self._first, frames, stored))
+            stored = self._run.stored
+            finish = partial(self._store.finish, lease, self._first_pending, frames, stored)
+            await commit_end(self._conversation_lease, stored, finish)
             return False
-        return await (self._store.append(lease, self._first, frames) if frames else self._store.renew(lease))
+        return await (self._store.append(lease, self._first_pending, frames) if frames else self._store.renew(lease))
 
-    async def _failed(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
-        """Wait before the next try, unless the lease is over."""
-        known = isinstance(error, StoreDown)
-        logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=None if known else error)
-        await asyncio.sleep(PAUSE)
-        patience = PATIENCE if effect is BackgroundEffect.FINISH else 0.0
-        return BackgroundTrigger.LOSE if monotonic() > self._until + patience else BackgroundTrigger.RETRY
+    async def _after_failure(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
+        """Wait for the next attempt, unless the lease is over."""
+        traceback = None if isinstance(error, StoreDown) else error
+        logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=traceback)
+        await asyncio.sleep(RETRY_DELAY)
+        patience = FINISH_PATIENCE if effect is BackgroundEffect.FINISH else 0.0
+        return BackgroundTrigger.LOSE if monotonic() > self._lease_end + patience else BackgroundTrigger.RETRY
 
 
 @define(eq=False)
-class BackgroundRegistry(Generic[R]):
-    """The responses that one process makes in the background.
-
-    Args:
-        archive: Where they are written.
-        active_runs: Ends them at a shutdown.
-    """
+class BackgroundRegistry:
+    """The background responses of one process: written to an archive, and ended by `active_runs` at a shutdown."""
 
     archive: Archive
     active_runs: ActiveRuns
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    def owner(
-        self,
-        tenant: str,
-        run: R,
-        ended: Callable[[], StoredResponse],
-        lease: ConversationLease | None = None,
-    ) -> BackgroundResponse[R]:
-        """Return the owner of a response that is to be made; `BackgroundResponse.make` makes it.
+    async def begin(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> StoredResponse:
+        """Begin a response in a task of its own, and return it as it was before its first event.
 
-        Args:
-            tenant: To whom it belongs.
-            run: What makes the response.
-            ended: Returns what is stored of the response, as it is when it is called.
-            lease: Its part in a conversation; None if it belongs to none.
+        If the store or the engine refuses it, the error is raised, and nothing of it remains.
         """
-        return BackgroundResponse(run, tenant, ended, self.archive.store, self.active_runs, self.archive.name, self._spawn, lease)
-
-    async def begin(self, owner: BackgroundResponse[R]) -> StoredResponse:
-        """Begin to make a response in a task of its own, and return it as it is shown to who began it.
-
-        Args:
-            owner: From `owner`.
-
-        Raises:
-            StoreError: It could not be stored; nothing is generated.
-            Exception: The engine refuses it; nothing of it is left.
-        """
-        self._spawn(owner.make())
-        queued = await owner.queued()
+        store = self.archive.store
+        response = BackgroundResponse(run, tenant, store, self.active_runs, self.archive.name, self._spawn, lease)
+        self._spawn(response.execute())
+        queued = await response.queued()
         try:
-            await owner.run.admitted()
+            await run.admit()
         except Exception:
-            await owner.wait()
-            await self.archive.store.delete(owner.tenant, queued.id)
+            await response.wait()
+            await store.delete(tenant, queued.id)
             raise
         return queued
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all responses have ended and are stored, but not for ever.
-
-        Args:
-            seconds: The longest time to wait.
-        """
+        """Wait until all responses have ended and are stored, or for a number of seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._tasks:

@@ -1,7 +1,4 @@
-"""The part that a response has in a conversation: nobody else adds to it meanwhile, and it is added to when the response ends.
-
-Who comes second is told so before anything is generated. It knows the store, and neither HTTP nor how a response is made.
-"""
+"""The lease of a response on its conversation, to which it is added at its end; others are refused meanwhile."""
 
 from __future__ import annotations
 
@@ -25,44 +22,31 @@ __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
 
 logger = logging.getLogger(__name__)
 
-ANSWERED: Final = frozenset({"completed", "incomplete"})
-"""The statuses of responses that are added."""
+ADDED: Final = frozenset({"completed", "incomplete"})
+"""The statuses of responses that are added to their conversation."""
 
 LOST: Final = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
 
 
 @frozen(eq=False)
 class ConversationLease:
-    """The part of one response in a conversation.
-
-    Args:
-        store: Holds the conversation.
-        tenant: To whom it belongs.
-        conversation_id: Its id.
-        response_id: The id of the response, if it is given one by this server; in any case who holds the conversation.
-        version: The version of the conversation that the response goes on from.
-        items: The items of the conversation.
-    """
+    """The lease of one response on a conversation, and the version of it that the response continues."""
 
     store: ConversationStore
     tenant: str
     conversation_id: str
     response_id: str
+    """The holder of the lease: the id of the response, unless its engine has another one for it."""
     version: int
     items: tuple[Item, ...] = field(repr=False)
 
     @classmethod
-    async def begin(cls, store: ConversationStore, tenant: str, conversation_id: str) -> Self:
-        """Return the part of a new response in a conversation, which is held from now on.
-
-        Args:
-            store: Holds the conversation.
-            tenant: To whom it belongs.
-            conversation_id: Its id.
+    async def acquire(cls, store: ConversationStore, tenant: str, conversation_id: str) -> Self:
+        """Acquire the lease for a new response.
 
         Raises:
-            ApiError: 404 if there is no such conversation, 409 if another response is being made in it.
-            StoreDown: The store cannot be used now.
+            ApiError: 404 for an unknown conversation, 409 if another response has the lease.
+            StoreDown: The store is not available.
         """
         response_id = random_id("resp")
         try:
@@ -75,46 +59,35 @@ class ConversationLease:
         return cls(store, tenant, conversation_id, response_id, version, items)
 
     @asynccontextmanager
-    async def kept(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
-        """Hold the conversation until the end of the context.
-
-        Args:
-            interrupt: Ends the response; called if the conversation is held no longer.
-        """
-        keeping = asyncio.create_task(self._keep(interrupt))
+    async def keep_alive(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
+        """Renew the lease until the end of the context, then release it; interrupt the response if the lease is lost."""
+        renewal = asyncio.create_task(self._renew(interrupt))
         try:
             yield
         finally:
-            keeping.cancel()
-            await asyncio.wait([keeping])
+            renewal.cancel()
+            await asyncio.wait([renewal])
             await self.release()
 
     async def release(self) -> None:
-        """Let others add to the conversation again."""
-        with suppress(StoreDown):  # then the hold ends by itself
+        """Let others add to the conversation."""
+        with suppress(StoreDown):  # then the lease expires
             await self.store.release(self.tenant, self.conversation_id, self.response_id)
 
     def addition(self, stored: StoredResponse) -> Addition | None:
-        """Return what the response adds to the conversation: its request's input, and its output.
-
-        Args:
-            stored: The response when it has ended; what it answered begins with the conversation.
-
-        Returns:
-            None if there is no answer, because it failed or was cancelled: whoever asks again would add the question twice.
-        """
-        if stored.response["status"] not in ANSWERED:
-            return None
+        """Return the input and output of a finished response for the conversation, or None if it failed or was cancelled."""
+        if stored.response["status"] not in ADDED:
+            return None  # so that a retry does not add the input twice
         return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
 
-    async def _keep(self, interrupt: Callable[[Fault], None]) -> None:
+    async def _renew(self, interrupt: Callable[[Fault], None]) -> None:
         while True:
             await asyncio.sleep(RENEW)
             try:
                 version = await self.store.hold(self.tenant, self.conversation_id, self.response_id)
             except StoreDown as error:
-                logger.warning("%s: its conversation could not be held on to: %s", self.response_id, error)
-                continue  # the commit of the addition has the last word
+                logger.warning("%s: the lease of its conversation could not be renewed: %s", self.response_id, error)
+                continue  # the commit of the addition decides
             except Conflict:
                 version = None
             if version != self.version:
@@ -125,16 +98,7 @@ class ConversationLease:
 async def commit_end(
     lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
 ) -> None:
-    """Store a response that has ended, with what it adds to its conversation if that is still there.
-
-    Args:
-        lease: Its part in a conversation; None if it belongs to none.
-        stored: The response.
-        write: Stores it, with what it adds to a conversation, in one commit.
-
-    Raises:
-        StoreError: What `write` raises where nothing is added.
-    """
+    """Store a finished response with `write` and, if its conversation is unchanged, add it there in the same commit."""
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:
@@ -143,19 +107,11 @@ async def commit_end(
 
 
 def locked(conversation_id: str) -> ApiError:
-    """Return the error for a conversation that another response is adding to.
-
-    Args:
-        conversation_id: Its id.
-    """
+    """Return the error for a conversation that another response has a lease on."""
     message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
     return ApiError(409, message, param="conversation", code="conversation_locked")
 
 
 def no_such_conversation(conversation_id: str) -> ApiError:
-    """Return the error for a conversation that there is not.
-
-    Args:
-        conversation_id: Its id.
-    """
+    """Return the error for an unknown conversation."""
     return ApiError(404, f"Conversation with id '{conversation_id[:100]}' not found.", param="conversation")

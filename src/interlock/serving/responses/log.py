@@ -1,7 +1,7 @@
-"""The log of a response in the background, as any process reads it: committed events alone, from any number to the end.
+"""The event log of a background response, as any process reads it.
 
-A reader misses nothing and repeats nothing, because it asks the store for what follows on the last event that it has, and a
-wake-up only tells it to ask again. It never waits for an owner that is lost: it takes over and ends the response itself.
+A reader asks the store for the committed events after its last one, so it misses none and repeats none; a notification only makes
+it ask sooner. If the owner is lost, the reader takes over and ends the response itself.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from attrs import frozen
@@ -20,55 +21,45 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.records import Lease, Log, StoredResponse
+from interlock.serving.store.records import Log, StoredResponse
 from interlock.serving.store.store_errors import LeaseLost, StoreDown
 
-__all__ = ["LOOK", "Tail", "adopt", "taken_up", "whole_log"]
+__all__ = ["POLL_SECONDS", "Tail", "adopt", "read_log", "resume_driver"]
 
 logger = logging.getLogger(__name__)
 
-LIMIT: Final = 256
-"""Events that are read at once."""
+PAGE: Final = 256
+"""Events in one read."""
 
-LOOK: Final = 1.0
-"""Seconds after which a reader looks again, woken or not."""
+POLL_SECONDS: Final = 1.0
+"""Seconds after which a reader reads again without a notification."""
 
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
-"""How a response ends whose owner is gone."""
+"""The end of a response whose owner is lost."""
 
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
-"""How the events begin that OpenAI's dialect calls otherwise."""
+"""The beginnings of events that have another name in OpenAI's dialect."""
 
 
 @frozen(eq=False)
 class Tail:
-    """A reader of one response's log.
-
-    Args:
-        store: Where the log is.
-        tenant: To whom the response belongs.
-        response_id: Its id.
-        reader: Who takes over if the owner is lost: a name for this process.
-        start: The number of the first event that is wanted.
-    """
+    """A reader of one response's log, from the event with the number `start` on."""
 
     store: ResponseStore
     tenant: str
     response_id: str
-    reader: str
+    owner: str
+    """The name of this process, if it takes over the lease."""
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield the events, those that are there at once, the others when they are committed, until the response has ended.
-
-        If they are removed before they were read, an `error` event is the last one: it has the number that follows.
-        """
+        """Yield all committed events until the response has ended; if some were removed unread, an `error` event is the last."""
         following, dialect = self.start, OPENAI
-        with self.store.watching(self.tenant, self.response_id) as watch:
+        with self.store.watching(self.tenant, self.response_id) as subscription:
             while True:
                 log = await self._read(following)
                 if log is None or following < log.oldest:
-                    yield [_gone(following, dialect)]
+                    yield [_expired_event(following, dialect)]
                     return
                 if log.frames:
                     following += len(log.frames)
@@ -77,89 +68,52 @@ class Tail:
                 elif log.state == "ended":
                     return
                 elif log.state != "lost" or not await self._take_over():
-                    await watch.wait(LOOK)
+                    await subscription.wait(POLL_SECONDS)
 
     async def _read(self, first: int) -> Log | None:
-        """Read on; a store that is down is waited for, because what it has committed is still there."""
+        """Read the log, and wait for a store that is down, because it still has the committed events."""
         while True:
             try:
-                return await self.store.read(self.tenant, self.response_id, first, LIMIT)
+                return await self.store.read(self.tenant, self.response_id, first, PAGE)
             except StoreDown:
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def _take_over(self) -> bool:
-        try:
-            return await adopt(self.store, self.tenant, self.response_id, self.reader)
-        except StoreDown:
-            return False
+        with suppress(StoreDown):
+            return await adopt(self.store, self.tenant, self.response_id, self.owner)
+        return False
 
 
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
-    """Take over a response whose owner is lost, and end it by its failure edges: nothing is generated again.
-
-    Args:
-        store: Where it is.
-        tenant: To whom it belongs.
-        response_id: Its id.
-        owner: A name for this process.
-
-    Returns:
-        Whether it was there to be taken, and has ended now.
-
-    Raises:
-        StoreDown: The store cannot be used now.
-    """
+    """Take over a response whose owner is lost, and end it by its failure edges; return whether that succeeded."""
     lease = await store.adopt(tenant, response_id, owner)
     stored = None if lease is None else await store.get(tenant, response_id)
     if lease is None or stored is None:
         return False
-    frames, log = await whole_log(store, tenant, response_id)
+    frames, log = await read_log(store, tenant, response_id)
     ending = Cancel() if log is not None and log.cancelled else LOST
     try:
-        await _end(store, lease, stored, frames, ending)
+        driver = await asyncio.to_thread(resume_driver, stored, frames)
+        last = driver.feed([ending])
+        await store.finish(lease, len(frames), last, StoredResponse(driver.response, stored.items))
     except LeaseLost:
         return False
     logger.warning("%s: its server was lost, and it was ended here", response_id)
     return True
 
 
-async def _end(
-    store: ResponseStore, lease: Lease, stored: StoredResponse, frames: Sequence[bytes], ending: Fault | Cancel
-) -> None:
-    driver = await asyncio.to_thread(taken_up, stored, frames)
-    last = driver.feed([ending])
-    await store.finish(lease, len(frames), last, StoredResponse(driver.response, stored.items))
-
-
-async def whole_log(store: ResponseStore, tenant: str, response_id: str) -> tuple[list[bytes], Log | None]:
-    """Return all events of a log, and its last part; None if there is no such response.
-
-    Args:
-        store: Where it is.
-        tenant: To whom the response belongs.
-        response_id: Its id.
-
-    Raises:
-        StoreDown: The store cannot be used now.
-    """
+async def read_log(store: ResponseStore, tenant: str, response_id: str) -> tuple[list[bytes], Log | None]:
+    """Return all events of a log, and its last page, which is None for an unknown response."""
     frames: list[bytes] = []
     while True:
-        log = await store.read(tenant, response_id, len(frames), LIMIT)
+        log = await store.read(tenant, response_id, len(frames), PAGE)
         if log is None or not log.frames:
             return frames, log
         frames += log.frames
 
 
-def taken_up(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[bytes]:
-    """Return a driver that goes on where a log ends, in the log's dialect.
-
-    Args:
-        stored: The response as it was enqueued.
-        frames: All events of its log.
-
-    Raises:
-        ValueError: The log is none that a driver has made.
-    """
+def resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[bytes]:
+    """Return a driver that continues after the events of a whole log, in their dialect."""
     response = stored.response
     driver = ResponseDriver(
         response,
@@ -174,12 +128,11 @@ def taken_up(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[
 
 
 def _dialect_of(frames: Sequence[bytes]) -> Dialect:
-    """Return the dialect of a log; where nothing in it tells, both would write the same end."""
+    """Return the dialect of events; events that both dialects share continue equally in either."""
     return OPEN_RESPONSES if any(frame.startswith(_OPEN_RESPONSES) for frame in frames) else OPENAI
 
 
-def _gone(number: int, dialect: Dialect) -> bytes:
-    """Return what ends the stream of a reader whose response was deleted, or has expired, before he had read its end."""
+def _expired_event(number: int, dialect: Dialect) -> bytes:
     message = "The events of the response are stored no longer: it was deleted, or has expired."
-    said = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
-    return b"event: error\ndata: %b\n\n" % dumps(dialect.spoken(said))
+    body = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
+    return b"event: error\ndata: %b\n\n" % dumps(dialect.spoken(body))

@@ -1,7 +1,7 @@
-"""The turns of one response: an engine is asked, a parser reads its answer, tools run, and a driver makes the events.
+"""The run of a response on an engine: the engine generates turns, a parser reads them, and tools run between them.
 
-It knows neither HTTP nor how events are written: the driver that it is given decides that, and so a stream and an answer in
-one piece come from the same run (rule R19). How a run is waited for, interrupted and ended is `interlock.serving.responses.run`.
+How events are written is up to the driver, so a stream and a whole answer come from the same run (rule R19). How a run waits, is
+interrupted and ends is in `interlock.serving.responses.run`.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from attrs import define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
+from interlock.fsm import deltas
 from interlock.fsm.deltas import Delta, EndTurn, Enqueue, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TurnTrigger
-from interlock.parsers.chunk import Parser
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
-from interlock.serving.requests.api_errors import ApiError, EngineError
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.identity import now, random_id
-from interlock.serving.requests.input_items import Item, identified
-from interlock.serving.requests.summaries import compacted, summary_message, summary_request
+from interlock.serving.requests.input_items import Item, with_ids
+from interlock.serving.requests.json_values import elements, members
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.compaction_run import FAILED, Compaction, CompactionError
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.run import Run, Work
+from interlock.serving.responses.run import Activity, Run
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 
-__all__ = ["NullWriter", "ResponseRun", "begin_response", "begin_summary"]
+__all__ = ["NullWriter", "RequestContext", "ResponseRun", "Summary", "begin_response", "begin_summary", "summary_of"]
 
 T = TypeVar("T")
 
@@ -47,12 +47,18 @@ logger = logging.getLogger(__name__)
 CLIENT_CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "mcp_approval_request", *(tool.kind for tool in CLIENT_TOOLS.values())}
 )
-"""What the client answers, by another request."""
+"""The items that the client answers with another request."""
+
+NOT_COMPACTED: Final = "The conversation could not be compacted: "
+
+
+class CompactionError(EngineError):
+    """A conversation could not be compacted. The response fails, because nothing of the conversation may be lost."""
 
 
 @frozen
 class NullWriter:
-    """Writes nothing: for a response of which only the end is wanted."""
+    """Writes nothing, for a response that is answered whole."""
 
     def write(self, event: StreamEvent) -> None:
         """Write nothing."""
@@ -63,201 +69,203 @@ class NullWriter:
         return lambda _text, _number: None
 
 
-@define(eq=False)
-class ResponseRun(Run[T]):
-    """One response of an engine.
-
-    Args:
-        driver: Makes the events.
-        request: What is asked for.
-        items: The conversation that the model goes on from, the request's input included.
-        engine: Writes the summary of a conversation that is compacted.
-        generation: Generates the turns.
-        parser: Reads what the engine's model writes.
-        tools: Returns the response its hosted tools.
-        archive: Stores the response when it has ended; None if that is not wanted.
-        shown: The conversation as the model is shown it: what clients carry sealed is opened.
-        lease: Its part in a conversation that the client has created; None if it belongs to none.
-        tenant: Whose it is.
-    """
+@frozen
+class RequestContext:
+    """A request and the conversation that it continues: the result of the station *resolve*."""
 
     request: CreateResponse
     items: Sequence[Item]
+    """The conversation with the request's input, as clients and stores see it."""
+    tenant: str = SHARED
+    model_items: Sequence[Item] = field(default=Factory(lambda self: self.items, takes_self=True))
+    """The same conversation as the model reads it (`Seals.unseal`)."""
+    lease: ConversationLease | None = None
+    """The lease on the conversation that the response is added to."""
+    seals: Seals | None = None
+    """Without them nothing is sealed or compacted."""
+
+
+@define(eq=False)
+class ResponseRun(Run[T]):
+    """The run of one response on an engine; see `begin_response`."""
+
+    context: RequestContext
     engine: Engine | HostEngine
     generation: Generation
-    parser: Parser
-    tools: ToolRunner
-    archive: Archive | None
-    shown: Sequence[Item]
-    lease: ConversationLease | None
-    tenant: str
-    _usage: Usage = field(factory=Usage, init=False)
-    """What the engine has said that the turn costs which is going on."""
+    _tool_runner: ToolRunner
+    _archive: Archive | None
     _stored_items: tuple[Item, ...] = field(init=False)
-    """The conversation for a store, where every item has an id."""
-    _budget: int | None = field(init=False)
-    """The tokens that the model may still generate."""
-    _index: int = field(default=0, init=False)
-    """Turns that the model has ended."""
+    """The conversation for a store: each item has an id."""
+    _remaining_tokens: int | None = field(init=False)
+    """The output tokens that the request still allows."""
     _tools: Tools = field(init=False)
-    _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    """What is closed with the run: the tools, and its part in a conversation."""
+    _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    """The tools and the conversation lease, which the end of the run releases."""
+    _turn_count: int = field(default=0, init=False)
+    _turn_usage: Usage = field(factory=Usage, init=False)
+    """The usage of the current turn so far."""
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
-    """The calls of the turn that wait for their tools."""
+    """The calls of the last turn that wait for their tools."""
     _rejected: Sequence[Item] = field(default=(), init=False)
-    """Its calls whose arguments make no sense."""
+    """The calls of the last turn with invalid arguments."""
 
     def __attrs_post_init__(self) -> None:
-        """Set the ids that items lack."""
-        self._stored_items = identified(self.items)
-        self._budget = self.request.max_output_tokens
+        """Take the conversation and its limit from the context."""
+        self._stored_items = with_ids(self.context.items)
+        self._remaining_tokens = self.request.max_output_tokens
 
-    async def admitted(self) -> None:
-        """Wait until the engine has taken the first turn, unless a list of tools or a summary comes before it.
-
-        Raises:
-            Exception: The engine refuses it; nobody may iterate the run any more.
-        """
-        if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
-            return
-        if self.compaction is None or not await self.compaction.is_due():
-            await self.generation.admit(self._turn())
-
-    def _opening(self) -> Sequence[Delta]:
-        return [Enqueue(), Start()] if self.request.background else [Start()]
-
-    def _turn(self) -> Turn:
-        """Return what the engine is asked for next."""
-        before = self._output()
-        items = self._tools.with_outputs(item for item in before if item["type"] != "compaction") if before else ()
-        return Turn(self.request, (*self.shown, *items), self._budget, index=self._index)
-
-    async def _enter(self) -> None:
-        if self.lease is not None and not self.request.background:  # whose owner holds the conversation
-            await self._held.enter_async_context(self.lease.kept(self.interrupt))
-
-    def _prepare(self) -> Work:
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            self._tools = await self._held.enter_async_context(self.tools.begin(self.request, self.items))
-            async with aclosing(self._tools.prepare(self._output)) as prepared:
-                async for told in prepared:
-                    yield told
-
-        def look() -> TurnTrigger:
-            self._calls = self.driver.ready
-            return TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
-
-        return Work(steps(), look)
-
-    def _generate(self) -> Work:
-        made = 0
-
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            nonlocal made
-            made, reason = len(self._output()), None
-            turn = await fitting(self.generation, self._turn())
-            async with aclosing(self.generation.generate(turn)) as outputs:
-                async for output in outputs:
-                    yield self._tools.rewrite(self.parser.feed(output.chunk))
-                    reason = output.finish_reason
-                    if output.input_tokens or output.cached_tokens:
-                        self._usage = _counted(self._usage, output)
-            if reason is None:
-                raise EngineError("The engine stopped without saying why.")
-            end, self._usage = self.parser.end(reason, self._usage), Usage()
-            self._index += 1
-            self._budget = None if self._budget is None else self._budget - _spent(end)
-            yield self._tools.rewrite(end)
-
-        def look() -> TurnTrigger:
-            self._calls, self._rejected = self.driver.ready, [*filter(_has_failed, self._output()[made:])]
-            return TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
-
-        return Work(steps(), look)
-
-    def _run_tools(self) -> Work:
-        calls, rejected = self._calls, self._rejected
-
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            async with aclosing(self._tools.run(calls, rejected)) as ran:
-                async for delta in ran:
-                    yield [delta]
-
-        def look() -> TurnTrigger:
-            none_ran = self.driver.ready == calls and not rejected
-            if none_ran or self._asks_the_client():
-                return TurnTrigger.ANSWER
-            return TurnTrigger.GO_ON if self._budget is None or self._budget > 0 else TurnTrigger.EXHAUST
-
-        return Work(steps(), look)
-
-    async def _close(self) -> None:
-        try:
-            await super()._close()
-        finally:
-            for close in (self.generation.close, self._held.aclose):
-                try:
-                    await close()
-                except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
-                    self._caught(error, "its engine or its tools could not be closed")
-
-    def _output(self) -> Sequence[Item]:
-        """Return the items that the response has so far."""
-        return cast("Sequence[Item]", self.driver.response["output"])
-
-    def compact_with(self, seals: Seals) -> None:
-        """Compact the conversation if the request says so and when.
-
-        Args:
-            seals: Seal the summary.
-        """
-        alone = self.request.compacts_only
-        if alone or self.request.compact_threshold is not None:
-            self.compaction = Compaction(self._is_long, self._begin_summary, seals.seal_summary, self._take_summary, alone)
-
-    async def _is_long(self) -> bool:
-        """Return whether the prompt is longer than the request wants it to be, or the length does not matter."""
-        threshold = self.request.compact_threshold
-        if self.request.compacts_only or threshold is None:
-            return True
-        turn = await fitting(self.generation, Turn(self.request, self.shown, self._budget))
-        return await self.generation.count(turn) > threshold
-
-    async def _begin_summary(self) -> ResponseRun[None]:
-        try:
-            return await begin_summary(self.request, self.shown, self.engine, self.tenant)
-        except ApiError as error:
-            raise CompactionError(f"{FAILED}{error.message}") from error
-
-    async def _take_summary(self, text: str) -> None:
-        self.shown = (*compacted(self.shown), summary_message(text))
-
-    def _asks_the_client(self) -> bool:
-        """Return whether the response ends for the client to answer a call."""
-        return any(item["type"] in CLIENT_CALLS for item in self._output())
+    @property
+    def request(self) -> CreateResponse:
+        """The request."""
+        return self.context.request
 
     @property
     def stored(self) -> StoredResponse:
         """The response as it is now, for a store."""
         return StoredResponse(self.driver.response, self._stored_items)
 
+    async def admit(self) -> None:
+        """Wait until the engine has accepted the first turn, unless a list of tools or a summary comes before it."""
+        if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
+            return
+        if not await self._needs_compaction():
+            await self.generation.admit(self._turn())
+
+    def _opening(self) -> Sequence[Delta]:
+        return [Enqueue(), Start()] if self.request.background else [Start()]
+
+    async def _acquire(self) -> None:
+        lease = self.context.lease
+        if lease is not None and not self.request.background:  # a background response keeps the lease itself
+            await self._resources.enter_async_context(lease.keep_alive(self.interrupt))
+
+    async def _needs_compaction(self) -> bool:
+        threshold = self.request.compact_threshold
+        if self.context.seals is None or (threshold is None and not self.request.compacts_only):
+            return False
+        if threshold is None or self.request.compacts_only:
+            return True
+        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._remaining_tokens))
+        return await self.generation.count(turn) > threshold
+
+    def _compact(self) -> Activity:
+        seals = cast("Seals", self.context.seals)  # `_needs_compaction` requires them
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            yield [Start(), deltas.Open("compaction")]
+            item = next(call for call in self.driver.ready if call.kind == "compaction")
+            yield [deltas.Run(item.id)]
+            summary = await self._summarize()
+            yield [EndTurn("stop", summary.usage)]
+            if summary.fault is not None:
+                raise summary.fault
+            model_items = (*compacted(self.context.model_items), summary_message(summary.text))
+            self.context = evolve(self.context, model_items=model_items)
+            yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
+
+        trigger = TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
+        return Activity(steps(), lambda: trigger)
+
+    async def _summarize(self) -> Summary:
+        try:
+            run = await begin_summary(self.context, self.engine)
+        except ApiError as error:
+            raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
+        async with aclosing(run.events()) as events:
+            async for _ in events:
+                pass
+        return summary_of(run.driver)
+
+    def _prepare(self) -> Activity:
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            self._tools = await self._resources.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
+            async with aclosing(self._tools.prepare(self._output)) as preparation:
+                async for step in preparation:
+                    yield step
+
+        def next_trigger() -> TurnTrigger:
+            self._calls = self.driver.ready
+            return TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
+
+        return Activity(steps(), next_trigger)
+
+    def _turn(self) -> Turn:
+        output = self._output()
+        items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
+        return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
+
+    def _generate(self) -> Activity:
+        first_item = 0
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            nonlocal first_item
+            first_item, finish_reason = len(self._output()), None
+            parser = self.generation.parser
+            turn = await fitting(self.generation, self._turn())
+            async with aclosing(self.generation.generate(turn)) as outputs:
+                async for output in outputs:
+                    yield self._tools.rewrite(parser.feed(output.chunk))
+                    finish_reason = output.finish_reason
+                    if output.input_tokens or output.cached_tokens:
+                        self._turn_usage = _updated_usage(self._turn_usage, output)
+            if finish_reason is None:
+                raise EngineError("The engine stopped without saying why.")
+            end, self._turn_usage = parser.end(finish_reason, self._turn_usage), Usage()
+            self._turn_count += 1
+            if self._remaining_tokens is not None:
+                self._remaining_tokens -= sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))
+            yield self._tools.rewrite(end)
+
+        def next_trigger() -> TurnTrigger:
+            self._calls = self.driver.ready
+            # No tool has run yet, so an item of this turn that has failed is a call with invalid arguments.
+            self._rejected = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
+            return TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
+
+        return Activity(steps(), next_trigger)
+
+    def _run_tools(self) -> Activity:
+        calls, rejected = self._calls, self._rejected
+
+        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
+            async with aclosing(self._tools.run(calls, rejected)) as results:
+                async for delta in results:
+                    yield [delta]
+
+        def next_trigger() -> TurnTrigger:
+            none_ran = self.driver.ready == calls and not rejected
+            if none_ran or any(item["type"] in CLIENT_CALLS for item in self._output()):
+                return TurnTrigger.ANSWER
+            return TurnTrigger.GO_ON if self._remaining_tokens is None or self._remaining_tokens > 0 else TurnTrigger.EXHAUST
+
+        return Activity(steps(), next_trigger)
+
+    def _output(self) -> Sequence[Item]:
+        return cast("Sequence[Item]", self.driver.response["output"])
+
     async def _settle(self) -> None:
-        """Store the response, if that is wanted and not done by the owner of its log, and if its client has not gone away."""
+        """Log the response, and store it unless its client has gone away or a `BackgroundResponse` does that."""
         self.generation.log(self.driver.response)
-        if self.archive is not None and not self.request.background and self.driver.status != "cancelled":
+        if self._archive is not None and not self.request.background and self.driver.status != "cancelled":
             stored = self.stored
-            await commit_end(self.lease, stored, partial(self.archive.put, self.tenant, stored))
+            await commit_end(self.context.lease, stored, partial(self._archive.put, self.context.tenant, stored))
 
-    def _break_off(self) -> Sequence[Delta]:
-        return self.parser.end("abort", self._usage)
+    def _abort_turn(self) -> Sequence[Delta]:
+        return self.generation.parser.end("abort", self._turn_usage)
 
-    def _is_for_clients(self, error: BaseException) -> bool:
-        return isinstance(error, EngineError)
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            for close in (self.generation.close, self._resources.aclose):
+                try:
+                    await close()
+                except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
+                    self._record(error, "its engine or its tools could not be closed")
 
 
-def begin_response(  # noqa: PLR0913 - what a run is made of
-    request: CreateResponse,
-    items: Sequence[Item],
+def begin_response(  # noqa: PLR0913 - all but three have a default
+    context: RequestContext,
     engine: Engine | HostEngine,
     writer: Writer[T],
     *,
@@ -265,85 +273,72 @@ def begin_response(  # noqa: PLR0913 - what a run is made of
     settings: Mapping[str, object] | None = None,
     tools: ToolRunner | None = None,
     archive: Archive | None = None,
-    shown: Sequence[Item] | None = None,
-    seals: Seals | None = None,
-    lease: ConversationLease | None = None,
-    tenant: str = SHARED,
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> ResponseRun[T]:
-    """Create the run of a response.
+    """Return the run of a response; iterate its `events`.
 
-    Args:
-        request: What is asked for.
-        items: The conversation that the model goes on from, the request's input included, as clients and stores see it.
-        engine: Generates the turns.
-        writer: The form in which events are given.
-        generation: What the engine does for this response, prepared; a plain engine needs none.
-        settings: What the engine resolved, for the response to echo.
-        tools: Returns the response its hosted tools, if there are any.
-        archive: Stores the response when it has ended, if that is wanted.
-        shown: The same conversation as the model is shown it, where that differs (`Seals.opened`).
-        seals: Seals what the client is to carry; without them it carries nothing sealed.
-        lease: Its part in a conversation that the client has created.
-        tenant: Whose it is.
-        ids: Makes ids.
-        clock: Tells the time.
-
-    Returns:
-        The run, whose `events` are to be iterated.
+    A plain engine needs no `generation`. That of a host engine is prepared, and the response echoes the `settings` from that. The
+    `archive` stores the response when it has ended; without it, it is not stored.
     """
-    generation = generation or begin_generation(engine, request, items)
+    request, seals = context.request, context.seals
+    generation = generation or begin_generation(engine, request, context.items)
     driver = ResponseDriver(
         {**response_settings(request.raw), **(settings or {})},
         writer=writer,
         ids=ids,
         clock=clock,
-        response_id=generation.response_id or (None if lease is None else lease.response_id),
+        response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
         late=None if seals is None or REASONING_WANTED not in request.include else seals.late_fields,
         additions=generation.additions,
     )
-    rendered = items if shown is None else shown
-    more = (tools or NullTools(), archive, rendered, lease, tenant)
-    return ResponseRun(driver, request, items, engine, generation, generation.parser, *more)
+    return ResponseRun(driver, context, engine, generation, tools or NullTools(), archive)
 
 
-async def begin_summary(
-    request: CreateResponse, shown: Sequence[Item], engine: Engine | HostEngine, tenant: str
-) -> ResponseRun[None]:
-    """Create the run in which a model writes the summary of a conversation.
-
-    Args:
-        request: The request that the summary is made for.
-        shown: The conversation as the model is shown it.
-        engine: Generates the summary.
-        tenant: Whose it is.
-
-    Raises:
-        ApiError: The engine refuses to summarize it.
-    """
-    raw = summary_request(request.raw)
-    asking = engine.read(raw) if isinstance(engine, HostEngine) else read_request(raw)
-    items = (*shown, *asking.input)
-    generation = begin_generation(engine, asking, items, tenant)
-    settings = await generation.prepare(Turn(asking, items))
-    return begin_response(asking, items, engine, NullWriter(), generation=generation, settings=settings)
+async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> ResponseRun[None]:
+    """Return the run in which the model summarizes a conversation; an engine may refuse that with an `ApiError`."""
+    body = summary_request(context.request.raw)
+    request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
+    items = (*context.model_items, *request.input)
+    generation = begin_generation(engine, request, items, context.tenant)
+    settings = await generation.prepare(Turn(request, items))
+    return begin_response(RequestContext(request, items), engine, NullWriter(), generation=generation, settings=settings)
 
 
-def _counted(usage: Usage, output: EngineOutput) -> Usage:
-    """Return the usage of a turn after a step; a 0 changes nothing."""
+@frozen
+class Summary:
+    """The summary of a conversation, its usage, and why it failed if it did."""
+
+    text: str
+    usage: Usage
+    fault: EngineError | None = None
+
+
+def summary_of(driver: ResponseDriver[Any]) -> Summary:
+    """Return the summary that a finished response has written; one that is truncated, failed or empty has a fault."""
+    response = driver.response
+    output = cast("Sequence[Item]", response["output"])
+    parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
+    text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
+    error = members(response["error"])
+    match response["status"]:
+        case "completed" if text:
+            return Summary(text, driver.usage)
+        case "completed":
+            fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
+        case "failed" if error.get("code") == PromptError.code:
+            fault = PromptError(str(error.get("message")))
+        case "failed":
+            fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
+        case status:
+            fault = CompactionError(f"{NOT_COMPACTED}the summary is {status}, because it was cut before its end.")
+    return Summary("", driver.usage, fault)
+
+
+def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
+    """Return the usage of a turn after a step, where 0 changes nothing."""
     return Usage(
         output.input_tokens or usage.input_tokens,
         output.cached_tokens or usage.cached_tokens,
         cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
     )
-
-
-def _has_failed(item: Item) -> bool:
-    """Return whether an item of a turn that has just ended was rejected, for no tool has run yet."""
-    return item.get("status") == "failed"
-
-
-def _spent(end: Sequence[Delta]) -> int:
-    """Return the tokens that a turn generated, by the deltas of its end."""
-    return sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))

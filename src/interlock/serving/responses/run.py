@@ -1,8 +1,7 @@
-"""One response while it is being made: the loop over turns, run step by step.
+"""The turn loop of one response, run step by step.
 
-What is done when, and how a response ends wherever it is broken off, is the table `TURNS`; `Run` is the
-machine that runs it. It knows who waits for whom, and nothing of engines, parsers and tools: the work that an edge asks for is
-done by those who derive from `Run`. Whatever is raised becomes the end of the response and never of the stream (rule R4).
+The table `TURNS` says what happens when, and how a response ends if it is broken off. `Run` executes the table, and subclasses do
+the work. Any exception becomes the end of the response and never of the stream (rule R4).
 """
 
 from __future__ import annotations
@@ -21,72 +20,60 @@ from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.containment import ends_process, is_fault
-from interlock.serving.responses.compaction_run import Compaction, compacting
+from interlock.serving.store import StoredResponse
 
-__all__ = ["OUR_FAULT", "Run", "Work"]
+__all__ = ["INTERNAL_ERROR", "Activity", "Run"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-OUR_FAULT: Final = "The server had an error while it generated the response."
-"""The message of a fault whose own message may hold what is not for clients."""
+INTERNAL_ERROR: Final = "The server had an error while it generated the response."
+"""Replaces the message of an error that may contain private details."""
 
 ABANDONED: Final = Fault("server_error", "The response was given up before its end.")
-"""How a response ends whose task was cancelled by somebody else than the run."""
+"""The end of a response whose task was cancelled from outside the run."""
 
 
 @frozen(eq=False)
-class Work:
-    """Something that is done step by step while a response is made.
-
-    Args:
-        steps: Yields the deltas of each step. They are fed, and their events delivered, before the next step begins.
-        look: Returns the trigger to fire when the work is done. All of its deltas have been fed by then, so that it can look
-            at the driver.
-    """
+class Activity:
+    """The work of a run in one state of the turn loop."""
 
     steps: AsyncGenerator[Sequence[Delta], None]
-    look: Callable[[], TurnTrigger]
+    """Yields the deltas of each step; their events are delivered before the next step."""
+    next_trigger: Callable[[], TurnTrigger]
+    """Returns the trigger to fire after the last step, when the driver has all deltas."""
 
 
 @define(eq=False)
 class Run(ABC, Generic[T]):
-    """One response while it is being made.
-
-    Args:
-        driver: Makes the events.
-    """
+    """One response while it is generated; the driver makes its events."""
 
     driver: ResponseDriver[T]
-    compaction: Compaction | None = field(default=None, init=False)
-    """How its conversation is compacted, if that may be."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
-    _work: Work | None = field(default=None, init=False)
+    _activity: Activity | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
-    _broken: Fault | Cancel = field(default=ABANDONED, init=False)
-    """How the response ends when it is broken off."""
+    _break_off_with: Fault | Cancel = field(default=ABANDONED, init=False)
+    """How the response ends if it is broken off."""
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
-    """The same while it waits for what happens next."""
-    _made: list[T] = field(factory=list[T], init=False)
-    """The events that were made and not taken yet."""
-    _deadly: BaseException | None = field(default=None, init=False)
-    """What asks the process to end: it is raised again when the response has ended."""
+    """The same task, while it waits for a step."""
+    _events: list[T] = field(factory=list[T], init=False)
+    """The events that nobody has taken yet."""
+    _exit: BaseException | None = field(default=None, init=False)
+    """What asks the process to end; it is raised again when the response has ended."""
+
+    @property
+    @abstractmethod
+    def stored(self) -> StoredResponse:
+        """The response as it is now, for a store."""
 
     async def events(self) -> AsyncGenerator[list[T], None]:
-        """Make the response, to be called once, and iterated by one task.
+        """Run the response, once and in one task, and yield the events of each step, which belong into one write.
 
-        Closing the generator (`aclose`), or cancelling the task that iterates it, stops the engine and the tools; `conclude`
-        then returns the end that is missing.
-
-        Yields:
-            The events of one step (of the engine, of a tool), which belong into one write; never an empty list. The last
-            ones end the response: `driver.ended` is then true.
-
-        Raises:
-            KeyboardInterrupt: It was raised in the run; the response has ended by then. The same goes for `SystemExit`.
+        Closing the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the end
+        of the stream. A `KeyboardInterrupt` or `SystemExit` in the run is raised after the end of the response.
         """
         self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
@@ -94,41 +81,31 @@ class Run(ABC, Generic[T]):
             while True:
                 if trigger is not None:
                     await self._fire(trigger)
-                if self._made:
-                    yield self._take()
+                if self._events:
+                    yield self._take_events()
                 if not self._turns.state.rows:
                     return
                 trigger = await self._step()
         finally:
             await self._close()
-            if self._deadly is not None:
-                raise self._deadly
+            if self._exit is not None:
+                raise self._exit
 
-    async def admitted(self) -> None:
-        """Wait until it is certain that the response is made; before, nothing should be answered.
-
-        Raises:
-            Exception: Why it is not made.
-        """
+    async def admit(self) -> None:
+        """Wait until the engine has accepted the response, before anything is answered; its refusal is raised."""
 
     def conclude(self) -> list[T]:
-        """End the response if `events` was left before its end, and return the events that nobody has taken yet.
-
-        So whoever shows the response has its end even if the task that made it was cancelled.
-        """
+        """End a response whose `events` were not iterated to the end, and return the events that are left."""
         if TurnTrigger.LEAVE in self._turns.state.rows:
-            self._broken = self._interruption or ABANDONED
+            self._break_off_with = self._interruption or ABANDONED
             for effect in self._turns.fire(TurnTrigger.LEAVE):
-                self._carry_out(effect)
-        return self._take()
+                self._apply(effect)
+        return self._take_events()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the response as soon as possible, and legally; the first interruption counts.
+        """End the response legally, without waiting for the engine; only the first interruption counts.
 
-        It is to be called in the event loop that iterates `events`. What the engine yields from now on is not waited for.
-
-        Args:
-            ending: `Cancel` if nobody wants the response any more, `Fault` if the server cannot go on.
+        Call this in the event loop of the run, with a `Cancel` if nobody wants the response, or a `Fault` of the server.
         """
         if self._interruption is None:
             self._interruption = ending
@@ -136,175 +113,156 @@ class Run(ABC, Generic[T]):
                 self._waiting.cancel()
 
     def _opening(self) -> Sequence[Delta]:
-        """Return how the response begins."""
         return [Start()]
 
-    async def _enter(self) -> None:
-        """Take hold of what must be held until the response has ended."""
+    async def _acquire(self) -> None:
+        """Acquire what the run needs until its end."""
 
-    def _open(self) -> Work:
-        """Return the work of beginning the response, in which is seen whether its conversation is to be compacted."""
-        following = TurnTrigger.PREPARE
+    async def _needs_compaction(self) -> bool:
+        return False
+
+    def _open(self) -> Activity:
+        trigger = TurnTrigger.PREPARE
 
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            nonlocal following
-            await self._enter()
+            nonlocal trigger
+            await self._acquire()
             yield self._opening()
-            if self.compaction is not None and await self.compaction.is_due():
-                following = TurnTrigger.COMPACT
+            if await self._needs_compaction():
+                trigger = TurnTrigger.COMPACT
 
-        return Work(steps(), lambda: following)
+        return Activity(steps(), lambda: trigger)
 
-    def _compact(self) -> Work:
-        """Return the work of compacting the conversation."""
-        compaction = self.compaction
-        assert compaction is not None  # noqa: S101 - nothing else fires the trigger
-        following = TurnTrigger.ANSWER if compaction.alone else TurnTrigger.PREPARE
-        return Work(compacting(self.driver, compaction), lambda: following)
+    def _compact(self) -> Activity:
+        """Replace the conversation with a summary."""
+        raise NotImplementedError
 
     @abstractmethod
-    def _prepare(self) -> Work:
-        """Return the work before the first turn: reach the tool servers, put the calls that the client has approved."""
+    def _prepare(self) -> Activity:
+        """List the tools of MCP servers, and call the tools that the client has approved."""
 
     @abstractmethod
-    def _generate(self) -> Work:
-        """Return the work of one turn of the model."""
+    def _generate(self) -> Activity:
+        """Generate one turn."""
 
     @abstractmethod
-    def _run_tools(self) -> Work:
-        """Return the work of running the tools of the calls that wait."""
+    def _run_tools(self) -> Activity:
+        """Run the pending tool calls."""
 
     @abstractmethod
-    def _break_off(self) -> Sequence[Delta]:
-        """End the turn that is going on as if it were aborted: what was held back and, last, what it has cost."""
-
-    @abstractmethod
-    def _is_for_clients(self, error: BaseException) -> bool:
-        """Return whether the message of an error is made for clients."""
+    def _abort_turn(self) -> Sequence[Delta]:
+        """Return the deltas that end the current turn as aborted, the last with its usage."""
 
     async def _settle(self) -> None:
-        """Store and log the response when it has ended, before its client sees the end."""
-
-    async def _end(self) -> None:
-        """Settle the response; what goes wrong in that is no fault of the stream."""
-        try:
-            await self._settle()
-        except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
-            self._caught(error, "it could not be stored or logged")
+        """Store and log the finished response, before its client sees the end."""
 
     async def _fire(self, trigger: TurnTrigger) -> None:
-        """Fire an edge and carry out its effects."""
         for effect in self._turns.fire(trigger):
             if effect is TurnEffect.STORE:
-                await self._end()
+                try:
+                    await self._settle()
+                except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
+                    self._record(error, "it could not be stored or logged")
                 await self._fire(TurnTrigger.SETTLE)
             else:
-                self._carry_out(effect)
+                self._apply(effect)
 
-    def _carry_out(self, effect: TurnEffect) -> None:
+    def _apply(self, effect: TurnEffect) -> None:
         match effect:
             case TurnEffect.OPEN:
-                self._work = self._open()
+                self._activity = self._open()
             case TurnEffect.COMPACT:
-                self._work = self._compact()
+                self._activity = self._compact()
             case TurnEffect.PREPARE:
-                self._work = self._prepare()
+                self._activity = self._prepare()
             case TurnEffect.GENERATE:
-                self._work = self._generate()
+                self._activity = self._generate()
             case TurnEffect.RUN:
-                self._work = self._run_tools()
+                self._activity = self._run_tools()
             case TurnEffect.FINISH:
-                self._work = _ending(Finish())
+                self._activity = _end_with(Finish())
             case TurnEffect.CUT:
-                self._work = _ending(EndTurn("length"))
+                self._activity = _end_with(EndTurn("length"))
             case TurnEffect.BREAK_OFF:
-                self._break(self._broken)
+                self._break_off(self._break_off_with)
             case TurnEffect.STORE:
                 pass  # see `_fire`
             case _:
                 assert_never(effect)
 
     async def _step(self) -> TurnTrigger | None:
-        """Take one step of the work at hand; return what is to be fired next, or None if the work goes on."""
-        work = self._work
-        assert work is not None  # noqa: S101 - every edge into a state that lasts begins one
-        told: Sequence[Delta] | None = None
+        """Take one step of the activity; return the trigger to fire next, or None if the activity continues."""
+        activity = self._activity
+        assert activity is not None  # noqa: S101 - every edge into a state that lasts begins one
+        deltas: Sequence[Delta] | None = None
         try:
             if self._interruption is None:
                 self._waiting = task = self._task
                 try:
-                    told = await anext(work.steps, None)  # this wait alone is what an interruption breaks off
+                    deltas = await anext(activity.steps, None)  # an interruption cancels only this wait
                 except asyncio.CancelledError:
                     if self._interruption is None:
                         raise
                 finally:
                     self._waiting = None
                     if self._interruption is not None and task is not None and task.uncancel():
-                        raise asyncio.CancelledError  # somebody else cancels as well
+                        raise asyncio.CancelledError  # somebody else cancels the task too
             if self._interruption is None:
-                if told is None:
-                    return work.look()
-                self._made += self.driver.feed(told)
+                if deltas is None:
+                    return activity.next_trigger()
+                self._events += self.driver.feed(deltas)
                 return TurnTrigger.END if self.driver.ended else None
-            self._broken = self._interruption
-        except BaseException as error:  # noqa: BLE001 - `_caught` raises what is no fault
+            self._break_off_with = self._interruption
+        except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
             fault = self._fault(error)
-            self._broken = self._interruption or fault
+            self._break_off_with = self._interruption or fault
         return TurnTrigger.FAIL
 
-    def _break(self, ending: Fault | Cancel) -> None:
-        """End the response in the middle of a turn, by its plain end if what the turn held back cannot be had."""
-        attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._broken_off(ending), lambda: [ending])
-        for told in attempts:
+    def _break_off(self, ending: Fault | Cancel) -> None:
+        """End the response in the middle of a turn; if the aborted turn is not to be had, by its end alone."""
+        attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._abort(ending), lambda: [ending])
+        for attempt in attempts:
             try:
-                self._made += self.driver.feed(told())
+                self._events += self.driver.feed(attempt())
             except BaseException as error:  # noqa: BLE001 - likewise
-                self._caught(error, "what its turn held back is lost")
+                self._record(error, "text of its turn is lost")
             if self.driver.ended:
                 return
-        self._made += self.driver.feed([ending])
+        self._events += self.driver.feed([ending])
 
-    def _broken_off(self, ending: Fault | Cancel) -> Sequence[Delta]:
-        """Return what ends the turn and the response: what was held back, and what the turn has cost."""
-        *held, end = self._break_off()
-        return [*held, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
+    def _abort(self, ending: Fault | Cancel) -> Sequence[Delta]:
+        """Return the deltas that end the turn and the response, with the usage of the turn."""
+        *pending, end = self._abort_turn()
+        return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
-        """Log what broke, and return what the client may know of it."""
-        if not isinstance(error, PromptError):  # which is the client's fault, and no matter for our log
-            self._caught(error, "it fails")
-        code = error.code if isinstance(error, EngineError) else "server_error"
-        return Fault(code, str(error) if self._is_for_clients(error) else OUR_FAULT)
+        if not isinstance(error, PromptError):  # which is the client's fault, and does not belong into the log
+            self._record(error, "it fails")
+        return Fault(error.code, str(error)) if isinstance(error, EngineError) else Fault("server_error", INTERNAL_ERROR)
 
-    def _caught(self, error: BaseException, consequence: str) -> None:
-        """Log what was raised, and remember it if it asks the process to end.
-
-        Raises:
-            BaseException: It is a message of Python's own to the task at hand.
-        """
+    def _record(self, error: BaseException, consequence: str) -> None:
+        """Log a fault, remember an error that asks the process to end, and raise one that stops the current task."""
         if ends_process(error):
-            self._deadly = error
+            self._exit = error
         elif not is_fault(error):
             raise error
         logger.error("%s: %s", self.driver.response["id"], consequence, exc_info=error)
 
-    def _take(self) -> list[T]:
-        taken, self._made = self._made, []
-        return taken
+    def _take_events(self) -> list[T]:
+        events, self._events = self._events, []
+        return events
 
     async def _close(self) -> None:
-        """Stop the work at hand, and with it the engine and the tools."""
+        """Stop the activity, and with it the engine and the tools."""
         try:
-            if self._work is not None:
-                await self._work.steps.aclose()
+            if self._activity is not None:
+                await self._activity.steps.aclose()
         except BaseException as error:  # noqa: BLE001 - likewise
-            self._caught(error, "the engine or a tool could not be closed")
+            self._record(error, "the engine or a tool could not be closed")
 
 
-def _ending(delta: Delta) -> Work:
-    """Return the work of ending the response by one delta."""
-
+def _end_with(delta: Delta) -> Activity:
     async def steps() -> AsyncGenerator[Sequence[Delta], None]:
         yield [delta]
 
-    return Work(steps(), lambda: TurnTrigger.END)
+    return Activity(steps(), lambda: TurnTrigger.END)

@@ -1,14 +1,14 @@
-"""How a request becomes a run: it is judged, what it goes on from is found, and what the model is shown is made ready.
+"""Turns a request into a run: reads it, resolves what it continues, and has the engine accept it.
 
-It is the same for every way in which a request comes in, and knows none of them.
+All routes and sockets share it. docs/request.md has the stations of a request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
@@ -20,7 +20,7 @@ from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.response_run import ResponseRun, begin_response, begin_summary
+from interlock.serving.responses.response_run import RequestContext, ResponseRun, begin_response, begin_summary
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import ToolRunner
@@ -35,15 +35,7 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class ResponseService:
-    """Makes the runs of one server.
-
-    Args:
-        engine: Where the output of models comes from.
-        archive: The stored responses.
-        tools: Returns responses their hosted tools; None if there are none.
-        envelope: Seals what clients carry.
-        active_runs: The responses that are being made.
-    """
+    """Begins the responses of one server; without `tools`, hosted tools cannot be called."""
 
     engine: Engine | HostEngine
     archive: Archive
@@ -52,31 +44,26 @@ class ResponseService:
     active_runs: ActiveRuns = field(factory=ActiveRuns)
 
     async def models(self) -> Sequence[str]:
-        """Return the names by which requests may ask for a model."""
+        """Return the names of the models."""
         return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
-    async def asked(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
-        """Validate a body; that may take some tens of milliseconds, as may what is around it, and others then run in between.
-
-        Args:
-            raw: The body.
-            yielder: Of the work with the request; it began when the request was read.
+    async def read(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
+        """Validate the body of a request, after a yield to the event loop if decoding took long.
 
         Raises:
-            ApiError: 400; it names the parameter that is wrong. 404 for an unknown model.
+            ApiError: 400; it names the invalid parameter. 404 for an unknown model.
         """
-        await yielder.rest()
+        await yielder.checkpoint()
         if isinstance(self.engine, HostEngine):
-            asked = self.engine.read(raw)
-        else:
-            asked = read_request(raw)
-            if asked.model not in self.engine.models:
-                raise no_such_model(asked.model)
-        return asked
+            return self.engine.read(raw)
+        request = read_request(raw)
+        if request.model not in self.engine.models:
+            raise no_such_model(request.model)
+        return request
 
-    async def run(
+    async def begin(
         self,
-        asked: CreateResponse,
+        request: CreateResponse,
         tenant: str,
         writer: Writer[T],
         *,
@@ -84,52 +71,39 @@ class ResponseService:
         generate: bool = True,
         connection: HTTPConnection | None = None,
     ) -> ResponseRun[T]:
-        """Return the run of a request that the engine has taken; in the background, `BackgroundRegistry.begin` waits for that.
+        """Return the run of a request that the engine has accepted; `BackgroundRegistry.begin` has it accept background ones.
 
-        Args:
-            asked: The request.
-            tenant: Whose it is.
-            writer: The form in which events are given.
-            latest: The previous response, if it is at hand although it may not be stored.
-            generate: Whether the model is asked; without it, the prompt is rendered and nothing else.
-            connection: What the request came over.
+        A caller may have the `latest` response, which need not be stored. Without `generate`, only the prompt is rendered.
 
         Raises:
-            ApiError: What the engine refuses. 400 if there is no such previous response, or the input does not fit to it; 404 for
-                what else the request names and is not there; 409 if another response is being made in its conversation; 429 if
-                too many are.
-            StoreDown: The store cannot be used now, and the response or what it goes on from is to be there.
+            ApiError: The engine refuses the request. 400 for an unknown previous response, or an input that does not fit it; 404
+                for another unknown reference; 409 if the conversation has another response in progress; 429 if too many are.
+            StoreDown: The store is not available, and the request needs it.
         """
         yielder = Yielder()
-        if asked.store:
+        if request.store:
             self.archive.require_store()
-        lease = await self._membership(asked, tenant)
+        store, conversation_id = self.archive.store, request.conversation_id
+        lease = None if conversation_id is None else await ConversationLease.acquire(store, tenant, conversation_id)
         generation: Generation | None = None
         try:
-            before = await self._before(asked, tenant, latest) if lease is None else lease.items
-            items = await self._conversation(asked, tenant, before)
-            seals = Seals(self.envelope, asked.model, tenant)
-            shown = await seals.opened(items, asked.input)
-            await yielder.rest()
+            context = await self._resolve(request, tenant, lease=lease, latest=latest)
+            await yielder.checkpoint()
             self.active_runs.require_room()
-            generation = begin_generation(self.engine, asked, items, tenant, connection)
-            turn = await fitting(generation, Turn(asked, shown, asked.max_output_tokens))
+            generation = begin_generation(self.engine, request, context.items, tenant, connection)
+            turn = await fitting(generation, Turn(request, context.model_items, request.max_output_tokens))
             settings = await generation.prepare(turn)
-            archive = self.archive if asked.store else None
-            more: dict[str, Any] = {
-                "shown": turn.items,
-                "seals": seals,
-                "lease": lease,
-                "tenant": tenant,
-            }
-            more |= {"settings": settings, "generation": generation, "tools": self.tools, "archive": archive}
-            if not generate:
-                more |= {"generation": Rendering(generation, generation.parser, generation.response_id), "tools": None}
-            run = begin_response(asked, items, self.engine, writer, **more)
-            if generate:
-                run.compact_with(seals)
-            if not asked.background:
-                await run.admitted()
+            run = begin_response(
+                evolve(context, model_items=turn.items, seals=context.seals if generate else None),
+                self.engine,
+                writer,
+                generation=generation if generate else Rendering(generation, generation.parser, generation.response_id),
+                settings=settings,
+                tools=self.tools if generate else None,
+                archive=self.archive if request.store else None,
+            )
+            if not request.background:
+                await run.admit()
         except BaseException:
             if generation is not None:
                 await generation.close()
@@ -138,77 +112,58 @@ class ResponseService:
             raise
         return run
 
-    async def summary(self, asked: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
-        """Return the run that writes the summary of a conversation, the conversation, and what seals the summary.
-
-        Args:
-            asked: A request that would go on from the conversation.
-            tenant: Whose it is.
-
-        Raises:
-            ApiError: What the engine refuses. 400 if there is no such previous response, or the input does not fit to it; 404 for
-                what else the request names and is not there; 429 if too many responses are being made.
-        """
-        items = await self._conversation(asked, tenant, await self._before(asked, tenant, None))
-        seals = Seals(self.envelope, asked.model, tenant)
-        shown = await seals.opened(items, asked.input)
+    async def begin_summary(self, request: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
+        """Return the run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
+        context = await self._resolve(request, tenant)
         self.active_runs.require_room()
-        run = await begin_summary(asked, shown, self.engine, tenant)
+        run = await begin_summary(context, self.engine)
         try:
-            await run.admitted()
+            await run.admit()
         except BaseException:
             await run.generation.close()
             raise
-        return run, items, seals
+        return run, context.items, self._seals(request, tenant)
 
-    async def count(self, asked: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
-        """Return how many tokens the prompt of a request has.
-
-        Args:
-            asked: The request.
-            tenant: Whose it is.
-            connection: What it came over.
-
-        Raises:
-            ApiError: 400 if there is no such previous response, or the input does not fit to it or cannot be rendered; 404 for
-                what else the request names and is not there.
-        """
-        name = asked.conversation_id
-        store = self.archive.store
-        before = await (self._before(asked, tenant, None) if name is None else store.conversation_items(tenant, name))
-        if before is None:
-            raise no_such_conversation(str(name))
-        items = await self._conversation(asked, tenant, before)
-        shown = await Seals(self.envelope, asked.model, tenant).opened(items, asked.input)
-        generation = begin_generation(self.engine, asked, items, tenant, connection)
+    async def count(self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
+        """Return the number of tokens in the prompt of a request, or raise an `ApiError` as `begin` does."""
+        context = await self._resolve(request, tenant)
+        generation = begin_generation(self.engine, request, context.items, tenant, connection)
         try:
-            return await generation.count(await fitting(generation, Turn(asked, shown, asked.max_output_tokens)))
+            turn = await fitting(generation, Turn(request, context.model_items, request.max_output_tokens))
+            return await generation.count(turn)
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
 
-    async def _membership(self, asked: CreateResponse, tenant: str) -> ConversationLease | None:
-        """Return the part of a response in the conversation that its request names."""
-        name = asked.conversation_id
-        return None if name is None else await ConversationLease.begin(self.archive.store, tenant, name)
+    async def _resolve(
+        self,
+        request: CreateResponse,
+        tenant: str,
+        *,
+        lease: ConversationLease | None = None,
+        latest: StoredResponse | None = None,
+    ) -> RequestContext:
+        """Resolve what a request continues, its references and its encrypted content."""
+        store, previous_id, conversation_id = self.archive.store, request.previous_response_id, request.conversation_id
+        previous: Sequence[Item] = ()
+        if lease is not None:
+            previous = lease.items
+        elif conversation_id is not None:
+            conversation = await store.conversation_items(tenant, conversation_id)
+            if conversation is None:
+                raise no_such_conversation(conversation_id)
+            previous = conversation
+        elif previous_id is not None:
+            previous = (latest or await self.archive.previous(tenant, previous_id)).conversation
+        references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
+        items = request.resolve(previous, await store.find(tenant, references) if references else {})
+        seals = self._seals(request, tenant)
+        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals)
 
-    async def _before(self, asked: CreateResponse, tenant: str, latest: StoredResponse | None) -> Sequence[Item]:
-        """Return the conversation until the previous response."""
-        if asked.previous_response_id is None:
-            return ()
-        before = latest or await self.archive.previous(tenant, asked.previous_response_id)
-        return before.conversation
-
-    async def _conversation(self, asked: CreateResponse, tenant: str, before: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the items that the model continues: what came before, and the input of the request."""
-        referred = [str(item["id"]) for item in asked.input if item["type"] == "item_reference"]
-        return asked.continued(before, await self.archive.store.find(tenant, referred) if referred else {})
+    def _seals(self, request: CreateResponse, tenant: str) -> Seals:
+        return Seals(self.envelope, request.model, tenant)
 
 
 def no_such_model(name: str) -> ApiError:
-    """Return the error for a model that is not served.
-
-    Args:
-        name: Its name.
-    """
+    """Return the error for a model that the server does not have."""
     message = f"The model '{name[:100]}' does not exist or you do not have access to it."
     return ApiError(404, message, param="model", code="model_not_found")

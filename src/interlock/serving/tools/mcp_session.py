@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.containment import is_fault
-from interlock.serving.requests.limits import MOST_TOOLS
+from interlock.serving.requests.limits import MAX_TOOLS
 from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.mcp_transport import explained, http_client, httpx2
 
@@ -93,8 +93,8 @@ class Session:
         for _ in range(PAGES):
             page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
             tools += page.tools
-            if len(tools) > MOST_TOOLS:
-                raise ToolError(f"The server lists more than {MOST_TOOLS} tools.")
+            if len(tools) > MAX_TOOLS:
+                raise ToolError(f"The server lists more than {MAX_TOOLS} tools.")
             cursor = page.next_cursor
             if cursor is None:
                 break

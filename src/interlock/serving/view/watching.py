@@ -164,7 +164,7 @@ class Watch:
         if scheme.lower() != "basic" or not self.keys.tenants:
             return self.keys.tenant(authorization)
         try:
-            return self.keys.tenant_with(base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2])
+            return self.keys.tenant_of_key(base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2])
         except binascii.Error:
             return None
 

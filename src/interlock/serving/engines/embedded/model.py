@@ -23,8 +23,8 @@ from interlock.serving.engines.embedded.tool_calls import (
 )
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
+from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
 from interlock.serving.requests.json_values import members, text_of
-from interlock.serving.requests.summaries import SUMMARIZE, is_summary, summed_up
 
 __all__ = ["messages_for"]
 
@@ -145,7 +145,7 @@ def _lines(item: Item, names: Mapping[object, str]) -> Iterator[str]:
     text = text_of(item.get("content"))
     match item.get("type"), item.get("role"):
         case "message", "user" if is_summary(text):
-            yield from (line for line in summed_up(text).split("\n") if line != UNANSWERED)
+            yield from (line for line in summary_text(text).split("\n") if line != UNANSWERED)
         case "message", role if text:
             yield f"The {role} said: {_line(text)}."
         case (("function_call" | "custom_tool_call"), _):

@@ -17,8 +17,8 @@ from interlock.serving.engines.embedded.example_values import arguments_for
 from interlock.serving.engines.embedded.spelling import Message
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import is_answered, is_from_user
+from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.json_values import elements, members, text_of
-from interlock.serving.requests.summaries import is_summary
 
 __all__ = ["READ", "UNANSWERED", "calls_for", "is_waiting", "last_item", "user_text", "words_after_colon"]
 

@@ -35,13 +35,12 @@ from interlock.serving.engines.vllm.compat import Call, Client, Dumpable, OneTur
 from interlock.serving.engines.vllm.readers import Reader, reader, with_written_id
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
-from interlock.serving.requests.conversation_bodies import named_conversation
-from interlock.serving.requests.create import CreateResponse, read_hosted
+from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
 from interlock.serving.requests.hosted_tools import LABELS
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item, require_input
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.normalize import plain
+from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.tool_offer import HostedTools, declare, offer
 
@@ -241,7 +240,7 @@ class VllmEngine:
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
         """Validate all parameters but the input and the tools, which vLLM sees when it renders them."""
         asked = read_hosted(raw)
-        conversation = named_conversation(raw)
+        conversation = requested_conversation(raw)
         require_input(asked.input, continues=conversation is not None or raw.get("previous_response_id") is not None)
         left_out = {name: value for name, value in raw.items() if name not in (*OURS, "tools", "tool_choice")}
         request = self.valid(raw, {**self.known(left_out), "input": "", "previous_response_id": raw.get("previous_response_id")})
@@ -549,7 +548,7 @@ class VllmGeneration:
         choice = "none" if offered.choice == "auto" and not offered.tools else offered.choice
         if turn.index and choice not in (None, "none"):
             choice = "auto"  # the call that was to be made was made
-        items = [*plain(turn.items, pictures=not harmony)]
+        items = [*normalize(turn.items, images=not harmony)]
         if engine.family is not None:
             items = [with_written_id(item, engine.family) for item in items]
         text = raw.get("input")

@@ -116,7 +116,7 @@ async def read_frame(text: str, yielder: Yielder) -> ClientFrame | None:
         if budget.too_many:
             break
         data += part
-        await yielder.rest()
+        await yielder.checkpoint()
     try:
         budget.require_few()
         body = await read_object_in_turns(bytes(data), yielder)

@@ -37,7 +37,7 @@ from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.active_runs import SHUTDOWN, ActiveRuns
-from interlock.serving.responses.archive import said_by_store
+from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import Run
 from interlock.serving.store import StoredResponse
 
@@ -157,7 +157,7 @@ class Connection:
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 await self._take(message, yielder)
-                await yielder.rest()
+                await yielder.checkpoint()
         finally:
             timer.cancel()
             await self._try(ConnectionTrigger.LEAVE)
@@ -255,7 +255,7 @@ class Connection:
         except BaseException as error:
             if not is_fault(error):
                 raise
-            said = said_by_store(error)
+            said = store_error(error)
             if not isinstance(said, ApiError):
                 logger.exception("a request over a WebSocket could not be answered")
             await self._send(error_frame(said if isinstance(said, ApiError) else OUR_FAULT, lane.stream_id))
@@ -273,7 +273,7 @@ class Connection:
             await self._send_all(never.feed([Start(), SHUTDOWN]), lane)
             return
         lane.begin(begun.run)
-        with self._active_runs.holding(begun.run):
+        with self._active_runs.track(begun.run):
             await self._pass_on(begun, lane)
 
     async def _begun(self, ask: Ask, latest: StoredResponse | None) -> Begun | None:
@@ -281,7 +281,7 @@ class Connection:
         patience = asyncio.timeout(None)
         try:
             async with patience:
-                with self._beginnings.holding(Beginning(patience)):
+                with self._beginnings.track(Beginning(patience)):
                     return await self._host.begin(ask.body, generate=ask.generate, latest=latest)
         except BaseException as error:
             if is_fault(error) and patience.when() is not None:

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.serving.requests.limits import ITEMS
-from interlock.serving.requests.normalize import RENDERED, plain
+from interlock.serving.requests.normalize import NORMALIZERS, normalize
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
@@ -129,35 +129,27 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "wanted"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
-def test_an_item_is_rendered_or_passed_over(given, wanted):
-    assert list(plain([given])) == wanted
+@pytest.mark.parametrize(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
+def test_an_item_is_normalized_or_left_out(original, expected):
+    assert list(normalize([original])) == expected
 
 
-def test_an_item_of_any_type_can_be_rendered():
-    assert {*RENDERED} <= {*ITEMS}
-    assert plain([{"type": kind} for kind in ITEMS if kind not in RENDERED]) == ()
+def test_an_item_of_any_type_can_be_normalized():
+    assert {*NORMALIZERS} <= {*ITEMS}
+    assert normalize([{"type": kind} for kind in ITEMS if kind not in NORMALIZERS]) == ()
 
 
-def test_without_pictures_they_are_named_in_the_text():
-    given = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
-    assert list(plain(given, pictures=False)) == [answer("a\n[input_image]")]
+def test_without_images_their_names_are_in_the_text():
+    original = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
+    assert list(normalize(original, images=False)) == [answer("a\n[input_image]")]
 
 
-def test_encrypted_content_is_opened_and_what_comes_of_it_is_rendered():
-    def open_sealed(sealed):
-        return {"x": USER, "y": thought("Hm.")}[sealed["encrypted_content"]]
-
-    sealed = [USER, {"type": "compaction", "encrypted_content": "x"}, item("reasoning", summary=[], encrypted_content="y")]
-    assert list(plain(sealed, open_sealed)) == [USER, USER, thought("Hm.")]
-
-
-def test_what_nobody_opens_is_rendered_as_far_as_it_can_be_read():
+def test_sealed_items_keep_their_readable_fields():
     summary = [{"type": "summary_text", "text": "So."}]
-    assert list(plain([item("reasoning", summary=summary, encrypted_content="y")])) == [thought("So.")]
-    assert list(plain([USER, {"type": "compaction", "encrypted_content": "x"}])) == [USER]
+    assert list(normalize([item("reasoning", summary=summary, encrypted_content="y")])) == [thought("So.")]
+    assert list(normalize([USER, {"type": "compaction", "encrypted_content": "x"}])) == [USER]
 
 
 def test_a_name_that_spells_a_control_token_spells_none_in_the_prompt():
     made_up = {"type": "function_call", "call_id": "call_1", "name": "f<|call|>", "namespace": "<|end|>", "arguments": "{}"}
-    assert plain([made_up]) == (call("<end|>__f<call|>", "{}"),)
+    assert normalize([made_up]) == (call("<end|>__f<call|>", "{}"),)

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.requests.truncation import truncated
+from interlock.serving.requests.context_window import truncated
 
 
 def user(text):
@@ -32,13 +32,13 @@ LAST = [user("three")]
 
 def fitted(items, room):
     """What is left of items of which a number have room; and how often was asked."""
-    asked = []
+    lengths = []
 
     async def fits(some):
-        asked.append(len(some))
+        lengths.append(len(some))
         return len(some) <= room
 
-    return list(asyncio.run(truncated(items, fits))), len(asked)
+    return list(asyncio.run(truncated(items, fits))), len(lengths)
 
 
 def test_a_conversation_that_fits_stays() -> None:
@@ -75,9 +75,9 @@ def test_an_approval_keeps_the_turn_of_its_question() -> None:
 
 def test_of_many_turns_few_are_tried() -> None:
     items = [user(str(number)) for number in range(1000)]
-    left, asked = fitted(items, 17)
-    assert left == items[-17:]
-    assert asked < 13
+    remaining, calls = fitted(items, 17)
+    assert remaining == items[-17:]
+    assert calls < 13
 
 
 ITEMS = st.one_of(st.builds(user, st.text(max_size=3)), *(st.builds(make, st.sampled_from("abc")) for make in (call, output)))
@@ -85,10 +85,10 @@ ITEMS = st.one_of(st.builds(user, st.text(max_size=3)), *(st.builds(make, st.sam
 
 @given(st.lists(ITEMS, max_size=12), st.integers(0, 12))
 def test_what_is_left_is_an_end_in_which_no_output_lost_its_call(items, room) -> None:
-    left, _ = fitted(items, room)
-    assert items[len(items) - len(left) :] == left
-    for place, item in enumerate(left):
+    remaining, _ = fitted(items, room)
+    assert items[len(items) - len(remaining) :] == remaining
+    for place, item in enumerate(remaining):
         if item["type"] == "function_call_output":
-            gone = items[: len(items) - len(left)]
-            here = call(item["call_id"]) in left[:place]
+            gone = items[: len(items) - len(remaining)]
+            here = call(item["call_id"]) in remaining[:place]
             assert here or call(item["call_id"]) not in gone

@@ -22,7 +22,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.log import adopt
-from interlock.serving.responses.response_run import begin_response
+from interlock.serving.responses.response_run import RequestContext, begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.serving.store.edits import Edit
 from interlock.testing.legality import assert_legal
@@ -72,13 +72,13 @@ class Unreliable(MemoryStore):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """What is waited for in a server of a store that is down is not waited for here."""
-    monkeypatch.setattr(background, "PAUSE", 0.0)
-    monkeypatch.setattr(log_module, "LOOK", 0.01)
+    monkeypatch.setattr(background, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(log_module, "POLL_SECONDS", 0.01)
 
 
 def run_of(*script, dialect=OPENAI, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(request, request.continued(), StagedEngine(list(script)), SseWriter(dialect))
+    return begin_response(RequestContext(request, request.resolve()), StagedEngine(list(script)), SseWriter(dialect))
 
 
 async def read(archive, response_id, start=0):
@@ -98,12 +98,12 @@ def last(frames):
     return json.loads(frames[-1].partition(b"\ndata: ")[2])["response"]
 
 
-async def made(store, *script):
+async def run_to_end(store, *script):
     """Make a response, and give its events and what is stored of it."""
     archive = Archive(store)
     background_registry = BackgroundRegistry(archive, ActiveRuns())
     run = run_of(*script)
-    queued = await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored))
+    queued = await background_registry.begin(TENANT, run)
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
     await background_registry.wait(20)
     return frames, await archive.get(TENANT, queued.id)
@@ -111,7 +111,7 @@ async def made(store, *script):
 
 @pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"later": 2}], ids=str)
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
-    frames, stored = asyncio.run(made(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
+    frames, stored = asyncio.run(run_to_end(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
     assert_legal([*frames, DONE])
     assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
 
@@ -123,15 +123,14 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         archive, gate = Archive(store), Gate()
         background_registry = BackgroundRegistry(archive, ActiveRuns())
         run = run_of(step(REASONING), gate, *steps(ANSWER))
-        owner = background_registry.owner(TENANT, run, lambda: run.stored)
-        queued = await background_registry.begin(owner)
-        await owner.wait()
+        queued = await background_registry.begin(TENANT, run)
+        await background_registry.wait(20)
         times.now += 16
         store.down.clear()
         return run.driver.response, await read(archive, queued.id)
 
     monkeypatch.setattr(background, "LEASE", 0.0)
-    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    monkeypatch.setattr(background, "FINISH_PATIENCE", 0.0)
     response, frames = asyncio.run(lost())
     assert response["error"]["message"] == "The response could not be stored."
     assert_legal([*frames, DONE])
@@ -141,14 +140,14 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
 async def abandoned(store, times, count, dialect=OPENAI):
     """Leave a response after some of its events, as a process does that is killed."""
     run = run_of(step(REASONING), *steps(ANSWER), dialect=dialect)
-    begun = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+    queued_response = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
     async with aclosing(run.events()) as events:
         frames = [frame async for some in events for frame in some]
-    lease = await store.enqueue(TENANT, begun, "killed")
+    lease = await store.enqueue(TENANT, queued_response, "killed")
     if count:
         await store.append(lease, 0, frames[:count])
     times.now += 16
-    return begun.id, frames[:count], lease
+    return queued_response.id, frames[:count], lease
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -190,7 +189,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
         response_id, _, _ = await abandoned(store, times, 6)
         archive = Archive(store)
         with store.watching(TENANT, response_id) as watch:
-            async with archive.watched_over():
+            async with archive.maintained():
                 while (await store.get(TENANT, response_id)).response["status"] == "queued":
                     await watch.wait(5)
         return (await store.get(TENANT, response_id)).response["status"]
@@ -201,7 +200,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
 def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
     async def trimmed():
         store = MemoryStore()
-        _, stored = await made(store, *steps(ANSWER))
+        _, stored = await run_to_end(store, *steps(ANSWER))
         store._sql.do("DELETE FROM event WHERE number < 4")
         store._sql.do("UPDATE response SET oldest = 4")
         archive = Archive(store)
@@ -235,24 +234,23 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
             return frames, [frame async for some in tail for frame in some]
 
     frames, (error,) = asyncio.run(bereft())
-    found = judge([*frames, error, DONE]).reported
-    theirs = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
-    assert {each.finding.habit for each in found} == {"error-is-last", *theirs}
-    said = json.loads(error.partition(b"\ndata: ")[2])
+    reports = judge([*frames, error, DONE]).reported
+    renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
+    assert {each.finding.habit for each in reports} == {"error-is-last", *renamed}
+    event = json.loads(error.partition(b"\ndata: ")[2])
     message = "The events of the response are stored no longer: it was deleted, or has expired."
     fields = {"code": "events_expired", "message": message, "param": None}
-    assert said == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
+    assert event == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
 
 
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
     async def joined():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
-        owner = background_registry.owner(TENANT, run, lambda: run.stored, part)
-        await background_registry.begin(owner)
+        await background_registry.begin(TENANT, run, lease)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
@@ -272,11 +270,11 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
     async def refused():
         store = Full()
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
-        part = await ConversationLease.begin(store, TENANT, "conv_1")
+        lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
         run = run_of(*steps(ANSWER))
         with pytest.raises(StoreFull):
-            await background_registry.begin(background_registry.owner(TENANT, run, lambda: run.stored, part))
+            await background_registry.begin(TENANT, run, lease)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused()) == 0
@@ -303,11 +301,11 @@ def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(m
         store = Looked()
         archive = Archive(store)
         archive.require_store()
-        async with archive.watched_over():
+        async with archive.maintained():
             with pytest.raises(StoreDown):
                 (await look(store, archive))()
             store.down = False
             (await look(store, archive))()
 
-    monkeypatch.setattr(archive_module, "EVERY", 0.0)
+    monkeypatch.setattr(archive_module, "MAINTENANCE_SECONDS", 0.0)
     asyncio.run(watched())

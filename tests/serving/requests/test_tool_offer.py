@@ -25,8 +25,8 @@ FORECAST = {
 
 
 def text(**others):
-    shown = {"type": "string", "description": "The text for the tool, as it is.", **others}
-    return {"type": "object", "properties": {"input": shown}, "required": ["input"], "additionalProperties": False}
+    schema = {"type": "string", "description": "The text for the tool, as it is.", **others}
+    return {"type": "object", "properties": {"input": schema}, "required": ["input"], "additionalProperties": False}
 
 
 def offered(*tools, choice=None, items=()):
@@ -35,8 +35,8 @@ def offered(*tools, choice=None, items=()):
 
 def test_a_function_is_offered_with_what_engines_know_of_it():
     tool = {**WEATHER, "description": "Says it.", "strict": True, "defer_loading": True, "allowed_callers": ["direct"]}
-    wanted = {"type": "function", "name": "weather", "description": "Says it.", "parameters": CITY, "strict": True}
-    assert offered(tool) == ToolOffer((wanted,), None, (tool,), ())
+    expected = {"type": "function", "name": "weather", "description": "Says it.", "parameters": CITY, "strict": True}
+    assert offered(tool) == ToolOffer((expected,), None, ())
     assert offered({"type": "function", "name": "now"}).tools == ({"type": "function", "parameters": NOTHING, "name": "now"},)
 
 
@@ -48,7 +48,7 @@ def test_a_namespace_is_flattened():
 
 
 @pytest.mark.parametrize(
-    ("form", "wanted"),
+    ("form", "expected"),
     [
         ({}, {"description": "Writes.", "parameters": text()}),
         ({"format": {"type": "text"}}, {"description": "Writes.", "parameters": text()}),
@@ -66,9 +66,9 @@ def test_a_namespace_is_flattened():
         ),
     ],
 )
-def test_a_custom_tool_is_a_function_of_one_string_with_its_grammar(form, wanted):
+def test_a_custom_tool_is_a_function_of_one_string_with_its_grammar(form, expected):
     tool = {"type": "custom", "name": "write", "description": "Writes.", **form}
-    assert offered(tool).tools == ({"type": "function", "name": "write", **wanted},)
+    assert offered(tool).tools == ({"type": "function", "name": "write", **expected},)
 
 
 def of_regex(definition):
@@ -120,24 +120,21 @@ def test_any_other_regular_expression_is_told(definition):
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
 def test_a_tool_that_the_client_runs_is_the_function_that_stands_for_it(kind):
     own = CLIENT_TOOLS[kind]
-    wanted = {"type": "function", "name": kind, "description": own.description, "parameters": own.parameters}
-    assert offered({"type": kind}) == ToolOffer((wanted,), None, ({"type": kind},), ())
+    expected = {"type": "function", "name": kind, "description": own.description, "parameters": own.parameters}
+    assert offered({"type": kind}) == ToolOffer((expected,), None, ())
 
 
 def test_a_search_of_tools_is_offered_where_the_client_searches_and_needless_where_a_server_would():
     tool = {"type": "tool_search", "execution": "client", "description": "Finds.", "parameters": CITY}
     assert offered(tool).tools == ({"type": "function", "name": "tool_search", "description": "Finds.", "parameters": CITY},)
     server = {"type": "tool_search"}
-    assert offered(server, {**WEATHER, "defer_loading": True}) == ToolOffer(
-        (WEATHER,), None, (server, {**WEATHER, "defer_loading": True}), ()
-    )
+    assert offered(server, {**WEATHER, "defer_loading": True}) == ToolOffer((WEATHER,), None, ())
 
 
 def test_what_a_search_found_is_offered_and_read_by():
     items = [{"type": "tool_search_output", "tools": [FORECAST]}, {"type": "additional_tools", "tools": [WEATHER, WEATHER]}]
-    found = offered(items=items)
-    assert [tool["name"] for tool in found.tools] == ["sky__weather", "sky__ask", "weather"]
-    assert found.declared == (FORECAST, WEATHER, WEATHER)
+    assert [tool["name"] for tool in offered(items=items).tools] == ["sky__weather", "sky__ask", "weather"]
+    assert declare((), items) == (FORECAST, WEATHER, WEATHER)
 
 
 def test_tools_are_declared_by_a_request_and_by_its_conversation():
@@ -150,7 +147,7 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
     mine = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
-    assert offered(mine, other) == ToolOffer((mine,), None, (mine, other), ())
+    assert offered(mine, other) == ToolOffer((mine,), None, ())
 
 
 def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_by_name():
@@ -175,13 +172,13 @@ def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_
 
 
 def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one():
-    known = {"type": "function", "name": "beam", "parameters": CITY}
-    for given in ({"parameters": CITY}, {"input_schema": CITY}):
-        found = offered({"type": "teleport", "name": "beam", **given})
-        assert found.tools == (known,)
-        assert found.declared == ({"type": "function", "name": "beam", **given, "parameters": CITY},)
-    for given in ({"name": "beam"}, {"parameters": CITY}, {"name": "beam", "parameters": "none"}, {}):
-        assert offered({"type": "teleport", **given}).left_out == ("teleport",)
+    function = {"type": "function", "name": "beam", "parameters": CITY}
+    for fields in ({"parameters": CITY}, {"input_schema": CITY}):
+        tool = {"type": "teleport", "name": "beam", **fields}
+        assert offered(tool).tools == (function,)
+        assert declare([tool], ()) == ({"type": "function", "name": "beam", **fields, "parameters": CITY},)
+    for fields in ({"name": "beam"}, {"parameters": CITY}, {"name": "beam", "parameters": "none"}, {}):
+        assert offered({"type": "teleport", **fields}).left_out == ("teleport",)
 
 
 def test_what_no_function_can_stand_for_is_left_out():
@@ -194,7 +191,7 @@ ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_sea
 
 
 @pytest.mark.parametrize(
-    ("choice", "wanted"),
+    ("choice", "expected"),
     [
         (None, None),
         ("auto", "auto"),
@@ -212,15 +209,16 @@ ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_sea
         ({"type": "image_generation"}, "auto"),
     ],
 )
-def test_a_choice_names_what_is_offered(choice, wanted):
-    assert offered(*ALL, choice=choice).choice == wanted
+def test_a_choice_names_what_is_offered(choice, expected):
+    assert offered(*ALL, choice=choice).choice == expected
 
 
 def test_allowed_tools_are_all_that_is_offered():
     allowed = [{"type": "namespace", "name": "sky"}, {"type": "web_search"}, {"type": "custom", "name": "write"}]
-    found = offered(*ALL, choice={"type": "allowed_tools", "mode": "required", "tools": allowed})
-    assert [tool.get("name", tool["type"]) for tool in found.tools] == ["sky__weather", "sky__ask", "write", "web_search_preview"]
-    assert (found.choice, found.declared) == ("required", ALL)
+    result = offered(*ALL, choice={"type": "allowed_tools", "mode": "required", "tools": allowed})
+    names = [tool.get("name", tool["type"]) for tool in result.tools]
+    assert names == ["sky__weather", "sky__ask", "write", "web_search_preview"]
+    assert result.choice == "required"
 
 
 def test_an_mcp_server_is_chosen_by_its_label():

@@ -1,0 +1,138 @@
+"""Keeps conversations within the context window of a model: by compaction, or by truncation.
+
+Compaction replaces items with a summary that the model writes. `truncation: auto` drops whole turns, the oldest first; a turn
+begins with a user's message, calls and their outputs stay together, and instructions and the last turn remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from interlock.serving.requests.input_items import Item
+
+__all__ = [
+    "INTRODUCTION",
+    "SUMMARIZE",
+    "SUMMARY_PARAMETERS",
+    "compacted",
+    "is_summary",
+    "summary_message",
+    "summary_request",
+    "summary_text",
+    "truncated",
+    "window",
+]
+
+SUMMARIZE: Final = """\
+The conversation so far is about to be replaced by a summary that you write now. Whoever goes on from it, you among them, will see
+the user's messages and your summary, and nothing else of what was said and done. Write down what is needed to go on:
+
+- what the user wants, with every constraint, preference and standing instruction that was given, by whomever;
+- what was done and found out: decisions, facts, names, numbers, paths, code and commands that are still needed, word for word
+  where the words matter, and what the tools that were called gave;
+- what failed, and why;
+- what is not done yet: questions that are open, and the next steps.
+
+Write the summary and nothing else. Do not answer the user now, and do not call tools."""
+"""The last message of a conversation to summarize."""
+
+INTRODUCTION: Final = """\
+[The conversation up to here was compacted. This is the assistant's own summary of it, which stands for all that is not shown any
+more. Go on from it.]
+
+"""
+"""The text before a summary that the model reads."""
+
+KEPT_ROLES: Final = frozenset({"user", "developer", "system"})
+"""The roles whose messages survive a compaction."""
+
+SUMMARY_PARAMETERS: Final = (
+    *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
+    *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
+)
+"""The parameters that the request for a summary has from the original request; tools, limits and formats are not among them."""
+
+
+def window(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items that the model reads: the last compaction, what it keeps, and what comes after it."""
+    relevant = [item for item in items if not _is_empty(item)]
+    last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
+    return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
+
+
+def _is_empty(item: Item) -> bool:
+    kind = item.get("type")
+    return kind == "compaction_trigger" or (kind == "compaction" and not item.get("encrypted_content"))
+
+
+def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
+    """Return the items before a compaction that it keeps: messages not from the model, and calls answered only after it."""
+    answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
+    return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
+
+
+def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
+    """Return the body of the request for a summary, from that of the original request; the conversation goes before its input."""
+    parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
+    return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
+
+
+def summary_message(text: str) -> dict[str, object]:
+    """Return a summary for the model, as a user's message, because every chat template allows those anywhere."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": INTRODUCTION + text}]}
+
+
+def is_summary(text: str) -> bool:
+    """Return whether the text of a user's message is that of a `summary_message`."""
+    return text.startswith(INTRODUCTION)
+
+
+def summary_text(text: str) -> str:
+    """Return the summary in the text of a `summary_message`."""
+    return text.removeprefix(INTRODUCTION)
+
+
+async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awaitable[bool]]) -> Sequence[Item]:
+    """Return as many of the last turns as fit, or all items if not even the last turn fits."""
+    if await fits(items):
+        return items
+    tails = [_tail(items, start) for start in _turn_starts(items)]
+    low, high = 0, len(tails)  # tails before `low` do not fit, and tails from `high` on do
+    while low < high:
+        middle = (low + high) // 2
+        if await fits(tails[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return tails[low] if low < len(tails) else items
+
+
+def _turn_starts(items: Sequence[Item]) -> list[int]:
+    """Return the indices of user messages that no call before them has its output after, except index 0."""
+    calls: dict[tuple[str, object], int] = {}
+    changes = [0] * (len(items) + 1)  # at each index, the change of the number of calls before it with their outputs after it
+    for index, item in enumerate(items):
+        kind = str(item.get("type"))
+        call = calls.get(_call_key(kind, item), index)
+        changes[call + 1] += 1
+        changes[index + 1] -= 1
+        if not kind.endswith("_output"):
+            calls["call_id", item.get("call_id")] = index
+        if kind == "mcp_approval_request":
+            calls["approval", item.get("id")] = index
+    pending = [*accumulate(changes)]
+    return [index for index, item in enumerate(items) if index and not pending[index] and item.get("role") == "user"]
+
+
+def _call_key(kind: str, item: Item) -> tuple[str, object]:
+    """Return the key of the call or approval request that an item answers."""
+    if kind.endswith("_output"):
+        return "call_id", item.get("call_id")
+    return ("approval", item.get("approval_request_id")) if kind == "mcp_approval_response" else ("nothing", None)
+
+
+def _tail(items: Sequence[Item], start: int) -> list[Item]:
+    """Return the items from an index on, and the instructions before it."""
+    return [*(item for item in items[:start] if item.get("role") in ("system", "developer")), *items[start:]]

@@ -1,0 +1,302 @@
+"""Encrypted content: reasoning and compactions that clients carry and only a server with the key can read.
+
+`SealingKeys` are the keys, an `Envelope` encrypts bytes with them, and the `Seals` of a request encrypt fields of items.
+docs/state.md says what this protects, and what it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import orjson
+from attrs import field, frozen
+
+from interlock.events.json import dumps
+from interlock.fsm.errors import InterlockError
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.containment import is_fault
+from interlock.serving.requests.context_window import summary_message, window
+from interlock.serving.requests.input_items import Item
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = [
+    "KEYS_VARIABLE",
+    "RANDOM_KEY",
+    "REASONING_WANTED",
+    "Binding",
+    "Envelope",
+    "Key",
+    "SealError",
+    "SealingKeys",
+    "Seals",
+    "require_openable",
+]
+
+logger = logging.getLogger(__name__)
+
+KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
+"""The environment variable with the keys: 32 bytes each in base64, separated by commas, the one that seals first."""
+
+RANDOM_KEY: Final = (
+    f"{KEYS_VARIABLE} is not set: what this process seals (encrypted reasoning, compactions) opens in no other process, and not "
+    "after a restart."
+)
+"""The warning at the start of a server with a random key."""
+
+KEY_BYTES: Final = 32
+KEY_ID_BYTES: Final = 8
+KEY_ID_PURPOSE: Final = b"interlock key id\0"
+
+VERSION: Final = b"\x01"
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+HEAD: Final = len(VERSION) + KEY_ID_BYTES
+SHORTEST: Final = HEAD + NONCE_BYTES + TAG_BYTES
+
+SLICE: Final = 2**18
+"""Characters of base64 to decode before yielding to the event loop: a few milliseconds."""
+
+REASONING_WANTED: Final = "reasoning.encrypted_content"
+"""The value of `include` that asks for encrypted reasoning."""
+
+REASONING_FIELDS: Final = ("summary", "content")
+
+SEALED_TYPES: Final = ("reasoning", "compaction")
+
+SealedContent: TypeAlias = tuple[str, str]
+"""The type of an item, and its `encrypted_content`."""
+
+
+class SealError(InterlockError):
+    """Sealed content that this server cannot open. Clients read the message; it reveals nothing of the content."""
+
+
+@frozen
+class Key:
+    """An AES-256 key: 32 bytes."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def id(self) -> bytes:
+        """The id by which sealed content names the key: 8 bytes of a hash that does not reveal the key."""
+        return hashlib.sha256(KEY_ID_PURPOSE + self.secret).digest()[:KEY_ID_BYTES]
+
+
+@frozen
+class SealingKeys:
+    """The keys of a server: `sealing` seals and opens, and the `others`, from before or after a rotation, only open."""
+
+    sealing: Key
+    others: tuple[Key, ...] = ()
+
+    @classmethod
+    def from_text(cls, text: str) -> SealingKeys:
+        """Parse the value of `INTERLOCK_KEYS`; a `ValueError` has the position of a bad key, and nothing of the key."""
+        keys = [_key(position, encoded.strip()) for position, encoded in enumerate(text.split(","), start=1)]
+        for position, key in enumerate(keys, start=1):
+            if key in keys[: position - 1]:
+                raise ValueError(f"key {position} repeats key {keys.index(key) + 1}")
+        return cls(keys[0], tuple(keys[1:]))
+
+    @classmethod
+    def from_environment(cls) -> SealingKeys | None:
+        """Return the keys of `INTERLOCK_KEYS`, or None if it is not set; raise a `ValueError` if it is malformed."""
+        text = os.environ.get(KEYS_VARIABLE)
+        try:
+            return None if text is None else cls.from_text(text)
+        except ValueError as error:
+            raise ValueError(f"{KEYS_VARIABLE}: {error}") from None
+
+    @classmethod
+    def random(cls) -> SealingKeys:
+        """Create a key that lasts as long as the process."""
+        return cls(Key(secrets.token_bytes(KEY_BYTES)))
+
+    def by_id(self, key_id: bytes) -> Key | None:
+        """Return the key with an id, or None if this server does not have it."""
+        return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
+
+
+def _key(position: int, encoded: str) -> Key:
+    try:
+        secret = binascii.a2b_base64(encoded.encode("ascii"), strict_mode=True)
+    except ValueError:  # which a character that is not ASCII raises as well
+        raise ValueError(f"key {position} is not base64") from None
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"key {position} has {len(secret)} bytes instead of {KEY_BYTES}")
+    return Key(secret)
+
+
+@frozen
+class Binding:
+    """The type of the item, the model and the tenant that sealed content belongs to; it opens for no others."""
+
+    kind: str
+    model: str
+    tenant: str = ""
+
+    def authenticated(self, head: bytes) -> bytes:
+        """Return the data to authenticate beside the content: the head of the envelope and this binding."""
+        return head + dumps([self.kind, self.model, self.tenant])
+
+
+@frozen
+class Envelope:
+    """Seals content as text that only a holder of the key can read or change.
+
+    Sealed content is the base64 of
+
+        1 byte      the version, 1
+        8 bytes     the id of the key
+        12 bytes    the nonce, random
+        the rest    the content, encrypted with AES-256-GCM, and the 16 bytes that authenticate it
+
+    The first nine bytes and the binding are authenticated too. With a random nonce one key can seal 2**32 contents (NIST SP
+    800-38D, 8.3).
+    """
+
+    keys: SealingKeys
+
+    def seal(self, binding: Binding, content: bytes) -> str:
+        """Seal content of fewer than 2**31 bytes."""
+        key = self.keys.sealing
+        head, nonce = VERSION + key.id, secrets.token_bytes(NONCE_BYTES)
+        sealed = _cipher(key).encrypt(nonce, content, binding.authenticated(head))
+        return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
+
+    async def open(self, binding: Binding, text: str) -> bytes:
+        """Return the content, and yield to the event loop meanwhile, because a request may have many and long ones."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
+
+        sealed = await _decode_base64(text)
+        if len(sealed) < SHORTEST or not sealed.startswith(VERSION):
+            raise SealError("it was not made by a server of this kind, or is not whole")
+        head, nonce = sealed[:HEAD], sealed[HEAD : HEAD + NONCE_BYTES]
+        key = self.keys.by_id(head[len(VERSION) :])
+        if key is None:
+            raise SealError("it was sealed with a key that this server does not have")
+        try:
+            return _cipher(key).decrypt(nonce, sealed[HEAD + NONCE_BYTES :], binding.authenticated(head))
+        except InvalidTag:
+            raise SealError("it was changed, or belongs to another kind of item, another model or somebody else") from None
+
+
+@cache
+def _cipher(key: Key) -> AESGCM:
+    """Return the cipher of a key. The import is here so that a server that seals nothing does not need the package."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(key.secret)
+
+
+async def _decode_base64(text: str) -> bytes:
+    """Decode canonical base64: each content has only one encoding."""
+    decoded = bytearray()
+    for start in range(0, len(text), SLICE):
+        try:
+            encoded = text[start : start + SLICE].encode("ascii")
+            chunk = binascii.a2b_base64(encoded, strict_mode=True)
+        except ValueError:
+            raise SealError("it is not base64") from None
+        if binascii.b2a_base64(chunk, newline=False) != encoded:
+            raise SealError("it is not base64")
+        decoded += chunk
+        await asyncio.sleep(0)
+    return bytes(decoded)
+
+
+@frozen
+class Seals:
+    """Seals and opens the items of one request, bound to its model and tenant."""
+
+    envelope: Envelope
+    model: str
+    tenant: str = ""
+
+    def late_fields(self, item: Mapping[str, object]) -> dict[str, object]:
+        """Return the encrypted content of a finished reasoning item; a fault is logged, and must not break the stream (R4)."""
+        if item["type"] != "reasoning" or item.get("encrypted_content"):
+            return {}
+        try:
+            return {"encrypted_content": self.seal("reasoning", {name: item[name] for name in REASONING_FIELDS})}
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            logger.exception("%s: the reasoning goes without its encrypted content", item["id"])
+            return {}
+
+    def seal_summary(self, text: str) -> str:
+        """Seal a summary for a compaction item."""
+        return self.seal("compaction", {"summary": text})
+
+    def seal(self, kind: str, content: Mapping[str, object]) -> str:
+        """Seal the content of an item of a type."""
+        return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
+
+    async def unseal(self, items: Sequence[Item], request_input: Sequence[Item]) -> tuple[Item, ...]:
+        """Return a conversation as the model reads it: compacted, with summaries and the reasoning of the request's input opened.
+
+        Raises:
+            ApiError: 400; some content was not sealed here, was changed, or is bound to something else.
+        """
+        remaining = window(items)
+        params: dict[SealedContent | None, str] = {}
+        for index, item in enumerate(request_input):
+            params.setdefault(_sealed_content(item), f"input[{index}].encrypted_content")
+        contents: dict[SealedContent | None, Mapping[str, object]] = {}
+        for sealed in filter(None, map(_sealed_content, remaining)):
+            kind, text = sealed
+            if kind == "compaction" or sealed in params:
+                contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+        return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
+
+    async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
+        """Return the content of an item of a type, or raise an `ApiError` for the parameter."""
+        try:
+            content = await self.envelope.open(Binding(kind, self.model, self.tenant), sealed)
+        except SealError as error:
+            message = f"The encrypted content of '{param.removesuffix('.encrypted_content')}' could not be verified: {error}."
+            raise invalid(param, message, "invalid_encrypted_content") from None
+        return cast("Mapping[str, object]", orjson.loads(content))
+
+
+async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
+    """Refuse items for a conversation, with the status 400, if a compaction opens for no model of this server."""
+    every = [Seals(envelope, model, tenant) for model in models]
+    for index, sealed in enumerate(map(_sealed_content, items)):
+        if sealed is not None and sealed[0] == "compaction":
+            await _open_with_any(every, sealed[1], f"items[{index}].encrypted_content")
+
+
+async def _open_with_any(every: Sequence[Seals], text: str, param: str) -> None:
+    for seals in every[:-1]:
+        with suppress(ApiError):
+            await seals.open("compaction", text, param)
+            return
+    await every[-1].open("compaction", text, param)
+
+
+def _sealed_content(item: Item) -> SealedContent | None:
+    kind, text = item.get("type"), item.get("encrypted_content")
+    return (kind, text) if isinstance(kind, str) and kind in SEALED_TYPES and isinstance(text, str) and text else None
+
+
+def _unsealed(item: Item, content: Mapping[str, object] | None) -> Item:
+    """Return an item for the model, with the opened content instead of the encrypted one."""
+    if not item.get("encrypted_content"):
+        return item
+    if content is not None and item["type"] == "compaction":
+        return summary_message(str(content["summary"]))
+    return {**{name: value for name, value in item.items() if name != "encrypted_content"}, **(content or {})}
