@@ -14,7 +14,7 @@ from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import Said
 
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "docs" / "clients.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
 FREELY = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
 
