@@ -301,8 +301,8 @@ def _figures() -> Iterator[str]:
     for name, row in (
         ("turns without an error", "turns without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
-        ("errors: they break the contract or a client", "errors"),
-        ("deviations: unusual, but most clients ignore them", "deviations"),
+        ("errors, which break the contract or a client", "errors"),
+        ("deviations, which every tested client tolerates", "deviations"),
     ):
         (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
         yield f"| {name} |{counts}"
