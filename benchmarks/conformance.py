@@ -3,8 +3,8 @@
     make conformance
 
 Each turn of tests/vllm/turns.py is streamed and asked for in one piece, on a server with the plugin and on one without. What
-`interlock check` says of the stream is counted by rule, and R19 is counted where the answer in one piece has other items, texts
-or another status than the stream's last event.
+`interlock check` finds in the stream is counted by rule and severity. A whole answer with other items, texts or another status
+than the stream's last event counts as an error of R19.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import httpx
 from attrs import evolve, frozen
@@ -45,25 +45,33 @@ once through its own `POST /v1/responses` and once through Interlock's. `make co
 again and writes this page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py); the models are tiny and their
 tokens scripted, the engine is the real one.
 
-What is counted are the findings of `interlock check` on each stream, by [rule](rules.md). R19 counts an answer in one
-piece that differs from the stream's last event in its items, its status or the reason of its end. Many findings of R14 are
-nulls where the schema has none (the `logprobs` of a whole part), which most clients pass over.
+The tables count the findings of `interlock check` in each stream, by [rule](rules.md). An *error* breaks the published
+contract or a client. A *deviation* is unusual, but every client that was tried copes with it; most of them are nulls where the
+schema has none (R14), such as the `logprobs` of a part. An error of R19 is a whole answer that differs from the stream's last
+event in its items, its status or the reason of its end.
 """
 
 
 @frozen
 class Played:
-    """What was found of a turn.
+    """The findings in a turn.
 
     Args:
-        rules: How often each rule is broken; the missing end marker is not counted.
+        errors: How many errors there are of each rule.
+        deviations: How many deviations; the missing end marker is not counted.
         marked: Whether the end marker came.
         ended: Whether a terminal event came.
     """
 
-    rules: Mapping[str, int]
+    errors: Counter[str]
+    deviations: Counter[str]
     marked: bool
     ended: bool
+
+    @property
+    def rules(self) -> Counter[str]:
+        """How many findings there are of each rule."""
+        return self.errors + self.deviations
 
 
 def play(server: Server, turn: Turn) -> Played:
@@ -71,15 +79,18 @@ def play(server: Server, turn: Turn) -> Played:
     request = body(server.setup.model, turn)
     data = stream(server.url, request)
     judged = verdict(data)
-    rules = Counter(judged.rules)
-    if not judged.marked:
-        rules["R3"] -= 1
+    errors: Counter[str] = Counter()
+    deviations: Counter[str] = Counter()
+    for reported in judged.reported:
+        if reported.finding.habit != "no-done-marker":
+            counts = errors if reported.finding.severity == "error" else deviations
+            counts[reported.finding.rule] += reported.times
     bodies = events(data)
     ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
     whole = httpx.post(f"{server.url}/v1/responses", json=request, timeout=TIMEOUT)
     if not ended or whole.status_code != httpx.codes.OK or _said(whole.json()) != _said(bodies[-1]["response"]):
-        rules["R19"] += 1
-    return Played({rule: count for rule, count in rules.items() if count}, judged.marked, ended)
+        errors["R19"] += 1
+    return Played(errors, deviations, judged.marked, ended)
 
 
 def _said(response: Mapping[str, object]) -> object:
@@ -103,15 +114,18 @@ def page(vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterato
     yield INTRODUCTION.format(turns=len(vllm), build=build)
     yield "| | vLLM | Interlock |"
     yield "|---|---|---|"
+    yield _row("turns without an error", vllm, interlock, lambda played: not played.errors)
     yield _row("turns without a finding", vllm, interlock, lambda played: not played.rules)
     yield _row("turns whose stream has no terminal event", vllm, interlock, lambda played: not played.ended)
     yield _row("streams without the end marker `[DONE]` (not counted below)", vllm, interlock, lambda played: not played.marked)
-    yield f"| findings | {_sum(vllm)} | {_sum(interlock)} |"
+    errors, deviations = ([_total(side, severity) for side in (vllm, interlock)] for severity in ("errors", "deviations"))
+    for name, sides in (("errors", errors), ("deviations", deviations)):
+        yield f"| {name} | {' | '.join(str(counts.total()) for counts in sides)} |"
     yield ""
-    yield "| findings by rule | vLLM | Interlock |"
-    yield "|---|---|---|"
-    for rule in sorted({rule for played in (*vllm.values(), *interlock.values()) for rule in played.rules}, key=_number):
-        yield f"| {rule} | {_of(rule, vllm)} | {_of(rule, interlock)} |"
+    yield "| rule | errors, vLLM | deviations, vLLM | errors, Interlock | deviations, Interlock |"
+    yield "|---|---|---|---|---|"
+    for rule in sorted({rule for counts in (*errors, *deviations) for rule in counts}, key=_number):
+        yield f"| {rule} | {errors[0][rule]} | {deviations[0][rule]} | {errors[1][rule]} | {deviations[1][rule]} |"
     yield ""
     yield "| turn | vLLM | Interlock |"
     yield "|---|---|---|"
@@ -124,12 +138,9 @@ def _row(label: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]
     return f"| {label} | {' | '.join(map(str, counts))} |"
 
 
-def _sum(side: Mapping[str, Played]) -> int:
-    return sum(sum(played.rules.values()) for played in side.values())
-
-
-def _of(rule: str, side: Mapping[str, Played]) -> int:
-    return sum(played.rules.get(rule, 0) for played in side.values())
+def _total(side: Mapping[str, Played], severity: Literal["errors", "deviations"]) -> Counter[str]:
+    """Return how many findings of a severity there are of each rule, over all turns."""
+    return sum((played.errors if severity == "errors" else played.deviations for played in side.values()), Counter())
 
 
 def _number(rule: str) -> int:

@@ -29,35 +29,53 @@ Nav = list[dict[str, object]]
 NAV: Nav = [
     {"Interlock": "index.md"},
     {
-        "Guides": [
-            {"In a server of your own": "embedding.md"},
-            {"The server": "serving.md"},
+        "Use it": [
+            {"API coverage": "api.md"},
+            {"Codex and other clients": "clients.md"},
+            {"Hosted tools": "tools.md"},
+            {"Conversations and state": "state.md"},
             {"WebSocket mode": "websocket.md"},
-            {"Security": "security.md"},
-            {"Tools that run": "tools.md"},
+        ]
+    },
+    {
+        "Operate it": [
+            {"The server": "serving.md"},
             {"In vLLM": "vllm.md"},
-            {"Checking streams": "check.md"},
-            {"Seeing streams": "viewer.md"},
+            {"Stores": "stores.md"},
+            {"Security": "security.md"},
+            {"Performance": "performance.md"},
+        ]
+    },
+    {
+        "Embed it": [
+            {"The library": "embedding.md"},
+            {"Families of models": "families.md"},
+        ]
+    },
+    {
+        "Check streams": [
+            {"interlock check": "check.md"},
+            {"The viewer": "viewer.md"},
+            {"Rules": "rules.md"},
+            {"Conformance": "conformance.md"},
             {"Testing a client": "testing.md"},
         ]
     },
     {
-        "How it works": [
+        "Change it": [
             {"Design": "design.md"},
             {"The life of a request": "request.md"},
-            {"Rules": "rules.md"},
             {"Lifecycles": "lifecycles.md"},
-            {"Adding an item kind": "adding-a-kind.md"},
             {"Malformed output": "recovery.md"},
-            {"Families of models": "families.md"},
+            {"Adding an item kind": "adding-a-kind.md"},
             {"Proof": "proof.md"},
         ]
     },
     {
-        "Measured": [
-            {"Conformance": "conformance.md"},
-            {"Performance": "performance.md"},
-            {"All figures": "performance/figures.md"},
+        "Figures": [
+            {"Performance": "performance/figures.md"},
+            {"Stores": "performance/stores.md"},
+            {"Hostile requests": "performance/hostile.md"},
         ]
     },
 ]

@@ -1,7 +1,7 @@
 """Normalizes a conversation to the items that every engine can render: messages, reasoning, function calls and outputs.
 
 A call of any other tool becomes a call of the function that stands for the tool (`interlock.serving.requests.tool_offer`). A call
-that a server ran becomes a call and its output. Items without anything for a model to read disappear. docs/vllm.md has the table.
+that a server ran becomes a call and its output. Items without anything for a model to read disappear. docs/api.md has the table.
 """
 
 from __future__ import annotations
