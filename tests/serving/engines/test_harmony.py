@@ -3,7 +3,7 @@
 import pytest
 from live.engines import ENCODING
 
-from interlock.serving.engines.harmony_messages import tool_messages, turn_messages
+from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
 
 RUN = "<|channel|>analysis to=python code<|message|>1<|call|>"
 CALL = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"

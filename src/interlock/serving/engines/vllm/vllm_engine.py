@@ -28,7 +28,7 @@ from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_messages import token_entries, tool_messages, turn_messages
+from interlock.serving.engines.harmony_tokens import token_entries, tool_messages, turn_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, Dumpable, OneTurn, Output, Serving, Steps
 from interlock.serving.engines.vllm.readers import Reader, reader, with_written_id
