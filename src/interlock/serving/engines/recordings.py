@@ -302,9 +302,9 @@ def _json(fields: Mapping[str, object]) -> str:
 def rechunk(recording: Recording, size: int) -> Recording:
     """Return the same recording in chunks of another size (rule R16).
 
-    Tokens with their log probabilities are merged and divided over a whole turn. So is text, by token if the log probabilities say
-    how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with a single
-    string and without log probabilities is divided.
+    Tokens with their log probabilities are merged and divided over a whole turn. So is text, by token if the log probabilities
+    say how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with
+    a single string and without log probabilities is divided.
 
     Args:
         recording: The recording.
