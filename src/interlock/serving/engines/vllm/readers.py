@@ -62,8 +62,8 @@ def reader(
 ) -> Reader:
     """Return the parser of a response: of a known family, or vLLM's.
 
-    vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named call
-    as JSON without the family's markers.
+    vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named
+    call as JSON without the family's markers.
 
     Args:
         family: The family of the server's flags, if any.
