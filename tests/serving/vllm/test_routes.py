@@ -326,7 +326,7 @@ def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch,
     assert asyncio.run(asking()) is hidden
 
 
-@pytest.mark.parametrize("broken", ["Mount", "Archive"])
+@pytest.mark.parametrize("broken", ["mounted", "Archive"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
     def refuse(*_):
         raise RuntimeError("it is built otherwise")
