@@ -48,7 +48,7 @@ FORMATS: Final[Mapping[str, str]] = {
 
 TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("properties", "required", "additionalProperties"), "object"),
-    **dict.fromkeys(("items", "minItems", "maxItems"), "array"),
+    **dict.fromkeys(("items", "prefixItems", "minItems", "maxItems", "uniqueItems"), "array"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
     **dict.fromkeys(("minLength", "maxLength", "format"), "string"),
 }
@@ -60,8 +60,8 @@ ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
 UNSUPPORTED: Final = frozenset(
     {
         *("$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired", "dependentSchemas"),
-        *("else", "if", "maxProperties", "minProperties", "not", "pattern", "patternProperties", "prefixItems", "propertyNames"),
-        *("then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
+        *("else", "if", "maxProperties", "minProperties", "not", "pattern", "patternProperties", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
     }
 )
 
@@ -163,10 +163,13 @@ class _Filler:
                 others = schema.get("additionalProperties", True)
                 return {name: self.fill(properties.get(name, others), depth + 1) for name in map(str, names)}
             case "array":
-                items = schema.get("items", True)
+                first, others = elements(schema.get("prefixItems")), schema.get("items", True)
                 least, most = _limits(schema, "minItems", "maxItems", 0)
-                count = int(min(max(least, is_object(items) and depth <= SHALLOW), most))
-                return [self.fill(items, depth + 1) for _ in range(count)]
+                usual = len(first) or int(is_object(others) and depth <= SHALLOW)
+                count = int(min(max(least, usual), most))
+                if self.strict and count > 1 and schema.get("uniqueItems"):
+                    raise _unfillable("`uniqueItems`")
+                return [self.fill(first[index] if index < len(first) else others, depth + 1) for index in range(count)]
             case "string":
                 return self.fill_string(schema)
             case "integer" | "number":
