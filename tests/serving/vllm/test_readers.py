@@ -54,19 +54,9 @@ def output(ids, text=None, prompt=(), logprobs=None):
     return Output([Completion(text, ids, logprobs=logprobs)], prompt_token_ids=list(prompt))
 
 
-class Decoder:
-    """A detokenizer of a vocabulary."""
-
-    def __init__(self, tokenizer, _):
-        self.tokenizer, self.token_ids = tokenizer, []
-
-    def decode_next(self, token):
-        return self.tokenizer.decode([token])
-
-
 @pytest.fixture(autouse=True)
 def _decoding(monkeypatch):
-    monkeypatch.setattr(readers, "detokenizer", Decoder)
+    monkeypatch.setattr(readers, "decoder", lambda call, _: lambda token: call.tokenizer.decode([token]))
 
 
 def called(theirs=THEIRS, tokenizer=MARKED, prompt=(), *, lags=False):
@@ -79,7 +69,7 @@ def called(theirs=THEIRS, tokenizer=MARKED, prompt=(), *, lags=False):
         spaces_between_special_tokens=True,
     )
     request, arguments = Request(input="Hi"), {"engine_input": {"prompt_token_ids": list(prompt)}}
-    return Call(request, sampling, SimpleNamespace(response_parser=theirs), "m", tokenizer, arguments)
+    return Call(request, sampling, theirs, (), "m", tokenizer, arguments)
 
 
 def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False):

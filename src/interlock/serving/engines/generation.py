@@ -26,7 +26,7 @@ __all__ = ["Generation", "HostEngine", "PlainGeneration", "Rendering", "begin_ge
 
 
 class Generation(Protocol):
-    """An engine's part in one response."""
+    """An engine's part in one response; by default it refuses, resolves, adds and logs nothing."""
 
     @property
     def parser(self) -> Parser:
@@ -46,7 +46,8 @@ class Generation(Protocol):
         Raises:
             ApiError: The engine refuses the request; no response begins.
         """
-        ...
+        del turn
+        return {}
 
     async def admit(self, turn: Turn) -> None:
         """Begin the first turn, and wait until the engine has taken it; `generate` continues it.
@@ -54,7 +55,7 @@ class Generation(Protocol):
         Raises:
             Exception: The engine refuses it; no response begins.
         """
-        ...
+        del turn
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has."""
@@ -66,15 +67,15 @@ class Generation(Protocol):
 
     def additions(self) -> Mapping[str, object]:
         """Return the fields beyond the API's that the engine adds to the response when it ends."""
-        ...
+        return {}
 
     def log(self, response: Mapping[str, object]) -> None:
         """Log a response that has ended."""
-        ...
+        del response
 
     async def close(self) -> None:
         """Abort a generation that is still running, and free its resources."""
-        ...
+        return
 
 
 @runtime_checkable
@@ -111,21 +112,13 @@ class HostEngine(Protocol):
 
 
 @define(eq=False)
-class PlainGeneration:
-    """The generation of a plain engine, which refuses and resolves nothing."""
+class PlainGeneration(Generation):
+    """The generation of a plain engine."""
 
+    # A field satisfies the property of the protocol, but pyright wants a property in a subclass.
     engine: Engine | Generation
-    parser: Parser
-    response_id: str | None = None
-
-    async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        """Resolve nothing."""
-        del turn
-        return {}
-
-    async def admit(self, turn: Turn) -> None:
-        """Return at once: a plain engine takes every request."""
-        del turn
+    parser: Parser  # pyright: ignore[reportIncompatibleMethodOverride] - see above
+    response_id: str | None = None  # pyright: ignore[reportIncompatibleMethodOverride] - see above
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has."""
@@ -134,17 +127,6 @@ class PlainGeneration:
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn."""
         return self.engine.generate(turn)
-
-    def additions(self) -> Mapping[str, object]:
-        """Add nothing."""
-        return {}
-
-    def log(self, response: Mapping[str, object]) -> None:
-        """Log nothing."""
-        del response
-
-    async def close(self) -> None:
-        """Do nothing: the run closes `generate`'s generator itself."""
 
 
 class Rendering(PlainGeneration):

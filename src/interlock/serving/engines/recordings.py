@@ -362,13 +362,13 @@ def _divide_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
 def _delta_parts(delta: Mapping[str, Any], size: int) -> list[Mapping[str, object]]:
     """Divide the string of a delta; one with several strings stays whole, because its tokens belong to all of them."""
     texts = [name for name in ("reasoning", "content") if delta.get(name)]
-    calls: Sequence[Mapping[str, Any]] = delta.get("tool_calls") or ()
+    calls = cast("Sequence[Mapping[str, Any]]", delta.get("tool_calls") or ())
     if len(texts) + len(calls) != 1:
         return [delta]
     if texts:
         return [{texts[0]: part} for part in _slices(delta[texts[0]], size)]
     call = calls[0]
-    function = call.get("function") or {}
+    function = cast("Mapping[str, Any]", call.get("function") or {})
     first, *rest = _slices(function.get("arguments") or "", size) or [""]
     parts = [{"index": call.get("index", 0), "function": {"arguments": part}} for part in rest]
     return [{"tool_calls": [part]} for part in ({**call, "function": {**function, "arguments": first}}, *parts)]

@@ -7,15 +7,16 @@ that differs from its release, vLLM's own route stays in place.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from attrs import define
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from interlock.serving.requests.json_values import elements, is_array, members
 
@@ -92,12 +93,6 @@ class DeltaParser(Protocol):
     """Returns a `DeltaMessage` of new text and tokens, or None if nothing is certain yet."""
 
 
-class Context(Protocol):
-    """A `ConversationContext` of `create_responses`."""
-
-    response_parser: DeltaParser | None
-
-
 class Request(Protocol):
     """A `ResponsesRequest`."""
 
@@ -134,33 +129,13 @@ class Sampling(Protocol):
     """The tokens that end a turn, including the model's own once the engine has taken the request."""
 
 
-class Tokenizer(Protocol):
+class Tokenizer(Hashable, Protocol):
     """A model's tokenizer."""
 
     all_special_ids: Sequence[int]
     all_special_tokens: Sequence[str]
     get_added_vocab: Callable[[], Mapping[str, int]]
     convert_tokens_to_ids: Callable[[str], int | None]
-
-    def __hash__(self) -> int:
-        """Return its hash."""
-        ...
-
-
-class Detokenizer(Protocol):
-    """An `IncrementalDetokenizer` of one request."""
-
-    token_ids: list[int]
-    decode_next: Callable[[int], str]
-    """Returns the text that a token, already in `token_ids`, adds to the tokens before it."""
-
-
-class Dumpable(Protocol):
-    """A model of pydantic."""
-
-    def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, object]:
-        """Return it as plain JSON values."""
-        ...
 
 
 class Serving(Protocol):
@@ -198,7 +173,8 @@ class Call:
     Args:
         request: The request itself.
         sampling: Its sampling parameters.
-        context: The context of vLLM's loop, which has the parser of the turn.
+        parser: The parser of the turn, if the model has any.
+        messages: The prompt's messages of harmony.
         model: The name of the model or adapter.
         tokenizer: The model's tokenizer.
         arguments: The call's arguments: the engine's input, adapter, priority, trace headers and so on.
@@ -206,7 +182,8 @@ class Call:
 
     request: Request
     sampling: Sampling
-    context: Context
+    parser: DeltaParser | None
+    messages: Sequence[object]
     model: str
     tokenizer: Tokenizer
     arguments: Mapping[str, Any]
@@ -216,12 +193,6 @@ class Call:
         """The tokens of the prompt; empty if vLLM has it in another form."""
         ids: Sequence[int] | None = self.arguments["engine_input"].get("prompt_token_ids")
         return ids or ()
-
-    @property
-    def messages(self) -> Sequence[object]:
-        """The prompt's messages of harmony."""
-        messages: Sequence[object] = getattr(self.context, "messages", ())
-        return messages
 
 
 class OneTurn:
@@ -295,7 +266,7 @@ def _is_text(part: object) -> bool:
     return fields.keys() <= {"type", "text"} and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
 
 
-async def begin_call(serving: Serving, request: Request, connection: object) -> Call | Dumpable:
+async def begin_call(serving: Serving, request: Request, connection: object) -> Call | BaseModel:
     """Have vLLM validate and render a request, up to the call that would generate.
 
     Args:
@@ -313,12 +284,13 @@ async def begin_call(serving: Serving, request: Request, connection: object) -> 
 
     def hand_over(*positional: Any, **_: object) -> Call:  # noqa: ANN401 - vLLM's own arguments
         request, sampling, _loop, context, model, tokenizer, *_rest = positional
-        return Call(request, sampling, context, model, tokenizer, arguments)
+        parser, messages = getattr(context, "response_parser", None), getattr(context, "messages", ())
+        return Call(request, sampling, parser, messages, model, tokenizer, arguments)
 
     capturing: Any = copy(serving)
     setattr(capturing, GENERATE, capture)
     setattr(capturing, STREAM, hand_over)
-    call: Call | Dumpable = await capturing.create_responses(request, connection)
+    call: Call | BaseModel = await capturing.create_responses(request, connection)
     return call
 
 
@@ -354,9 +326,9 @@ def prompt_length(serving: Any, call: Call) -> int:  # noqa: ANN401 - vLLM's own
     return length
 
 
-def too_long(serving: Any, engine_input: Mapping[str, object]) -> Dumpable | None:  # noqa: ANN401 - likewise
+def too_long(serving: Any, engine_input: Mapping[str, object]) -> BaseModel | None:  # noqa: ANN401 - likewise
     """Return vLLM's refusal of a prompt that is longer than the model's context; None if it fits."""
-    refusal: Dumpable | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a required name
+    refusal: BaseModel | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a required name
     return refusal
 
 
@@ -371,7 +343,7 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
     if new.logprobs is None:
         return []
     options = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
-    entries: Sequence[Dumpable] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
+    entries: Sequence[BaseModel] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
     return [entry.model_dump() for entry in entries]
 
 
@@ -383,14 +355,30 @@ def rendered(messages: Sequence[object]) -> Sequence[int]:
 
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:
     """Return the timings of a response of one turn, which vLLM has since 0.32."""
-    create: Callable[[object, int], Dumpable] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
+    create: Callable[[object, int], BaseModel] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
     return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
-def detokenizer(tokenizer: Tokenizer, request: object) -> Detokenizer:
-    """Return vLLM's detokenizer of a request."""
-    incremental: Detokenizer = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(tokenizer, request)
-    return incremental
+def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
+    """Return a function that returns the text that a token adds to the tokens before it, to be called for each one in order."""
+    sampling = SimpleNamespace(
+        stop=None,
+        min_tokens=0,
+        include_stop_str_in_output=True,
+        skip_special_tokens=call.sampling.skip_special_tokens,
+        spaces_between_special_tokens=call.sampling.spaces_between_special_tokens,
+    )
+    request = SimpleNamespace(
+        request_id=call.request.request_id, sampling_params=sampling, prompt_token_ids=[*prompt], prompt_embeds=None
+    )
+    detokenizer: Any = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(call.tokenizer, request)
+
+    def decode(token: int) -> str:
+        detokenizer.token_ids.append(token)
+        text: str = detokenizer.decode_next(token)
+        return text
+
+    return decode
 
 
 def tool_urls(serving: Serving) -> Mapping[str, str]:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Final, TypeAlias, cast
 
 from attrs import define, evolve, field
@@ -27,7 +26,7 @@ from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import joined
 from interlock.parsers.routing import Route, Routing
 from interlock.parsers.vllm_deltas import VllmParser
-from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, detokenizer
+from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
 
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials", "with_written_id"]
 
@@ -73,7 +72,7 @@ def reader(
         forced: Whether the request requires a call, or names one.
         hide_end: Whether to hide the token that ends a turn from vLLM's parser.
     """
-    vllm_parser = call.context.response_parser
+    vllm_parser = call.parser
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     if (
         family is not None
@@ -199,7 +198,7 @@ class FamilyReader:
                 return "thinking"
             if text in reasoning.ends:
                 return "between"
-        is_end = getattr(call.context.response_parser, "is_reasoning_end", None)  # not every release has it
+        is_end = getattr(call.parser, "is_reasoning_end", None)  # not every release has it
         return "between" if is_end is not None and is_end([*call.prompt]) else None
 
 
@@ -223,7 +222,7 @@ class DeltaReader:
     def begin(self, call: Call) -> None:
         """Begin a turn."""
         self._call, self._pairing = call, _pairing(call, call.prompt)
-        vllm_parser = call.context.response_parser
+        vllm_parser = call.parser
         self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
@@ -285,21 +284,7 @@ def _controls(call: Call) -> AbstractSet[int]:
 
 def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
     """Return a pairing of the tokens after a prompt with the text of vLLM's detokenizer."""
-    sampling = SimpleNamespace(
-        stop=None,
-        min_tokens=0,
-        include_stop_str_in_output=True,
-        skip_special_tokens=call.sampling.skip_special_tokens,
-        spaces_between_special_tokens=call.sampling.spaces_between_special_tokens,
-    )
-    request = {"request_id": call.request.request_id, "sampling_params": sampling, "prompt_embeds": None}
-    incremental = detokenizer(call.tokenizer, SimpleNamespace(**request, prompt_token_ids=list(prompt)))
-
-    def decode(token: int) -> str:
-        incremental.token_ids.append(token)
-        return incremental.decode_next(token)
-
-    return Pairing(decode, _controls(call))
+    return Pairing(decoder(call, prompt), _controls(call))
 
 
 @define(eq=False)

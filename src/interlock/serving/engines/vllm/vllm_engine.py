@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import HTTPConnection, Request
 
 from interlock.events.json import dumps
@@ -31,7 +31,7 @@ from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entries, tool_messages, turn_messages
 from interlock.serving.engines.vllm import compat
-from interlock.serving.engines.vllm.compat import Call, Client, Dumpable, OneTurn, Output, Serving, Steps
+from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
 from interlock.serving.engines.vllm.readers import Reader, reader, with_written_id
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
@@ -101,10 +101,10 @@ END: Final = object()
 class VllmRefusedError(ApiError):
     """A request that vLLM refuses; `answer` is vLLM's own answer, or an exception for its handlers."""
 
-    answer: Exception | Dumpable | None = field(default=None, kw_only=True, repr=False)
+    answer: Exception | BaseModel | None = field(default=None, kw_only=True, repr=False)
 
     @classmethod
-    def of(cls, answer: Dumpable) -> VllmRefusedError:
+    def of(cls, answer: BaseModel) -> VllmRefusedError:
         """Return the error for a refusal that vLLM has returned."""
         error = members(answer.model_dump(mode="json", by_alias=True)["error"])
         param, status = error.get("param"), error.get("code")
