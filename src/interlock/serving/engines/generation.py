@@ -100,14 +100,7 @@ class HostEngine(Protocol):
         ...
 
     def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
-        """Return the generation of one response.
-
-        Args:
-            request: From `read`.
-            items: The conversation, which may declare tools.
-            tenant: The owner of the request.
-            connection: The request's connection, with its headers; None for a request of the server itself.
-        """
+        """Return the generation of one response to a request from `read`; the server's own requests have no connection."""
         ...
 
 

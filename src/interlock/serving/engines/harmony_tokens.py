@@ -21,14 +21,14 @@ from interlock.serving.requests.yielder import Yielder
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
 
-__all__ = ["encode_framing", "encode_text", "encoding", "token_bytes", "token_entries", "token_entry"]
+__all__ = ["SERVER_CALLS", "encode_framing", "encode_text", "encoding", "token_bytes", "token_entries", "token_entry"]
 __all__ += ["tool_messages", "turn_messages"]
 
 SLICE: Final = 1_024
 """Characters that are encoded at once; the slowest slices take three milliseconds."""
 
 SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
-"""The calls that a server runs."""
+"""The calls that a server runs, and whose items have the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
 """The recipients of messages that call nothing."""

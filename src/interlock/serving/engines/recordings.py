@@ -78,12 +78,7 @@ class ToolResult:
 
 @frozen
 class RecordedTurn:
-    """One turn of the model.
-
-    Args:
-        outputs: The outputs of the engine; only the last one may have a finish reason.
-        results: The results of the hosted tools, in the order of their calls.
-    """
+    """An engine's outputs for one turn, only the last with a finish reason, and the results of its hosted calls in order."""
 
     outputs: tuple[EngineOutput, ...] = ()
     results: tuple[ToolResult, ...] = ()
@@ -96,13 +91,7 @@ class RecordedTurn:
 
 @frozen
 class Recording:
-    """A request and an engine's outputs for it.
-
-    Args:
-        format: The format of the chunks.
-        request: The body of `POST /v1/responses`.
-        turns: In order; a response without tool rounds has one.
-    """
+    """The body of a request and the turns of its response, whose chunks have one format."""
 
     format: Format
     request: Mapping[str, object] = field(factory=dict[str, object])
@@ -306,9 +295,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
     say how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with
     a single string and without log probabilities is divided.
 
-    Args:
-        recording: The recording.
-        size: Tokens, or characters where there are no tokens, of a chunk; at least 1.
+    A chunk has `size` tokens, or characters where there are no tokens.
 
     Raises:
         ValueError: The size is less than 1.
@@ -380,14 +367,7 @@ def _slices(text: str, size: int) -> list[str]:
 
 @frozen
 class Step:
-    """A step of a replay.
-
-    Args:
-        deltas: The deltas for the driver.
-        output: The engine's output that they come from, if any.
-        result: The tool's result that they come from, if any.
-        ends_turn: The reason for the end of the model's turn; None if it did not end.
-    """
+    """The deltas of a step of a replay, and the engine's output, the tool's result or the end of a turn that they come from."""
 
     deltas: Sequence[Delta]
     output: EngineOutput | None = None

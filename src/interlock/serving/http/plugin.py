@@ -80,12 +80,7 @@ DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
 @define(eq=False)
 class InterlockPlugin:
-    """Makes Interlock the stream of a vLLM server's `/v1/responses`.
-
-    Args:
-        name: Its name in `VLLM_PLUGINS`.
-        required_tasks: Only a server that generates has responses.
-    """
+    """Makes Interlock the stream of a vLLM server's `/v1/responses`; `VLLM_PLUGINS` has its name."""
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
@@ -114,13 +109,7 @@ class InterlockPlugin:
             self._leave(obstacle)
 
     async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
-        """Put the service's routes in front of vLLM's, if the model has responses.
-
-        Args:
-            engine_client: The API server's client of its engine.
-            state: The application's state.
-            args: vLLM's command line.
-        """
+        """Put the service's routes in front of vLLM's, if the model has responses; `args` is vLLM's command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None or serving is None:
             return
@@ -128,7 +117,10 @@ class InterlockPlugin:
             api_keys: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
             keys = Keys.of([key for key in api_keys if key], shared=os.environ.get(SHARE) == "1")
             sealing_keys = SealingKeys.from_environment()
-            archive, tools, admissions = _archive(serving), _tools(serving), Admissions()
+            if os.environ.get(STORE):
+                serving.enable_store = True
+            store_url = os.environ.get(STORE) or IN_MEMORY
+            archive, tools, admissions = Archive(open_store(store_url)), _tools(serving), Admissions()
             family = None if serving.use_harmony else configured(args)
             hide_end, salt = compat.reads_end_as_text(), _salt(keys)
             engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
@@ -153,7 +145,7 @@ class InterlockPlugin:
         if self._watch is not None:
             self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
-        if serving.enable_store and processes > 1 and _store_url().startswith("memory:"):
+        if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
             logger.warning(
                 "With %d API processes, a stored response is there only in the one that made it, unless %s names a store.",
                 processes,
@@ -168,10 +160,7 @@ class InterlockPlugin:
 def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
     """Return a route of the service as one of vLLM's application, which has its own middleware and answers to errors.
 
-    Args:
-        route: The service's.
-        keys: The server's API keys, which name the tenants; vLLM checks them.
-        vllm: vLLM's module of routes.
+    vLLM checks the API keys, which only name the tenants here.
     """
 
     def identify(connection: HTTPConnection) -> None:
@@ -271,27 +260,8 @@ def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
     engine_client.shutdown = shutdown
 
 
-def _archive(serving: Serving) -> Archive:
-    """Return the stored responses: in the store of the environment, else in memory if vLLM was told to store any.
-
-    Raises:
-        StoreError: The environment names no store that exists.
-    """
-    if os.environ.get(STORE):
-        serving.enable_store = True
-    return Archive(open_store(_store_url()))
-
-
-def _store_url() -> str:
-    return os.environ.get(STORE) or IN_MEMORY
-
-
 def _tools(serving: Serving) -> ToolServers:
-    """Return the hosted tools: the servers of `--tool-server`, and those that requests may name.
-
-    Raises:
-        ValueError: The environment names a network that is none.
-    """
+    """Return the hosted tools: the servers of `--tool-server`, and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))

@@ -15,6 +15,7 @@ from attrs import frozen
 
 from interlock.serving.engines.embedded.example_values import arguments_for, value_for
 from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.harmony_tokens import SERVER_CALLS
 from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
@@ -39,9 +40,6 @@ UNANSWERED: Final = "The user still waits for an answer."
 PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
 """A page in a browser's output: its number, title and first line."""
 
-SERVER_CALLS: Final = ("mcp_call", "code_interpreter_call", "web_search_call")
-"""The calls that carry the output of a tool that the server ran."""
-
 SMALL_WORDS: Final = frozenset({"the", "and", "for", "what", "with", "from", "that", "this", "you", "get", "use", "please"})
 SHORTEST_WORD: Final = 3
 
@@ -62,14 +60,7 @@ HOSTED: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
 
 @frozen
 class Message:
-    """One message of the model, in harmony's terms.
-
-    Args:
-        channel: The channel of harmony.
-        text: Its content.
-        recipient: The called tool, or None.
-        is_json: Whether the content is declared as JSON.
-    """
+    """One message of the model, in harmony's terms; the recipient is the called tool."""
 
     channel: Literal["analysis", "commentary", "final"]
     text: str

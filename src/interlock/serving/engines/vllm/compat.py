@@ -168,13 +168,13 @@ class Router(Protocol):
 
 @define(eq=False)
 class Call:
-    """A request as vLLM has rendered it, up to the call that would generate.
+    """A rendered request, and the call with which vLLM would generate.
 
     Args:
         request: The request itself.
         sampling: Its sampling parameters.
         parser: The parser of the turn, if the model has any.
-        messages: The prompt's messages of harmony.
+        messages: The prompt's messages, of gpt-oss only.
         model: The name of the model or adapter.
         tokenizer: The model's tokenizer.
         arguments: The call's arguments: the engine's input, adapter, priority, trace headers and so on.
@@ -215,11 +215,7 @@ Steps: TypeAlias = AsyncGenerator[OneTurn, None]
 
 
 def router() -> Router:
-    """Return vLLM's module of routes.
-
-    Raises:
-        ModuleNotFoundError: vLLM is not installed, or has moved it.
-    """
+    """Return vLLM's module of routes."""
     return cast("Router", import_module(ROUTER))
 
 
@@ -267,15 +263,9 @@ def _is_text(part: object) -> bool:
 
 
 async def begin_call(serving: Serving, request: Request, connection: object) -> Call | BaseModel:
-    """Have vLLM validate and render a request, up to the call that would generate.
+    """Have vLLM validate and render a request, and return the call that would generate, or vLLM's refusal (`ErrorResponse`).
 
-    Args:
-        serving: Copied, so that no other request is affected.
-        request: The request itself.
-        connection: Its starlette request; None for a request of the server itself.
-
-    Returns:
-        The captured call, or vLLM's refusal (`ErrorResponse`).
+    A copy of `serving` captures the call, so that no other request is affected; `connection` is the starlette request, if any.
     """
     arguments: dict[str, Any] = {}
 

@@ -67,7 +67,7 @@ def reader(
     Args:
         family: The family of the server's flags, if any.
         body: The request's body, with the tools by which calls are read.
-        call: The rendered first turn.
+        call: The first turn's.
         hosted: The types of the response's hosted tools.
         forced: Whether the request requires a call, or names one.
         hide_end: Whether to hide the token that ends a turn from vLLM's parser.

@@ -324,16 +324,7 @@ class PreviousTurn:
 
 @define(eq=False)
 class VllmGeneration:
-    """vLLM's generation of one response.
-
-    Args:
-        engine: The server's.
-        request: The response's request.
-        tenant: Its owner.
-        connection: Its connection; None for a request of the server itself.
-        response_id: The id in vLLM's log, too.
-        declared: The request's body with the tools by which calls are read.
-    """
+    """vLLM's generation of one response, under whose id vLLM logs it."""
 
     _engine: VllmEngine
     _request: CreateResponse
@@ -341,6 +332,7 @@ class VllmGeneration:
     _connection: Request | None
     response_id: str
     _declared: Mapping[str, object]
+    """The request's body with the tools by which calls are read."""
     parser: Parser = field(init=False)
     _reader: Reader | None = field(default=None, init=False)
     """The parser, if it has to know where turns begin."""
@@ -488,7 +480,7 @@ class VllmGeneration:
             await generating.close()
 
     async def _begin(self, call: Call) -> GenerationCall:
-        """Begin to generate, unless that was begun already; close any other generation."""
+        """Begin to generate, unless this call is generating already; close any other generation."""
         if self._generating is None or self._generating.call is not call:
             await self.close()
             request_id = f"{self.response_id}_{self._turns}" if self._turns else self.response_id
@@ -499,7 +491,7 @@ class VllmGeneration:
     async def _call(self, turn: Turn) -> Call:
         """Return the rendered turn; the last one is not rendered again."""
         last = self._rendered
-        if last is not None and (last[0].items, last[0].budget, last[0].index) == (turn.items, turn.budget, turn.index):
+        if last is not None and last[0] == turn:
             return last[1]
         call = self._continued(turn) or await self._render(turn)
         self._rendered = (turn, call)
@@ -557,11 +549,7 @@ class VllmGeneration:
         return engine.with_known_values(body)
 
     def _continued(self, turn: Turn) -> Call | None:
-        """Return the call of a turn of gpt-oss that continues the previous one; None for any other turn.
-
-        Raises:
-            VllmRefusedError: Its prompt is too long.
-        """
+        """Return the call of a turn of gpt-oss that continues the previous one; None for any other turn."""
         previous = self._previous
         if previous is None or not turn.index or self._request.raw.get("tool_choice") not in (None, "auto", "none"):
             return None
