@@ -25,9 +25,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
-import attrs
 import msgspec
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 from msgspec import Meta, Struct
 
 from interlock.events.dialects import OPENAI, Dialect
@@ -302,14 +301,14 @@ def rechunk(recording: Recording, size: int) -> Recording:
     """
     if size < 1:
         raise ValueError("a chunk holds at least one token")
-    return attrs.evolve(recording, turns=tuple(_rechunked(turn, size) for turn in recording.turns))
-
-
-def _rechunked(turn: RecordedTurn, size: int) -> RecordedTurn:
-    usage = max(turn.outputs, key=lambda output: output.input_tokens)
-    outputs = [EngineOutput(chunk, None, usage.input_tokens, usage.cached_tokens) for chunk in _chunks(turn, size) or [Chunk()]]
-    outputs[-1].finish_reason = turn.finish_reason
-    return attrs.evolve(turn, outputs=tuple(outputs))
+    turns: list[RecordedTurn] = []
+    for turn in recording.turns:
+        usage = max(turn.outputs, key=lambda output: output.input_tokens)
+        chunks = _chunks(turn, size) or [Chunk()]
+        outputs = [EngineOutput(chunk, None, usage.input_tokens, usage.cached_tokens) for chunk in chunks]
+        outputs[-1].finish_reason = turn.finish_reason
+        turns.append(evolve(turn, outputs=tuple(outputs)))
+    return evolve(recording, turns=tuple(turns))
 
 
 def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
@@ -338,27 +337,22 @@ def _divide(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
         yield Chunk(tuple(ids[part]), "".join(texts[part]), None if chunks[0].logprobs is None else tuple(logprobs[part]))
 
 
-def _divide_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
-    """Divide a delta; its tokens, of which only the number counts here, come with the first part."""
-    ids: Sequence[int] = chunk.token_ids
-    for delta in _delta_parts(cast("Mapping[str, Any]", chunk.delta), size):
-        yield Chunk(ids, delta=delta)
-        ids = ()
-
-
-def _delta_parts(delta: Mapping[str, Any], size: int) -> list[Mapping[str, object]]:
-    """Divide the string of a delta; one with several strings stays whole, because its tokens belong to all of them."""
+def _divide_delta(chunk: Chunk, size: int) -> list[Chunk]:
+    """Divide the string of a delta, whose tokens come with the first part; several strings, which share tokens, stay together."""
+    delta = cast("Mapping[str, Any]", chunk.delta)
     texts = [name for name in ("reasoning", "content") if delta.get(name)]
     calls = cast("Sequence[Mapping[str, Any]]", delta.get("tool_calls") or ())
     if len(texts) + len(calls) != 1:
-        return [delta]
+        return [chunk]
     if texts:
-        return [{texts[0]: part} for part in _slices(delta[texts[0]], size)]
-    call = calls[0]
-    function = cast("Mapping[str, Any]", call.get("function") or {})
-    first, *rest = _slices(function.get("arguments") or "", size) or [""]
-    parts = [{"index": call.get("index", 0), "function": {"arguments": part}} for part in rest]
-    return [{"tool_calls": [part]} for part in ({**call, "function": {**function, "arguments": first}}, *parts)]
+        parts: list[object] = [{texts[0]: text} for text in _slices(delta[texts[0]], size)]
+    else:
+        call = calls[0]
+        function = cast("Mapping[str, Any]", call.get("function") or {})
+        first, *rest = _slices(function.get("arguments") or "", size) or [""]
+        parts = [{"tool_calls": [{**call, "function": {**function, "arguments": first}}]}]
+        parts += ({"tool_calls": [{"index": call.get("index", 0), "function": {"arguments": text}}]} for text in rest)
+    return [Chunk(() if place else chunk.token_ids, delta=part) for place, part in enumerate(parts)]
 
 
 def _slices(text: str, size: int) -> list[str]:

@@ -122,7 +122,9 @@ class InterlockPlugin:
             store_url = os.environ.get(STORE) or IN_MEMORY
             archive, tools, admissions = Archive(open_store(store_url)), _tools(serving), Admissions()
             family = None if serving.use_harmony else configured(args)
-            hide_end, salt = compat.reads_end_as_text(), _salt(keys)
+            has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
+            salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
+            hide_end = compat.reads_end_as_text()
             engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
             service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
             origins = frozenset(getattr(args, "allowed_origins", None) or ())
@@ -267,12 +269,6 @@ def _tools(serving: Serving) -> ToolServers:
         logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
-
-
-def _salt(keys: Keys) -> Salt:
-    """Return who shares the prefix cache: by default the requests of one tenant, if there are several."""
-    several = len({tenant for _, tenant in keys.tenants}) > 1
-    return _choice(CACHE_SALT, SALTS, "tenant" if several else "none")
 
 
 def _choice(variable: str, values: Mapping[str, T], default: T) -> T:

@@ -82,18 +82,14 @@ class EmbeddedEngine:
         start = asyncio.get_running_loop().time()
         decode = getincrementaldecoder("utf-8")("replace").decode
         for first, end in _chunks(len(tokens), seed):
-            await self._wait(start, end)
+            due = start + end / self.rate if self.rate else start
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run in any case
             reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
             chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
             if turn.request.wants_logprobs:
                 count = turn.request.top_logprobs
                 chunk.logprobs = [_logprobs(tokens[index], index, count, seed) for index in range(first, end)]
             yield EngineOutput(chunk, reason, prompt)
-
-    async def _wait(self, start: float, count: int) -> None:
-        """Wait until so many tokens are due, and let other tasks run in any case."""
-        due = start + count / self.rate if self.rate else start
-        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
 
 
 async def _harmony(messages: Sequence[Message]) -> list[int]:

@@ -30,9 +30,11 @@ QUOTE: Final = 300
 """The most characters of a quotation."""
 
 MOST_OUTPUTS: Final = 16
-MOST_PAGES_READ: Final = 100_000
 MOST_LINES: Final = 200
-"""Outputs of tools in an answer, their characters that are searched for pages, and lines of a summary."""
+"""Outputs of tools in an answer, and lines of a summary."""
+
+MOST_PAGES_READ: Final = 100_000
+"""Characters of an output that are searched for pages."""
 
 UNANSWERED: Final = "The user still waits for an answer."
 """The last line of a summary if the user spoke last."""
@@ -84,7 +86,7 @@ def turn_messages(turn: Turn) -> list[Message]:
     Raises:
         PromptError: A JSON schema cannot be filled.
     """
-    if turn.items and _asks_for_summary(turn.items[-1]):
+    if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
     calls = turn_calls(turn)
     names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
@@ -279,10 +281,6 @@ def _code(text: str) -> str:
 
 def _words_after_colon(text: str) -> str | None:
     return (text.rpartition(": ")[2].strip() or None) if ": " in text else None
-
-
-def _asks_for_summary(item: Item) -> bool:
-    return item.get("type") == "message" and text_of(item.get("content")) == SUMMARIZE
 
 
 def _summary(items: Sequence[Item]) -> str:

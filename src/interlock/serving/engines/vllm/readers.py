@@ -74,12 +74,11 @@ def reader(
     """
     vllm_parser = call.parser
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
-    if (
-        family is not None
-        and vllm_parser is not None
-        and not (forced and _writes_json(vllm_parser))
-        and _has_markers(family, special)
-    ):
+    needs = None if family is None or family.syntax is None else family.syntax.needs
+    is_readable = (
+        vllm_parser is not None and not (forced and _writes_json(vllm_parser)) and (not needs or needs in special.values())
+    )
+    if family is not None and is_readable:
         settings = Settings.from_request(body)
         settings.routing = _with_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
@@ -108,10 +107,6 @@ def with_written_id(item: Mapping[str, object], family: Family) -> Mapping[str, 
     """Return a call or its output with the id that the model wrote; clients know it with the prefix `call_` (rule R7)."""
     call_id = item.get("call_id")
     return {**item, "call_id": family.written_id(call_id)} if isinstance(call_id, str) else item
-
-
-def _has_markers(family: Family, special: Mapping[int, str]) -> bool:
-    return family.syntax is None or not family.syntax.needs or family.syntax.needs in special.values()
 
 
 def _writes_json(vllm_parser: object) -> bool:

@@ -418,7 +418,10 @@ class VllmGeneration:
                 reason: FinishReason | None = REASONS.get(new.finish_reason or "", "stop") if output.finished else None
                 engine_output = EngineOutput(Chunk(new.token_ids, new.text, logprobs, None if harmony else output), reason)
                 if len(texts) == 1:
-                    self._begin_turn(call, output, engine_output)
+                    self._begin_turn(call, output)
+                    engine_output.input_tokens = len(output.prompt_token_ids or ())
+                    engine_output.cached_tokens = output.num_cached_tokens or 0
+                    engine_output.cache_write_tokens = output.num_cache_creation_tokens or 0
                 if reason is not None:
                     self._metrics, self._tokens = step.request_metrics, self._tokens + len(tokens)
                     self._previous = PreviousTurn(turn.items, call, tokens) if harmony else None
@@ -435,11 +438,7 @@ class VllmGeneration:
         if self._wants_messages:
             self._output_messages.extend(turn_messages(tokens) if harmony else [_raw_message("".join(texts), tokens)])
 
-    def _begin_turn(self, call: Call, first: Output, output: EngineOutput) -> None:
-        """Count the prompt in a turn's first output, and begin the turn in the reader."""
-        output.input_tokens = len(first.prompt_token_ids or ())
-        output.cached_tokens = first.num_cached_tokens or 0
-        output.cache_write_tokens = first.num_cache_creation_tokens or 0
+    def _begin_turn(self, call: Call, first: Output) -> None:
         if self._reader is not None:
             self._reader.begin(call)
         if self._turns == 1 and self._wants_messages:
