@@ -72,17 +72,15 @@ def reader(
         forced: Whether the request requires a call, or names one.
         hide_end: Whether to hide the token that ends a turn from vLLM's parser.
     """
-    vllm_parser = call.parser
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     needs = None if family is None or family.syntax is None else family.syntax.needs
-    is_readable = (
-        vllm_parser is not None and not (forced and _writes_json(vllm_parser)) and (not needs or needs in special.values())
-    )
-    if family is not None and is_readable:
+    has_markers = not needs or needs in special.values()
+    writes_json = forced and _writes_json(call.parser)
+    if family is not None and call.parser is not None and has_markers and not writes_json:
         settings = Settings.from_request(body)
         settings.routing = _with_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
-    count = getattr(vllm_parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
+    count = getattr(call.parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
     parser = VllmParser(_with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
     return DeltaReader(parser, call.request.parallel_tool_calls is False, hide_end)
 
