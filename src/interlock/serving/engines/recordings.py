@@ -54,13 +54,12 @@ EPOCH: Final = 1_735_689_600
 """The time of every replay: the beginning of 2025."""
 
 
+@frozen
 class RecordingError(InterlockError):
     """A recording that cannot be read, with the number of the wrong line, from 1."""
 
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(line, message)
-        self.line = line
-        self.message = message
+    line: int
+    message: str
 
     def __str__(self) -> str:
         """Return the line number and the message."""

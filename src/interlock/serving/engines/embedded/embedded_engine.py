@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from attrs import field, frozen
@@ -81,7 +81,9 @@ class EmbeddedEngine:
         seed = zlib.crc32(f"{turn.index} {prompt} {user_text(turn)}".encode())
         start = asyncio.get_running_loop().time()
         decode = getincrementaldecoder("utf-8")("replace").decode
-        for first, end in _chunks(len(tokens), seed):
+        end = 0
+        while end < len(tokens):
+            first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
             due = start + end / self.rate if self.rate else start
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run in any case
             reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
@@ -125,15 +127,6 @@ def _in_family(message: Message) -> Said:
 
 async def _text(text: str, yielder: Yielder) -> list[int]:
     return [token async for tokens in encode_text(text, yielder) for token in tokens]
-
-
-def _chunks(count: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Divide tokens into chunks: the first token of each, and the one after its last."""
-    start = 0
-    while start < count:
-        end = min(count, start + 1 + _pick(seed, start, LARGEST))
-        yield start, end
-        start = end
 
 
 def _pick(seed: int, index: int, count: int) -> int:
