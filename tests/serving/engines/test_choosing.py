@@ -2,8 +2,7 @@
 
 import pytest
 
-from interlock.serving.engines.embedded.model import messages_for
-from interlock.serving.engines.embedded.tool_calls import calls_for
+from interlock.serving.engines.embedded.model import turn_calls, turn_messages
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.create import read_request
 
@@ -24,7 +23,7 @@ def turn(words, *, tools=(), items=(), **settings):
 
 
 def called(words, **settings):
-    return [(call.recipient, call.text) for call in calls_for(turn(words, **settings))]
+    return [(call.recipient, call.text) for call in turn_calls(turn(words, **settings))]
 
 
 @pytest.mark.parametrize(
@@ -73,5 +72,5 @@ def test_what_the_tools_said_is_in_the_answer_with_marks_that_name_its_pages() -
         {"type": "code_interpreter_call", "id": "ci_2", "outputs": [{"type": "logs", "logs": "43"}]},
         {"type": "web_search_call", "id": "ws_2", "output": "Nothing."},
     ]
-    *_, answer = messages_for(turn("Hello", items=items))
+    *_, answer = turn_messages(turn("Hello", items=items))
     assert answer.text == "Frames: They hold levers.【4†L0】\npython says: 42\npython says: 43\nbrowser says: Nothing."

@@ -3,20 +3,20 @@
 import pytest
 from live.engines import ENCODING
 
-from interlock.serving.engines.harmony_messages import tool_messages, turn_messages
+from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
 
 RUN = "<|channel|>analysis to=python code<|message|>1<|call|>"
 CALL = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"
 CODE = {"type": "code_interpreter_call", "output": "1\n"}
-FOUND = {"type": "web_search_call", "output": "a page"}
-ASKED = {"type": "mcp_call", "server_label": "rail", "name": "trains", "output": "10:15"}
+SEARCH = {"type": "web_search_call", "output": "a page"}
+MCP = {"type": "mcp_call", "server_label": "rail", "name": "trains", "output": "10:15"}
 
 
 def tokens(text):
     return ENCODING.encode(text, allowed_special="all")
 
 
-def told(text, *items):
+def replies(text, *items):
     messages = tool_messages(tokens(text), [{"type": "reasoning"}, *items])
     return [(each.author.name, each.channel, each.recipient, each.content[0].text) for each in messages]
 
@@ -25,17 +25,17 @@ def told(text, *items):
     ("text", "item", "name", "channel"),
     [
         (RUN, CODE, "python", "analysis"),
-        (CALL, ASKED, "functions.rail__trains", "commentary"),
+        (CALL, MCP, "functions.rail__trains", "commentary"),
         (RUN.replace("analysis", "commentary"), CODE, "python", "commentary"),
     ],
 )
 def test_a_tool_answers_under_the_name_and_in_the_channel_of_its_call(text, item, name, channel) -> None:
-    assert told(text, item) == [(name, channel, "assistant", item["output"])]
+    assert replies(text, item) == [(name, channel, "assistant", item["output"])]
 
 
 def test_where_the_calls_cannot_be_told_apart_a_tool_answers_under_its_usual_name() -> None:
     malformed = "<|channel|><|channel|>Hi<|call|>"
-    assert told(malformed, CODE, FOUND, ASKED) == [
+    assert replies(malformed, CODE, SEARCH, MCP) == [
         ("python", "analysis", "assistant", "1\n"),
         ("browser.search", "analysis", "assistant", "a page"),
         ("functions.rail__trains", "commentary", "assistant", "10:15"),

@@ -23,23 +23,19 @@ GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 TRIGGER = {"type": "compaction_trigger"}
 TOOLS = [{"type": "function", "name": "look_up", "parameters": {}}]
 MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 2}]}
-ASKED = {"model": "m", "input": [USER, CALLED, GAVE, SAID, USER], "tools": TOOLS, **MANAGED}
+REQUEST = {"model": "m", "input": [USER, CALLED, GAVE, SAID, USER], "tools": TOOLS, **MANAGED}
 BOTH = pytest.mark.parametrize("harmony", [True, False])
 
 
 class Turns(Serving):
-    """A server that generates one text after another, and remembers what it was asked."""
+    """A server that generates one text after another, and remembers the rendered requests."""
 
     def __init__(self, *turns):
         super().__init__(fake.HarmonyContext, *(turn if isinstance(turn, list) else outputs(turn) for turn in turns))
 
-    @property
-    def asked(self):
-        return self.requests
-
     def inputs(self):
-        """What was asked, without ids and statuses, and whether with tools."""
-        return [(shown(request.input), bool(request.tools)) for request in self.asked]
+        """The rendered inputs, without ids and statuses, and whether they have tools."""
+        return [(plain(request.input), bool(request.tools)) for request in self.requests]
 
 
 def whole(text):
@@ -47,9 +43,9 @@ def whole(text):
     return fake.Output([fake.Completion(text, (1,), finish_reason="stop")], finished=True)
 
 
-def shown(items):
-    said = [{**USER, "content": items}] if isinstance(items, str) else items
-    return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in said]
+def plain(items):
+    items = [{**USER, "content": items}] if isinstance(items, str) else items
+    return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in items]
 
 
 def post(serving, body, path=""):
@@ -77,35 +73,35 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
     serving = Turns(SUMMARY, TURN)
     serving.use_harmony = harmony
     if not harmony:
-        said = [
+        items = [
             fake.Output([fake.Completion(text, (1,), finish_reason="stop")], finished=True) for text in ("They greeted.", "Hi!")
         ]
-        serving.script = [[each] for each in said]
-    made = events(post(serving, {**ASKED, "stream": True}))
-    assert check(made) == []
-    response = made[-1]["response"]
+        serving.script = [[each] for each in items]
+    stream = events(post(serving, {**REQUEST, "stream": True}))
+    assert check(stream) == []
+    response = stream[-1]["response"]
     assert (response["status"], kinds(response["output"])[0], response["output"][-1]["type"]) == (
         "completed",
         "compaction",
         "message",
     )
-    assert [event["type"] for event in made[:5]] == [
+    assert [event["type"] for event in stream[:5]] == [
         "response.created",
         "response.in_progress",
         "response.output_item.added",
         "response.compaction.compacting",
         "response.output_item.done",
     ]
-    assert serving.inputs() == [(ASKED["input"], True), ([*ASKED["input"], ASKING], False), (LEFT, True)]
+    assert serving.inputs() == [(REQUEST["input"], True), ([*REQUEST["input"], ASKING], False), (LEFT, True)]
     assert (response["usage"]["input_tokens"], len(serving.turns)) == (6, 2)
-    assert {request.request_id for request in serving.asked[::2]} == {response["id"]}
+    assert {request.request_id for request in serving.requests[::2]} == {response["id"]}
 
 
 def test_below_its_threshold_nothing_is_compacted() -> None:
     serving = Turns(TURN)
     many = {"context_management": [{"type": "compaction", "compact_threshold": 3}]}
-    assert kinds(post(serving, {**ASKED, **many}).json()["output"]) == ["reasoning", "message"]
-    assert len(serving.asked) == 1
+    assert kinds(post(serving, {**REQUEST, **many}).json()["output"]) == ["reasoning", "message"]
+    assert len(serving.requests) == 1
 
 
 def test_a_trigger_compacts_and_does_nothing_else_and_what_it_gave_is_shown_as_what_it_was() -> None:
@@ -138,7 +134,7 @@ def test_a_conversation_is_compacted_by_a_route_and_goes_on_from_what_that_gave(
     assert (compacted["object"], kinds(compacted["output"])) == ("response.compaction", ["message", "message", "compaction"])
     assert [item["content"][0]["text"] for item in compacted["output"][:2]] == ["Hi", "Go on"]
     assert (compacted["usage"]["input_tokens"], second["status"]) == (3, "completed")
-    assert [item.get("content") for item in serving.asked[1].input][-1] == SUMMARIZE
+    assert [item.get("content") for item in serving.requests[1].input][-1] == SUMMARIZE
     assert serving.inputs()[2][0][-2:] == [summary_message("They greeted."), USER]
 
 
@@ -162,7 +158,7 @@ def test_a_trigger_must_be_last_and_a_threshold_a_number() -> None:
         ({"context_management": [{"type": "compaction", "compact_threshold": "a"}]}, "context_management[0].compact_threshold"),
         ({"context_management": [{"type": "other"}]}, "context_management[0].type"),
     ):
-        answer = post(Turns(), {**ASKED, **more})
+        answer = post(Turns(), {**REQUEST, **more})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
@@ -179,10 +175,10 @@ FAILED = "The conversation could not be compacted: "
 )
 def test_without_a_whole_summary_nothing_is_lost_because_it_fails(turn, why) -> None:
     serving = Turns(turn)
-    made = events(post(serving, {**ASKED, "stream": True}))
-    assert check(made) == []
-    assert made[-1]["response"]["error"] == {"code": "server_error", "message": f"{FAILED}{why}"}
-    assert [(item["type"], item["encrypted_content"]) for item in made[-1]["response"]["output"]] == [("compaction", "")]
+    stream = events(post(serving, {**REQUEST, "stream": True}))
+    assert check(stream) == []
+    assert stream[-1]["response"]["error"] == {"code": "server_error", "message": f"{FAILED}{why}"}
+    assert [(item["type"], item["encrypted_content"]) for item in stream[-1]["response"]["output"]] == [("compaction", "")]
 
 
 @pytest.mark.parametrize(
@@ -195,13 +191,13 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(turn, why) -> 
 def test_where_vllm_refuses_the_summary_or_what_is_left_the_response_fails_in_its_words(refused, error) -> None:
     class Refusing(Turns):
         async def create_responses(self, request, raw_request):
-            if len(self.asked) == refused:
+            if len(self.requests) == refused:
                 return fake.Refused(error=fake.Refusal(message="It is refused.", code=400))
             return await super().create_responses(request, raw_request)
 
-    made = events(post(Refusing(SUMMARY), {**ASKED, "stream": True}))
-    assert check(made) == []
-    assert made[-1]["response"]["error"] == error
+    stream = events(post(Refusing(SUMMARY), {**REQUEST, "stream": True}))
+    assert check(stream) == []
+    assert stream[-1]["response"]["error"] == error
 
 
 def test_what_vllm_refuses_to_compact_is_refused_in_its_words() -> None:
@@ -218,20 +214,20 @@ def test_a_stored_response_goes_on_from_its_summary() -> None:
 
     async def asking():
         async with client_of(serving) as client:
-            first = (await client.post("/v1/responses", json=ASKED)).json()
+            first = (await client.post("/v1/responses", json=REQUEST)).json()
             await client.post("/v1/responses", json={"model": "m", "input": "Bye", "previous_response_id": first["id"]})
 
     asyncio.run(asking())
-    said = serving.inputs()[-1][0]
-    assert said[:3] == LEFT
-    assert kinds(said[3:]) == ["reasoning", "message", "message"]
+    items = serving.inputs()[-1][0]
+    assert items[:3] == LEFT
+    assert kinds(items[3:]) == ["reasoning", "message", "message"]
 
 
 def test_a_background_response_is_compacted_too() -> None:
-    made = events(post(Turns(SUMMARY, TURN), {**ASKED, "background": True, "stream": True}))
-    assert check(made) == []
-    assert [event["type"] for event in made[:3]] == ["response.created", "response.queued", "response.in_progress"]
-    assert kinds(made[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
+    stream = events(post(Turns(SUMMARY, TURN), {**REQUEST, "background": True, "stream": True}))
+    assert check(stream) == []
+    assert [event["type"] for event in stream[:3]] == ["response.created", "response.queued", "response.in_progress"]
+    assert kinds(stream[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
 
 
 def test_a_client_that_leaves_stops_the_summary() -> None:
@@ -240,7 +236,7 @@ def test_a_client_that_leaves_stops_the_summary() -> None:
     async def asking():
         serving = Turns([gate])
         async with client_of(serving) as client:
-            posting = asyncio.create_task(client.post("/v1/responses", json=ASKED))
+            posting = asyncio.create_task(client.post("/v1/responses", json=REQUEST))
             await serving.begun.wait()
             posting.cancel()
             await asyncio.wait([posting])
@@ -251,6 +247,6 @@ def test_a_client_that_leaves_stops_the_summary() -> None:
 
 def test_the_summary_is_asked_for_with_vllms_own_parameters() -> None:
     serving = Turns(SUMMARY)
-    given = {"vllm_xargs": {"a": 1}, "priority": 2, "temperature": 0.5}
-    assert post(serving, {"model": "m", "input": "Hi", **given}, "/compact").status_code == 200
-    assert {name: getattr(serving.asked[0], name) for name in given} == given
+    settings = {"vllm_xargs": {"a": 1}, "priority": 2, "temperature": 0.5}
+    assert post(serving, {"model": "m", "input": "Hi", **settings}, "/compact").status_code == 200
+    assert {name: getattr(serving.requests[0], name) for name in settings} == settings

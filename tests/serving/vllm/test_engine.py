@@ -41,7 +41,7 @@ def ask(serving, *bodies, engine=None, headers=None, args=None, handle=ValueErro
     return asyncio.run(asking())
 
 
-def made(serving, **body):
+def response_of(serving, **body):
     """The response of a legal stream."""
     (answer,) = ask(serving, {**body, "stream": True})
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
@@ -53,8 +53,8 @@ def summary(response):
     return [(item["type"], item.get("status")) for item in response["output"]], response["status"]
 
 
-def asked(serving, *fields):
-    """What vLLM was asked last."""
+def last_request(serving, *fields):
+    """Fields of the last request that vLLM rendered."""
     return [getattr(serving.requests[-1], name) for name in fields]
 
 
@@ -62,7 +62,7 @@ DONE = ("message", "completed")
 
 
 def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
-    response = made(Serving(fake.HarmonyContext, outputs(ANSWER)), temperature=0.1)
+    response = response_of(Serving(fake.HarmonyContext, outputs(ANSWER)), temperature=0.1)
     assert summary(response) == ([DONE], "completed")
     assert [response[name] for name in ("id", "model", "temperature", "max_output_tokens")] == ["resp_1", "m", 0.5, 100]
     spent = len(ENCODING.encode(ANSWER, allowed_special="all"))
@@ -78,7 +78,7 @@ def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
 @pytest.mark.parametrize(("stop", "made_by_vllm"), [([], False), (["there"], True)])
 def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vllm):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-    assert summary(made(serving, stop=stop)) == ([DONE], "completed")
+    assert summary(response_of(serving, stop=stop)) == ([DONE], "completed")
     assert serving.turns[0].sampling.detokenize is made_by_vllm
 
 
@@ -87,7 +87,7 @@ def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vll
     [("length", "incomplete"), ("repetition", "incomplete"), ("abort", "cancelled"), ("error", "failed")],
 )
 def test_the_engines_reason_is_the_responses_end(reason, status):
-    assert summary(made(Serving(fake.HarmonyContext, outputs(ANSWER[:-10], reason))))[1] == status
+    assert summary(response_of(Serving(fake.HarmonyContext, outputs(ANSWER[:-10], reason))))[1] == status
 
 
 class EngineDeadError(Exception):
@@ -98,13 +98,13 @@ class EngineDeadError(Exception):
     ("error", "message"), [(RuntimeError("a secret"), INTERNAL_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
 )
 def test_an_engine_that_raises_fails_the_response_in_words_for_clients(error, message):
-    response = made(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))
+    response = response_of(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))
     assert response["error"] == {"code": "server_error", "message": message}
     assert response["output"][0]["status"] == "incomplete"
 
 
 class Tools(ScriptedTools):
-    """Hosted tools that say what they are told, and whose code prints 1."""
+    """Hosted tools with scripted deltas, whose code prints 1."""
 
     hosted = frozenset({"code_interpreter"})
 
@@ -124,13 +124,13 @@ def _tools(monkeypatch):
 @pytest.mark.usefixtures("_tools")
 def test_a_later_turn_of_gpt_oss_goes_on_from_the_tokens_of_the_one_before():
     serving = Serving(fake.HarmonyContext, outputs(f"{ANSWER[:-10]}<|end|>{NEXT}{RUN}"), outputs(RUN), outputs(ANSWER))
-    response = made(serving, tools=[CODE], cache_salt="own", max_output_tokens=99)
+    response = response_of(serving, tools=[CODE], cache_salt="own", max_output_tokens=99)
     assert [kind for kind, _ in summary(response)[0]] == ["message", "code_interpreter_call", "code_interpreter_call", "message"]
     first, second, third = (turn.input["prompt_token_ids"] for turn in serving.turns)
     written = [[token for each in script for token in each.outputs[0].token_ids] for script in serving.script[:2]]
-    told = ENCODING.encode(f"<|start|>python to=assistant<|channel|>analysis<|message|>1\n<|end|>{NEXT}", allowed_special="all")
-    assert second == [*first, *written[0], *told]
-    assert third == [*second, *written[1], *told]
+    reply = ENCODING.encode(f"<|start|>python to=assistant<|channel|>analysis<|message|>1\n<|end|>{NEXT}", allowed_special="all")
+    assert second == [*first, *written[0], *reply]
+    assert third == [*second, *written[1], *reply]
     assert [turn.input["cache_salt"] for turn in serving.turns] == ["own"] * 3
     assert [turn.priority for turn in serving.turns] == [3, 2, 2]
     assert [turn.sampling.max_tokens for turn in serving.turns] == [
@@ -145,7 +145,7 @@ def test_a_later_turn_of_gpt_oss_goes_on_from_the_tokens_of_the_one_before():
 def test_a_turn_that_a_tool_made_too_long_fails_as_the_clients_fault():
     serving = Serving(fake.HarmonyContext, outputs(RUN))
     serving.model_config.max_model_len = 10
-    response = made(serving, tools=[CODE])
+    response = response_of(serving, tools=[CODE])
     assert response["error"] == {"code": "invalid_prompt", "message": "The prompt is too long."}
 
 
@@ -154,11 +154,11 @@ def test_other_models_have_later_turns_rendered_anew():
     call = SimpleNamespace(index=0, id="c", function=SimpleNamespace(name="python", arguments='{"code": "1"}'))
     parser = fake.Parser(delta(tool_calls=[call]), delta(content="Done."))
     serving = Serving.parsed(fake.SimpleContext, steps_of("call"), steps_of("said"), parser=parser)
-    response = made(serving, tools=[CODE])
+    response = response_of(serving, tools=[CODE])
     assert summary(response) == ([("code_interpreter_call", "completed"), DONE], "completed")
     assert [tool["name"] for tool in serving.requests[0].tools] == ["python"]
-    assert [item["type"] for item in asked(serving, "input")[0]] == ["message", "function_call", "function_call_output"]
-    assert asked(serving, "input")[0][2]["output"] == "1\n"
+    assert [item["type"] for item in last_request(serving, "input")[0]] == ["message", "function_call", "function_call_output"]
+    assert last_request(serving, "input")[0][2]["output"] == "1\n"
 
 
 def delta(**fields):
@@ -173,7 +173,7 @@ def steps_of(*texts, **others):
 
 def test_the_deltas_of_vllms_parsers_become_items():
     parser = fake.Parser(delta(reasoning="Hm."), None, delta(content="Hello."))
-    response = made(Serving.parsed(fake.SimpleContext, steps_of("a", "b", "c"), parser=parser))
+    response = response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b", "c"), parser=parser))
     assert summary(response) == ([("reasoning", "completed"), DONE], "completed")
 
 
@@ -182,18 +182,18 @@ def test_the_deltas_of_vllms_parsers_become_items():
 def test_a_parser_that_would_write_the_end_token_does_not_see_it(monkeypatch, version, stopped_by, hidden):
     fake.install(monkeypatch, version)
     parser = fake.Parser(delta(content="a"), delta(content="b"))
-    made(Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser))
+    response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser))
     assert [list(ids) for ids in parser.seen] == [[0], [] if hidden and version == "0.26.0" else [1]]
 
 
 def test_a_model_without_parsers_says_text():
-    response = made(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
+    response = response_of(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
     assert response["output"][0]["content"][0]["text"] == "Hello there."
 
 
 def test_a_parser_that_raises_fails_the_response():
     parser = fake.Parser(delta(content="Hello."), ValueError("a parser"))
-    assert summary(made(Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser))) == (
+    assert summary(response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser))) == (
         [("message", "incomplete")],
         "failed",
     )
@@ -203,7 +203,7 @@ def test_one_call_is_left_where_no_parallel_ones_are_wanted():
     calls = [SimpleNamespace(index=at, id=f"c{at}", function=SimpleNamespace(name="f", arguments="{}")) for at in range(2)]
     parser = fake.Parser(delta(content="Hm."), delta(tool_calls=calls))
     serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser)
-    assert summary(made(serving, parallel_tool_calls=False))[0] == [DONE, ("function_call", "completed")]
+    assert summary(response_of(serving, parallel_tool_calls=False))[0] == [DONE, ("function_call", "completed")]
 
 
 SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
@@ -212,7 +212,7 @@ SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
 def test_log_probabilities_of_other_models_are_vllms():
     serving = Serving.parsed(fake.SimpleContext, [*steps_of("Hello", logprobs=[("Hello", -0.5)]), *steps_of("")])
     serving.script[0][0].finished = False
-    part = made(serving, **SCORED)["output"][0]["content"][0]
+    part = response_of(serving, **SCORED)["output"][0]["content"][0]
     assert [entry["token"] for entry in part["logprobs"]] == ["Hello"]
 
 
@@ -223,47 +223,49 @@ def test_log_probabilities_of_gpt_oss_have_the_bytes_of_their_tokens():
         (token,) = each.outputs[0].token_ids
         each.outputs[0].logprobs = [{token: SimpleNamespace(logprob=-0.5), 5: SimpleNamespace(logprob=-2.0)}]
     serving = Serving(fake.HarmonyContext, steps)
-    part = made(serving, **SCORED)["output"][0]["content"][0]
+    part = response_of(serving, **SCORED)["output"][0]["content"][0]
     assert bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode() == part["text"] == "Hi 👩🏽."
     assert {(entry["logprob"], len(entry["top_logprobs"])) for entry in part["logprobs"]} == {(-0.5, 1)}
-    assert (asked(serving, "include"), serving.turns[0].sampling.logprobs) == ([None], 1)
+    assert (last_request(serving, "include"), serving.turns[0].sampling.logprobs) == ([None], 1)
 
 
 def test_what_a_transfer_needs_is_in_the_response_that_has_ended():
     steps = outputs(ANSWER)
     steps[-1].kv_transfer_params = {"remote": 1}
-    assert made(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
+    assert response_of(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
 
 
 @pytest.mark.usefixtures("_tools")
 def test_the_models_own_messages_are_there_for_requests_that_ask_for_them():
     serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER))
-    response = made(serving, enable_response_messages=True, tools=[CODE])
+    response = response_of(serving, enable_response_messages=True, tools=[CODE])
     assert [message["role"] for message in response["input_messages"]] == ["user"]
     assert [message["role"] for message in response["output_messages"]] == ["assistant", "tool", "assistant"]
-    response = made(Serving.parsed(fake.SimpleContext, steps_of("a", "b")), enable_response_messages=True)
+    response = response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b")), enable_response_messages=True)
     raw = {"type": "raw_message_tokens"}
     assert response["input_messages"] == [{"message": "Hi", "tokens": [1, 2, 3], **raw}]
     assert response["output_messages"] == [{"message": "ab", "tokens": [0, 1], **raw}]
 
 
 def test_malformed_harmony_is_one_message_for_those_who_ask():
-    response = made(Serving(fake.HarmonyContext, outputs("<|channel|><|channel|>Hi<|call|>")), enable_response_messages=True)
+    response = response_of(
+        Serving(fake.HarmonyContext, outputs("<|channel|><|channel|>Hi<|call|>")), enable_response_messages=True
+    )
     assert [message["role"] for message in response["output_messages"]] == ["assistant"]
 
 
 def test_timings_are_vllms_and_a_response_ends_without_what_vllm_cannot_give(monkeypatch, vllm):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_per_request_metrics = True
-    assert made(serving)["metrics"] == {
+    assert response_of(serving)["metrics"] == {
         "time_to_first_token_ms": 1.0,
         "tokens": len(ENCODING.encode(ANSWER, allowed_special="all")),
     }
     module = vllm["vllm.entrypoints.openai.responses.serving"]
     monkeypatch.setattr(module, "build_per_request_timing_metrics", lambda *_: 1 / 0)
-    assert "metrics" not in made(serving)
+    assert "metrics" not in response_of(serving)
     monkeypatch.delattr(module, "build_per_request_timing_metrics")
-    assert "metrics" not in made(serving)
+    assert "metrics" not in response_of(serving)
 
 
 class Log:
@@ -279,7 +281,7 @@ class Log:
 def test_what_was_generated_is_logged_where_vllm_logs_it():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.request_logger, serving.enable_log_outputs = Log(), True
-    made(serving)
+    response_of(serving)
     ask(serving, {})
     assert serving.request_logger.lines == [("resp_1", "message", "completed", True), ("resp_1", "message", "completed", False)]
 
@@ -291,9 +293,9 @@ def test_the_engine_has_the_request_before_the_answer_begins_and_nobody_waits_fo
         engine = fake.Engine()
         serving = Serving(fake.HarmonyContext, [gate, *outputs(ANSWER)], engine=engine)
         async with client_of(serving, engine) as client:
-            begun = await client.post(PATH, json={**BODY, "background": True})
+            response = await client.post(PATH, json={**BODY, "background": True})
             gate.set()
-            return begun.json()["status"], engine.asked
+            return response.json()["status"], engine.asked
 
     assert asyncio.run(asking()) == ("queued", ["resp_1_0"])
 
@@ -326,9 +328,9 @@ def test_the_background_is_vllms_to_refuse_where_nothing_is_stored():
 
 def test_what_vllm_knows_is_asked_of_it_as_it_came():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-    made(serving, temperature=0.5, tools=[WEATHER], tool_choice="auto", service_tier="flex", vllm_xargs={"a": 1})
+    response_of(serving, temperature=0.5, tools=[WEATHER], tool_choice="auto", service_tier="flex", vllm_xargs={"a": 1})
     names = ("input", "temperature", "tools", "tool_choice", "service_tier", "vllm_xargs", "include")
-    assert asked(serving, *names) == ["Hi", 0.5, [WEATHER], "auto", "flex", {"a": 1}, None]
+    assert last_request(serving, *names) == ["Hi", 0.5, [WEATHER], "auto", "flex", {"a": 1}, None]
 
 
 @pytest.mark.parametrize("harmony", [True, False])
@@ -337,11 +339,11 @@ def test_tools_and_calls_are_functions(harmony):
     call = {"type": "custom_tool_call", "call_id": "call_1", "name": "write", "input": "a"}
     output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "ok"}
     choice = {"type": "function", "name": "weather", "namespace": "sky"}
-    made(serving, tools=[SKY, {"type": "web_search"}], tool_choice=choice, input=[HI, call, output])
-    tools, given, chosen = asked(serving, "tools", "input", "tool_choice")
+    response_of(serving, tools=[SKY, {"type": "web_search"}], tool_choice=choice, input=[HI, call, output])
+    tools, items, chosen = last_request(serving, "tools", "input", "tool_choice")
     assert tools == [{**WEATHER, "name": "sky__weather"}, *([{"type": "web_search_preview"}] if harmony else [])]
     assert chosen == {"type": "function", "name": "sky__weather"}
-    assert given == [
+    assert items == [
         HI,
         {"type": "function_call", "call_id": "call_1", "name": "write", "arguments": '{"input":"a"}'},
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
@@ -355,44 +357,46 @@ def test_tools_that_the_input_brings_are_offered_and_read_by():
     ]
     text = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"
     serving = Serving(fake.HarmonyContext, outputs(text))
-    response = made(serving, input=[HI, *brought], tools=[{"type": "mcp", "server_label": "rail", "server_url": "http://rail"}])
-    assert [tool["name"] for tool in asked(serving, "tools")[0]] == ["rail__trains", "sky__weather"]
+    response = response_of(
+        serving, input=[HI, *brought], tools=[{"type": "mcp", "server_label": "rail", "server_url": "http://rail"}]
+    )
+    assert [tool["name"] for tool in last_request(serving, "tools")[0]] == ["rail__trains", "sky__weather"]
     assert [(item["type"], item["name"]) for item in response["output"]] == [("mcp_approval_request", "trains")]
 
 
 def test_what_cannot_be_offered_is_left_out_with_a_warning(caplog):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     with caplog.at_level(logging.WARNING):
-        made(serving, tools=[{"type": "image_generation"}], tool_choice="auto")
-    assert asked(serving, "tools", "tool_choice") == [[], "none"]
+        response_of(serving, tools=[{"type": "image_generation"}], tool_choice="auto")
+    assert last_request(serving, "tools", "tool_choice") == [[], "none"]
     assert "a tool of the type image_generation is not offered to the model: no function can stand for it" in caplog.messages
 
 
 def test_settings_that_vllm_does_not_know_are_put_into_those_that_it_knows():
     odd = {"include": ["reasoning.encrypted_content"], "service_tier": "ultrafast", "reasoning": {"effort": "xhigh"}}
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-    made(serving, **odd)
-    assert asked(serving, "include", "reasoning") == [None, {"effort": "high"}]
+    response_of(serving, **odd)
+    assert last_request(serving, "include", "reasoning") == [None, {"effort": "high"}]
     assert not hasattr(serving.requests[-1], "service_tier")
     serving = Serving.parsed(fake.SimpleContext, steps_of("a"))
-    made(serving, **odd, instructions="Be brief.")
-    assert asked(serving, "reasoning", "instructions") == [{"effort": "xhigh"}, "Be brief."]
+    response_of(serving, **odd, instructions="Be brief.")
+    assert last_request(serving, "reasoning", "instructions") == [{"effort": "xhigh"}, "Be brief."]
 
 
 def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     picture = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "data:,"}]}
-    for serving, shown in (
+    for serving, output in (
         (Serving(fake.HarmonyContext, outputs(ANSWER)), "[input_image]"),
         (Serving.parsed(fake.SimpleContext, steps_of("a")), picture["output"]),
     ):
-        made(serving, input=[call, picture])
-        assert asked(serving, "input")[0][1]["output"] == shown
+        response_of(serving, input=[call, picture])
+        assert last_request(serving, "input")[0][1]["output"] == output
 
 
-@pytest.mark.parametrize("said", [{"input": None}, {"input": []}])
-def test_a_request_that_says_nothing_and_continues_nothing_is_refused(said):
-    (answer,) = ask(Serving(), said)
+@pytest.mark.parametrize("body", [{"input": None}, {"input": []}])
+def test_a_request_that_says_nothing_and_continues_nothing_is_refused(body):
+    (answer,) = ask(Serving(), body)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "input", "missing_required_parameter")
 
@@ -412,14 +416,14 @@ def user(text):
 
 def test_the_oldest_turns_go_until_vllm_takes_the_prompt():
     serving = Narrow(fake.HarmonyContext, outputs(ANSWER))
-    response = made(serving, input=[user(str(number)) for number in range(9)], truncation="auto")
+    response = response_of(serving, input=[user(str(number)) for number in range(9)], truncation="auto")
     assert (response["status"], response["truncation"]) == ("completed", "auto")
-    assert [item["content"] for item in asked(serving, "input")[0]] == ["6", "7", "8"]
+    assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
 
 
 def test_without_truncation_and_where_nothing_can_go_vllm_refuses():
-    said = {"type": "message", "role": "assistant", "content": "It goes on."}
-    bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [said] * 4, "truncation": "auto"}]
+    answer = {"type": "message", "role": "assistant", "content": "It goes on."}
+    bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [answer] * 4, "truncation": "auto"}]
     assert [answer.json() for answer in ask(Narrow(), *bodies)] == [{"refused": "It is too long."}] * 2
 
 
@@ -458,7 +462,7 @@ def test_a_cache_salt_of_a_requests_own_counts_more():
 
 def test_a_tool_that_fails_is_a_failed_item_and_the_model_goes_on(monkeypatch):
     host(monkeypatch, lambda call: [Run(call.id), Fail(call.id, "It raised.")])
-    response = made(Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER)), tools=[CODE])
+    response = response_of(Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER)), tools=[CODE])
     assert summary(response) == ([("code_interpreter_call", "failed"), DONE], "completed")
 
 

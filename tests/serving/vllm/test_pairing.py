@@ -17,10 +17,10 @@ def pairing():
 
 def pairs(*outputs):
     """The pairs of the outputs of a round; the last one ends it."""
-    made = pairing()
+    pairs_of_turn = pairing()
     *others, last = outputs
-    said = [each for output in others for each in made.pair(*output)]
-    return said + list(made.pair(*last, finished=True))
+    chunks = [each for output in others for each in pairs_of_turn.pair(*output)]
+    return chunks + list(pairs_of_turn.pair(*last, finished=True))
 
 
 def alone(tokens):

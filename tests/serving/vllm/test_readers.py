@@ -46,7 +46,7 @@ class Tokenizer:
 
 
 MARKED = Tokenizer("<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_end|>")
-THEIRS = SimpleNamespace(tool_parser=SimpleNamespace(supports_required_and_named=False), is_reasoning_end=lambda _: False)
+PARSER = SimpleNamespace(tool_parser=SimpleNamespace(supports_required_and_named=False), is_reasoning_end=lambda _: False)
 
 
 def output(ids, text=None, prompt=(), logprobs=None):
@@ -54,22 +54,12 @@ def output(ids, text=None, prompt=(), logprobs=None):
     return Output([Completion(text, ids, logprobs=logprobs)], prompt_token_ids=list(prompt))
 
 
-class Decoder:
-    """A detokenizer of a vocabulary."""
-
-    def __init__(self, tokenizer, _):
-        self.tokenizer, self.token_ids = tokenizer, []
-
-    def decode_next(self, token):
-        return self.tokenizer.decode([token])
-
-
 @pytest.fixture(autouse=True)
 def _decoding(monkeypatch):
-    monkeypatch.setattr(readers, "detokenizer", Decoder)
+    monkeypatch.setattr(readers, "decoder", lambda call, _: lambda token: call.tokenizer.decode([token]))
 
 
-def called(theirs=THEIRS, tokenizer=MARKED, prompt=(), *, lags=False):
+def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False):
     """What a turn is generated with."""
     sampling = SimpleNamespace(
         stop=["x"] if lags else [],
@@ -79,11 +69,11 @@ def called(theirs=THEIRS, tokenizer=MARKED, prompt=(), *, lags=False):
         spaces_between_special_tokens=True,
     )
     request, arguments = Request(input="Hi"), {"engine_input": {"prompt_token_ids": list(prompt)}}
-    return Call(request, sampling, SimpleNamespace(response_parser=theirs), "m", tokenizer, arguments)
+    return Call(request, sampling, parser, (), "m", tokenizer, arguments)
 
 
-def reader(theirs=THEIRS, *, read=HERMES, tokenizer=MARKED, forced=False):
-    return readers.reader(read, TOOLS, called(theirs, tokenizer), (), forced=forced, hide_end=False)
+def reader(parser=PARSER, *, read=HERMES, tokenizer=MARKED, forced=False):
+    return readers.reader(read, TOOLS, rendered_call(parser, tokenizer), (), forced=forced, hide_end=False)
 
 
 def fed(reading, each, entries=None):
@@ -91,9 +81,9 @@ def fed(reading, each, entries=None):
     return reading.feed(Chunk(new.token_ids, new.text, entries, each))
 
 
-def read(*outputs, theirs=THEIRS, lags=False, entries=None, **others):
-    reading = reader(theirs, **others)
-    reading.begin(called(theirs, prompt=outputs[0].prompt_token_ids, lags=lags))
+def read(*outputs, parser=PARSER, lags=False, entries=None, **others):
+    reading = reader(parser, **others)
+    reading.begin(rendered_call(parser, prompt=outputs[0].prompt_token_ids, lags=lags))
     return items([*(delta for each in outputs for delta in fed(reading, each, entries)), *reading.end("stop", Usage())])
 
 
@@ -125,17 +115,17 @@ def test_the_markers_that_a_vocabulary_has_are_special(added):
 
 
 def test_vllms_parser_reads_where_there_is_no_family_or_json_alone_is_written_or_the_vocabulary_is_old():
-    def ours(*arguments, **others):
+    def is_family_reader(*arguments, **others):
         return isinstance(reader(*arguments, **others), FamilyReader)
 
-    assert not ours(read=None)
-    assert not ours(None)
-    assert ours(forced=True)
-    for theirs in (SimpleNamespace(), SimpleNamespace(_tool_parser=SimpleNamespace(supports_required_and_named=True))):
-        assert not ours(theirs, forced=True)
-        assert ours(theirs)
-    assert not ours(read=family("mistral"))
-    assert ours(read=family("mistral"), tokenizer=Tokenizer("[TOOL_CALLS]", "[ARGS]"))
+    assert not is_family_reader(read=None)
+    assert not is_family_reader(None)
+    assert is_family_reader(forced=True)
+    for parser in (SimpleNamespace(), SimpleNamespace(_tool_parser=SimpleNamespace(supports_required_and_named=True))):
+        assert not is_family_reader(parser, forced=True)
+        assert is_family_reader(parser)
+    assert not is_family_reader(read=family("mistral"))
+    assert is_family_reader(read=family("mistral"), tokenizer=Tokenizer("[TOOL_CALLS]", "[ARGS]"))
 
 
 @pytest.mark.parametrize(
@@ -149,8 +139,8 @@ def test_vllms_parser_reads_where_there_is_no_family_or_json_alone_is_written_or
     ],
 )
 def test_a_round_starts_where_its_prompt_ends(prompt, ended, expected):
-    theirs = SimpleNamespace(is_reasoning_end=lambda _: ended)
-    assert read(output([97], prompt=MARKED.encode("Hi.", prompt)), theirs=theirs) == [expected]
+    parser = SimpleNamespace(is_reasoning_end=lambda _: ended)
+    assert read(output([97], prompt=MARKED.encode("Hi.", prompt)), parser=parser) == [expected]
 
 
 def test_without_reasoning_a_round_starts_with_a_message():
@@ -158,7 +148,7 @@ def test_without_reasoning_a_round_starts_with_a_message():
 
 
 def test_a_release_whose_parser_does_not_know_prompts_starts_as_the_family_does():
-    assert read(output([97]), theirs=SimpleNamespace()) == [reasoning("a")]
+    assert read(output([97]), parser=SimpleNamespace()) == [reasoning("a")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
@@ -192,11 +182,11 @@ def test_the_text_of_the_token_that_ends_a_round_is_dropped():
 def test_what_a_turn_cost_is_counted():
     reading = reader()
     prompt = Usage(3, 1, cache_write_tokens=2)
-    reading.begin(called())
+    reading.begin(rendered_call())
     fed(reading, output([], ""))
     fed(reading, output(MARKED.encode("ab", ["</think>"], "c")))
     assert reading.end("stop", prompt)[-1] == EndTurn("stop", Usage(3, 1, 4, 2, 2))
-    reading.begin(called(prompt=[1, 2, 3]))
+    reading.begin(rendered_call(prompt=[1, 2, 3]))
     fed(reading, output([97]))
     assert reading.end("length", prompt)[-1] == EndTurn("length", Usage(3, 1, 1, 1, 2))
 
@@ -210,7 +200,7 @@ def test_log_probabilities_go_with_their_text():
 def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(size):
     ids = MARKED.encode(["<think>"], "\nabc\n", ["</think>"], "d", ["<think>"], "e", ["<tool_call>"], CALL[11:-12])
     reading = reader()
-    reading.begin(called(prompt=[1]))
+    reading.begin(rendered_call(prompt=[1]))
     for at in range(0, len(ids), size):
         fed(reading, output(ids[at : at + size]))
     assert reading.end("stop", Usage())[-1].usage == Usage(0, 0, len(ids), 6)
@@ -227,17 +217,17 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
     ],
 )
 def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
-    said = {"type": "message", "role": "user", "content": "Hi."}
+    message = {"type": "message", "role": "user", "content": "Hi."}
     item = {"type": "function_call", "call_id": call_id}
-    assert with_written_id(said, family(name)) == said
+    assert with_written_id(message, family(name)) == message
     assert with_written_id(item, family(name)) == {**item, "call_id": written}
     assert family(None, "qwen3").written_id(call_id) == call_id
 
 
 def test_a_stop_sequence_inside_a_call_cuts_the_turn():
     reading = reader()
-    reading.begin(called())
-    told = fed(reading, output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))
-    told += reading.end("stop", Usage())
-    assert items(told)[-1] == call("f", '{"s": "Par', "")
-    assert told[-1].reason == "cut"
+    reading.begin(rendered_call())
+    deltas = fed(reading, output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))
+    deltas += reading.end("stop", Usage())
+    assert items(deltas)[-1] == call("f", '{"s": "Par', "")
+    assert deltas[-1].reason == "cut"

@@ -154,14 +154,14 @@ def test_without_a_model_that_generates_vllm_answers():
 def test_a_stored_response_is_shown():
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            made = (await client.post("/v1/responses", json=BODY)).json()
-            url = f"/v1/responses/{made['id']}"
-            shown, streamed = await client.get(url), await client.get(url, params={"stream": "true"})
+            response = (await client.post("/v1/responses", json=BODY)).json()
+            url = f"/v1/responses/{response['id']}"
+            stored, streamed = await client.get(url), await client.get(url, params={"stream": "true"})
             cancelled, unknown = await client.post(f"{url}/cancel"), await client.get("/v1/responses/resp_2")
-            return made, shown.json(), streamed, cancelled.status_code, unknown.status_code
+            return response, stored.json(), streamed, cancelled.status_code, unknown.status_code
 
-    made, shown, streamed, cancelled, unknown = asyncio.run(asking())
-    assert (shown, cancelled, unknown) == (made, 400, 404)
+    response, stored, streamed, cancelled, unknown = asyncio.run(asking())
+    assert (stored, cancelled, unknown) == (response, 400, 404)
     assert (streamed.status_code, streamed.json()["error"]["param"]) == (400, "stream")
 
 
@@ -186,15 +186,15 @@ def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
     async def asking():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
         async with client_of(serving) as client:
-            begun = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
+            queued = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
             reader = asyncio.create_task(client.get("/v1/responses/resp_1", params={"stream": "true"}))
             while not (running := (await client.get("/v1/responses/resp_1")).json())["output"]:  # noqa: ASYNC110 - a client can but ask again
                 await asyncio.sleep(0)
             cancelled = (await client.post("/v1/responses/resp_1/cancel")).json()
-            return begun["status"], running["status"], cancelled["status"], (await reader).content, serving.aborted
+            return queued["status"], running["status"], cancelled["status"], (await reader).content, serving.aborted
 
-    begun, running, cancelled, read, aborted = asyncio.run(asking())
-    assert (begun, running, cancelled, aborted) == ("queued", "in_progress", "cancelled", True)
+    queued, running, cancelled, read, aborted = asyncio.run(asking())
+    assert (queued, running, cancelled, aborted) == ("queued", "in_progress", "cancelled", True)
     assert check(events(read)) == []
 
 
@@ -211,11 +211,11 @@ def asgi(app, body, gone, path="/v1/responses", method="POST", query=b""):
             "query_string": query,
             "headers": [(b"content-type", b"application/json")],
         }
-        asked = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+        messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
         async def receive():
-            if asked:
-                return asked.pop()
+            if messages:
+                return messages.pop()
             await left.wait()
             return {"type": "http.disconnect"}
 
@@ -298,15 +298,15 @@ def test_what_runs_after_an_answer_runs_however_it_ends(vllm):
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "obstacle"),
     [("0.25.1", "it knows vLLM 0.26 to 0.33"), ("0.34.0", "it knows vLLM 0.26 to 0.33"), ("dev", "it knows vLLM 0.26 to 0.33")],
 )
-def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, said):
+def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, obstacle):
     fake.install(monkeypatch, version)
     serving = Serving()
     assert ask(serving).json() == {"from": "vllm"}
     assert [record.message for record in caplog.records if record.name == plugin_module.logger.name] == [
-        f"Interlock leaves vLLM {version}'s own /v1/responses in place: {said}."
+        f"Interlock leaves vLLM {version}'s own /v1/responses in place: {obstacle}."
     ]
 
 
@@ -335,7 +335,7 @@ def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch,
     assert asyncio.run(asking()) is hidden
 
 
-@pytest.mark.parametrize("broken", ["Mount", "Archive"])
+@pytest.mark.parametrize("broken", ["mounted", "Archive"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
     def refuse(*_):
         raise RuntimeError("it is built otherwise")
@@ -346,10 +346,10 @@ def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplo
     assert line.endswith("own /v1/responses in place: RuntimeError('it is built otherwise').")
 
 
-@pytest.mark.parametrize(("given", "timeout"), [(None, 120.0), ("7.5", 7.5), ("soon", 120.0)])
-def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
-    if given is not None:
-        monkeypatch.setenv(plugin_module.TOOL_TIMEOUT, given)
+@pytest.mark.parametrize(("value", "timeout"), [(None, 120.0), ("7.5", 7.5), ("soon", 120.0)])
+def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, value, timeout):
+    if value is not None:
+        monkeypatch.setenv(plugin_module.TOOL_TIMEOUT, value)
 
     async def asking():
         async with client_of(Serving()) as client:
@@ -358,8 +358,8 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, given, timeout):
     assert asyncio.run(asking()) == timeout
 
 
-@pytest.mark.parametrize(("processes", "store", "said"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
-def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, said):
+@pytest.mark.parametrize(("processes", "store", "warnings"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
+def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, warnings):
     serving = Serving()
     serving.enable_store = store
     plugin, app = InterlockPlugin(), fake.application()
@@ -368,7 +368,7 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
     asyncio.run(plugin.init_state(None, app.state, SimpleNamespace(api_server_count=processes)))
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "With 2 API processes, a stored response is there only in the one that made it, unless INTERLOCK_STORE names a store."
-    ] * said
+    ] * warnings
 
 
 def test_a_run_that_begins_at_a_shutdown_ends_at_once():
@@ -392,12 +392,12 @@ def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, v
                 "/interlock/0/lines", headers={"authorization": "Bearer secret"}
             )
 
-    refused, shown = asyncio.run(looking())
+    refused, page = asyncio.run(looking())
     assert refused.status_code == status
     if view:
-        told = [json.loads(line) for line in shown.content.splitlines()]
-        assert told[-1][:2] == ["end", 0]
-        assert told[-1][2]["legal"]
+        lines = [json.loads(line) for line in page.content.splitlines()]
+        assert lines[-1][:2] == ["end", 0]
+        assert lines[-1][2]["legal"]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd.compress])
@@ -446,13 +446,13 @@ def called(name, arguments):
 def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, wanted):
     serving = Serving(fake.HarmonyContext, outputs(text))
     tools = [SKY, {"type": "web_search"}]
-    shown = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
-    (item,) = shown["output"]
+    response = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
+    (item,) = response["output"]
     assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == wanted
-    assert [tool["type"] for tool in shown["tools"]] == ["namespace", "web_search"]
-    given = serving.requests[-1]
-    assert [tool.get("name", tool["type"]) for tool in given.tools] == ["sky__weather", "sky__write", "web_search_preview"]
-    assert given.input == [{"type": "message", "role": "user", "content": "Hi"}]
+    assert [tool["type"] for tool in response["tools"]] == ["namespace", "web_search"]
+    rendered = serving.requests[-1]
+    assert [tool.get("name", tool["type"]) for tool in rendered.tools] == ["sky__weather", "sky__write", "web_search_preview"]
+    assert rendered.input == [{"type": "message", "role": "user", "content": "Hi"}]
 
 
 def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name():
@@ -474,21 +474,27 @@ def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
             output = fake.Output([fake.Completion("x", (120,), finish_reason="stop")], finished=True)
             serving = Serving.parsed(fake.SimpleContext, [output], parser=parser)
         async with client_of(serving) as client:
-            made = (await client.post("/v1/responses", json={**BODY, "tools": [SKY]})).json()
-            answered = {"type": "custom_tool_call_output", "call_id": made["output"][0]["call_id"], "output": "ok"}
+            response = (await client.post("/v1/responses", json={**BODY, "tools": [SKY]})).json()
+            answered = {"type": "custom_tool_call_output", "call_id": response["output"][0]["call_id"], "output": "ok"}
             serving.script, serving.parser = ([fake.Output([fake.Completion(finish_reason="stop")], finished=True)],), None
             await client.post(
                 "/v1/responses",
-                json={**BODY, "input": [answered], "tools": [SKY], "previous_response_id": made["id"], "request_id": "resp_2"},
+                json={
+                    **BODY,
+                    "input": [answered],
+                    "tools": [SKY],
+                    "previous_response_id": response["id"],
+                    "request_id": "resp_2",
+                },
             )
-            return made, serving.requests[-1].input
+            return response, serving.requests[-1].input
 
-    made, given = asyncio.run(asking())
-    assert made["output"][0]["type"] == "custom_tool_call"
-    call_id = made["output"][0]["call_id"]
+    response, items = asyncio.run(asking())
+    assert response["output"][0]["type"] == "custom_tool_call"
+    call_id = response["output"][0]["call_id"]
     function_call = {"type": "function_call", "call_id": call_id, "name": "sky__write", "arguments": '{"input":"a"}'}
-    said = given[0]["content"]
-    assert (said, given[1:]) == (
+    content = items[0]["content"]
+    assert (content, items[1:]) == (
         BODY["input"],
         [function_call, {"type": "function_call_output", "call_id": call_id, "output": "ok"}],
     )

@@ -1,14 +1,11 @@
-"""Engines: where model output comes from, behind one protocol.
+"""Engines: sources of raw model output behind one protocol. The same parser and driver read all of them.
 
-    engine            the protocol
-    generation        what an engine does for one response beside generating
-    embedded/         a stand-in model that runs anywhere
-    vllm/             vLLM
-    script            an engine that replays turns
-    recordings        what an engine yielded, as a file: read, replayed, cut into other chunks
-    harmony_messages  messages of gpt-oss and of its tools, for an engine that goes on from tokens
-    prompt            what engines read of a conversation
-    harmony_encoding  text as tokens of harmony
-
-What they yield is raw model output: it takes the same path through parser and driver whoever wrote it.
+engine          the protocol
+generation      what an engine does for one response besides generating
+embedded/       a stand-in model that runs anywhere
+vllm/           vLLM
+script          an engine that replays turns
+recordings      engine outputs as a file: read, written, rechunked and replayed
+prompt          a conversation as a stand-in for a model reads it
+harmony_tokens  text and messages as tokens of gpt-oss
 """

@@ -1,8 +1,7 @@
-"""What an engine is to the service: something that is asked for one turn of a model, and yields its output in steps.
+"""The engine protocol: a source of model output that generates one turn at a time.
 
-The protocol knows nothing of HTTP, events or items. An engine knows nothing of the stream that is made of its output,
-and the service nothing of where the output comes from; the engine's format says which parser reads it. An engine that does more
-than that for a response is a `HostEngine` (`interlock.serving.engines.generation`).
+An engine knows nothing of HTTP, events or items, and the service nothing of where output comes from; the engine's format names
+the parser. A server's own engine that also validates requests is a `HostEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 
 @define
 class EngineOutput:
-    """One step of an engine for one request. Do not change it; a frozen class would take three times as long to make.
+    """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
     Args:
-        chunk: What it yielded.
+        chunk: The output itself.
         finish_reason: Why the turn ended, on its last step; None on the others.
-        input_tokens: Tokens of the turn's prompt; any step may say it, and 0 says nothing.
-        cached_tokens: Those of them that came from a prefix cache.
-        cache_write_tokens: Those of them that were written to it.
+        input_tokens: Tokens of the turn's prompt, on any step; 0 means unknown.
+        cached_tokens: Prompt tokens that came from a prefix cache.
+        cache_write_tokens: Prompt tokens that were written to it.
     """
 
     chunk: Chunk
@@ -42,14 +41,14 @@ class EngineOutput:
 
 @frozen
 class Turn:
-    """What an engine is asked for: the next turn of a response.
+    """The next turn of a response, for an engine to generate.
 
     Args:
         request: The request that the response answers.
-        items: The conversation so far, as input items: what came before the request, its input, and this response's
-            earlier items with the results of their tools.
-        budget: How many tokens the turn may have, at least 1, or None if the request sets no limit.
-        index: How many turns of this response came before, from 0.
+        items: The conversation so far, as input items: the history, the request's input, and this response's earlier items with
+            the results of their tools.
+        budget: Tokens that the turn may have, at least 1, or None for no limit.
+        index: The number of this response's earlier turns.
     """
 
     request: CreateResponse
@@ -63,31 +62,24 @@ class Engine(Protocol):
 
     @property
     def models(self) -> Sequence[str]:
-        """The names of the models that can be asked for; the first is the one that is served."""
+        """The names of the models that requests may name; the first is the served one."""
         ...
 
     @property
     def format(self) -> Format:
-        """What the output is written in."""
+        """The format of the output."""
         ...
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has.
-
-        Args:
-            turn: What would be asked.
-        """
+        """Return how many tokens the prompt of a turn has."""
         ...
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn, step by step; the last step has a finish reason.
 
-        Closing the generator (`aclose`) aborts the generation and frees what it held.
-
-        Args:
-            turn: What is asked.
+        Closing the generator (`aclose`) aborts the generation and frees its resources.
 
         Raises:
-            EngineError: The engine cannot go on; what was yielded before stands.
+            EngineError: The engine cannot continue; earlier steps stand.
         """
         ...

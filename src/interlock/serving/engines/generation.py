@@ -1,7 +1,7 @@
-"""What an engine does for one response, beyond generating: it may refuse, resolve settings, read its model and add fields.
+"""What an engine does for one response besides generating: refuse it, resolve its settings, read the model, add fields.
 
-A plain `Engine` only generates; its responses get a `PlainGeneration`. A `HostEngine` gives each response a `Generation` itself.
-So the service knows one kind. Nothing here knows the stream that is made of the output.
+A `HostEngine` gives each response a `Generation` of its own. A plain `Engine` only generates; its responses get a
+`PlainGeneration`, so that the service knows one kind.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Format, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
 from interlock.serving.requests.context_window import truncated
 from interlock.serving.requests.create import CreateResponse
+from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.tool_offer import declare
 
 if TYPE_CHECKING:
@@ -25,39 +26,39 @@ __all__ = ["Generation", "HostEngine", "PlainGeneration", "Rendering", "begin_ge
 
 
 class Generation(Protocol):
-    """What an engine does for one response."""
+    """An engine's part in one response; by default it refuses, resolves, adds and logs nothing."""
 
     @property
     def parser(self) -> Parser:
-        """Reads what the model writes; there once `prepare` has returned."""
+        """Reads the model's output; available once `prepare` has returned."""
         ...
 
     @property
     def response_id(self) -> str | None:
-        """The id of the response, if the engine gives it one."""
+        """The id of the response, if the engine assigns one."""
         ...
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Validate and render the first turn, and return the settings that the engine resolved, for the response to echo.
 
-        Args:
-            turn: What will be asked, unless lists of tools or a compaction come before it.
+        A list of tools or a compaction may still come before that turn.
 
         Raises:
             ApiError: The engine refuses the request; no response begins.
         """
-        ...
+        del turn
+        return {}
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn, and wait until the engine has taken it; `generate` goes on with it.
+        """Begin the first turn, and wait until the engine has taken it; `generate` continues it.
 
         Raises:
             Exception: The engine refuses it; no response begins.
         """
-        ...
+        del turn
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has; see `Engine.count`."""
+        """Return how many tokens the prompt of a turn has."""
         ...
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
@@ -65,29 +66,29 @@ class Generation(Protocol):
         ...
 
     def additions(self) -> Mapping[str, object]:
-        """Return what the engine adds to the response when it ends, beyond the API's fields."""
-        ...
+        """Return the fields beyond the API's that the engine adds to the response when it ends."""
+        return {}
 
     def log(self, response: Mapping[str, object]) -> None:
         """Log a response that has ended."""
-        ...
+        del response
 
     async def close(self) -> None:
-        """Abort what is still being generated, and free what it held."""
-        ...
+        """Abort a generation that is still running, and free its resources."""
+        return
 
 
 @runtime_checkable
 class HostEngine(Protocol):
-    """An engine inside of a server that has its own words for requests and their refusals, and for its models."""
+    """An engine inside a server that validates requests, and refuses them, in its own words."""
 
     @property
     def format(self) -> Format:
-        """What the output is written in."""
+        """The format of the output."""
         ...
 
     async def names(self) -> Sequence[str]:
-        """Return the names by which requests may ask for a model; an empty one if it may be left out."""
+        """Return the names of models that requests may name; an empty one if they may leave it out."""
         ...
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
@@ -98,41 +99,19 @@ class HostEngine(Protocol):
         """
         ...
 
-    def begin(
-        self, request: CreateResponse, items: Sequence[Mapping[str, object]], tenant: str, connection: HTTPConnection | None
-    ) -> Generation:
-        """Return what generates one response.
-
-        Args:
-            request: From `read`.
-            items: The conversation, which may bring tools.
-            tenant: Whose it is.
-            connection: What it came over, with its headers; None for what the server asks by itself.
-        """
+    def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
+        """Return the generation of one response to a request from `read`; the server's own requests have no connection."""
         ...
 
 
 @define(eq=False)
-class PlainGeneration:
-    """The generation of a plain engine, which refuses and resolves nothing.
+class PlainGeneration(Generation):
+    """The generation of a plain engine."""
 
-    Args:
-        engine: Generates the turns.
-        parser: Of the engine's format.
-    """
-
+    # A field satisfies the property of the protocol, but pyright wants a property in a subclass.
     engine: Engine | Generation
-    parser: Parser
-    response_id: str | None = None
-
-    async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        """Resolve nothing."""
-        del turn
-        return {}
-
-    async def admit(self, turn: Turn) -> None:
-        """Return at once: a plain engine takes every request."""
-        del turn
+    parser: Parser  # pyright: ignore[reportIncompatibleMethodOverride] - see above
+    response_id: str | None = None  # pyright: ignore[reportIncompatibleMethodOverride] - see above
 
     async def count(self, turn: Turn) -> int:
         """Return how many tokens the prompt of a turn has."""
@@ -141,17 +120,6 @@ class PlainGeneration:
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn."""
         return self.engine.generate(turn)
-
-    def additions(self) -> Mapping[str, object]:
-        """Add nothing."""
-        return {}
-
-    def log(self, response: Mapping[str, object]) -> None:
-        """Log nothing."""
-        del response
-
-    async def close(self) -> None:
-        """Hold nothing."""
 
 
 class Rendering(PlainGeneration):
@@ -165,27 +133,25 @@ class Rendering(PlainGeneration):
 def begin_generation(
     engine: Engine | HostEngine,
     request: CreateResponse,
-    items: Sequence[Mapping[str, object]],
+    items: Sequence[Item],
     tenant: str = "",
     connection: HTTPConnection | None = None,
 ) -> Generation:
-    """Return what generates one response; see `HostEngine.begin`."""
+    """Return the generation of one response; see `HostEngine.begin`."""
     if isinstance(engine, HostEngine):
         return engine.begin(request, items, tenant, connection)
     return PlainGeneration(engine, parser_for(engine.format, {**request.raw, "tools": [*declare(request.tools, items)]}))
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn without its oldest items if the request allows that and the prompt is too long (`truncation: auto`).
+    """Return a turn without its oldest items if its prompt is too long and the request says `truncation: auto`.
 
-    Args:
-        generation: Counts the tokens of prompts.
-        turn: Returned as it is if nothing fits, for the engine to refuse it.
+    If nothing fits, the turn stays as it is, for the engine to refuse it.
     """
     if turn.request.raw.get("truncation") != "auto":
         return turn
 
-    async def fits(items: Sequence[Mapping[str, object]]) -> bool:
+    async def fits(items: Sequence[Item]) -> bool:
         try:
             await generation.count(evolve(turn, items=items))
         except (PromptError, ApiError):

@@ -1,8 +1,6 @@
-"""What a stand-in for a model reads: a conversation's items as text, and as the tokens of a harmony prompt.
+"""How a stand-in for a model reads a conversation: its items as text, and as the tokens of a harmony prompt.
 
-It knows the shapes of items and parts. What it cannot show as text (images, files, items that hosted tools made) is named in
-square brackets or as JSON, so that it counts for something. Tokens are counted in slices, with others in between, and no further
-than a context window goes.
+Parts without text (images, files, items of hosted tools) are named in square brackets or written as JSON, so that they count.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 
 from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.harmony_encoding import control, encoded, encoding
+from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.input_items import Item
@@ -31,31 +29,24 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
 CONTEXT: Final = 131_072
-"""Tokens of a prompt at most, as gpt-oss has them."""
+"""The most tokens of a prompt, as for gpt-oss."""
 
 CHARACTERS: Final = 2_000_000
-"""Characters of a prompt at most: a token may stand for a hundred spaces."""
+"""The most characters of a prompt: a token may stand for a hundred spaces."""
 
 TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
-    "none": ReasoningEffort.LOW,
-    "minimal": ReasoningEffort.LOW,
-    "low": ReasoningEffort.LOW,
-    "high": ReasoningEffort.HIGH,
-    "xhigh": ReasoningEffort.HIGH,
-    "max": ReasoningEffort.HIGH,
+    **dict.fromkeys(("none", "minimal", "low"), ReasoningEffort.LOW),
+    **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
 }
 
 HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "web_search_call": "browser"}
-"""What the model calls the tools whose calls have no name."""
+"""The model's names for the tools whose calls have no name."""
 
 
 async def count_prompt(turn: Turn) -> int:
     """Return how many tokens the prompt of a turn has.
-
-    Args:
-        turn: What is asked.
 
     Raises:
         PromptError: It is longer than the context window.
@@ -66,10 +57,10 @@ async def count_prompt(turn: Turn) -> int:
         if characters > CHARACTERS:
             raise PromptError(TOO_LONG)
         if is_framing:
-            count += len(control(text))
+            count += len(encode_framing(text))
             await yielder.checkpoint()
             continue
-        async for tokens in encoded(text, yielder):
+        async for tokens in encode_text(text, yielder):
             count += len(tokens)
             if count > CONTEXT:
                 raise PromptError(TOO_LONG)
@@ -77,12 +68,9 @@ async def count_prompt(turn: Turn) -> int:
 
 
 def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the prompt of a turn as a model of the gpt-oss family would get it, piece by piece, each with whether it is framing.
+    """Yield the prompt of a turn as gpt-oss would get it, in chunks, each with whether it is framing.
 
-    The tools stand in it as JSON, not in the TypeScript of harmony, so that no schema can be one that cannot be rendered.
-
-    Args:
-        turn: What is asked.
+    Tools are written as JSON, not in the TypeScript of harmony, which cannot render every schema.
     """
     yield _system(turn.request.reasoning_effort), True
     texts = [*_developer_texts(turn)]
@@ -102,7 +90,7 @@ def _system(effort: str | None) -> str:
 
 
 def _developer_texts(turn: Turn) -> Iterator[str]:
-    """Yield the instructions, the tools and the form of the answer."""
+    """Yield the instructions, the tools and the format of the answer."""
     if turn.request.instructions:
         yield turn.request.instructions
     if turn.request.tools:
@@ -127,9 +115,8 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
         case "reasoning":
             yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
         case "function_call" | "custom_tool_call":
-            yield from _message(
-                "assistant<|channel|>commentary", f"to=functions.{item.get('name')}", call_text(item), end="<|call|>"
-            )
+            recipient = f"to=functions.{item.get('name')}"
+            yield from _message("assistant<|channel|>commentary", recipient, call_text(item), end="<|call|>")
         case _ if is_answered(item):
             yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
         case _:
@@ -142,38 +129,29 @@ def call_text(item: Item) -> str:
 
 
 def is_answered(item: Item) -> bool:
-    """Return whether an item is what a tool of the client answered."""
+    """Return whether an item is the client's answer to a call."""
     return item.get("type") in ("function_call_output", "custom_tool_call_output")
 
 
 def is_from_user(item: Item) -> bool:
-    """Return whether an item is what the user said; a summary that stands for a conversation is not."""
+    """Return whether an item is a message of the user, and not a summary of the conversation."""
     return item.get("type") == "message" and item.get("role") == "user" and not is_summary(text_of(item.get("content")))
 
 
 def tool_names(items: Sequence[Item]) -> dict[object, str]:
-    """Return the names of the tools that were called, by the ids of their calls.
-
-    Args:
-        items: A conversation.
-    """
+    """Return the names of the called tools of a conversation by call id."""
     return {item["call_id"]: str(item["name"]) for item in reversed(items) if "name" in item and "call_id" in item}
 
 
-def tool_name(answered: Item, names: Mapping[object, str]) -> str:
-    """Return the name of the tool that an output, or a call that the server ran, is of.
-
-    Args:
-        answered: The item.
-        names: Of the tools that were called, from `tool_names`.
-    """
-    if answered.get("type") in HOSTED_NAMES:
-        return HOSTED_NAMES[str(answered["type"])]
-    return str(answered.get("name") or names.get(answered.get("call_id"), "unknown"))
+def tool_name(item: Item, names: Mapping[object, str]) -> str:
+    """Return the name of the tool that answered, or that the server ran; `names` are from `tool_names`."""
+    if item.get("type") in HOSTED_NAMES:
+        return HOSTED_NAMES[str(item["type"])]
+    return str(item.get("name") or names.get(item.get("call_id"), "unknown"))
 
 
 def output_text(item: Item) -> str:
-    """Return what a tool answered, whoever ran it; nothing for a call that carries no answer."""
+    """Return the output of a tool, whoever ran it; empty for a call without one."""
     if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))

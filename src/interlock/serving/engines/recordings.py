@@ -1,4 +1,4 @@
-"""Recordings: what an engine yielded for one request, turn by turn, as JSON lines; read, written, cut anew and replayed.
+"""Recordings: an engine's outputs for one request, turn by turn, as JSON lines; read, written, rechunked and replayed.
 
 The first line is the header, then come chunks, and after each turn the results of the tools that it called:
 
@@ -9,24 +9,24 @@ The first line is the header, then come chunks, and after each turn the results 
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-The format `tagged` is the text of a model with its markers: the header then names the family as `tool_parser` and
-`reasoning_parser`, each by the name of vLLM's flag, and a chunk has its `text`.
+The format `tagged` is the text of a model with its markers: the header names its family as `tool_parser` and `reasoning_parser`,
+with the values of vLLM's flags, and the chunks have `text`.
 
-A turn ends with the chunk that has a `finish_reason`, before a tool's result, and at the end of the file; without a
-reason it stopped by itself.
+A turn ends with a chunk that has a `finish_reason`, before the results of its tools, or at the end of the file; without a reason
+it stopped by itself.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
-import attrs
 import msgspec
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 from msgspec import Meta, Struct
 
 from interlock.events.dialects import OPENAI, Dialect
@@ -40,7 +40,6 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.errors import InterlockError
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
-from interlock.parsers.chunk import Parser
 from interlock.serving.engines.engine import EngineOutput
 
 T = TypeVar("T")
@@ -55,32 +54,21 @@ EPOCH: Final = 1_735_689_600
 """The time of every replay: the beginning of 2025."""
 
 
+@frozen
 class RecordingError(InterlockError):
-    """A recording that cannot be read.
+    """A recording that cannot be read, with the number of the wrong line, from 1."""
 
-    Args:
-        line: The number of the line, from 1.
-        message: What is wrong there.
-    """
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(line, message)
-        self.line = line
-        self.message = message
+    line: int
+    message: str
 
     def __str__(self) -> str:
-        """Name the line, then what is wrong with it."""
+        """Return the line number and the message."""
         return f"line {self.line}: {self.message}"
 
 
 @frozen
 class ToolResult:
-    """The result of a hosted call's tool.
-
-    Args:
-        output: Its output as plain text.
-        error: Why it failed, or None if it succeeded.
-    """
+    """The output of a hosted call's tool as plain text; or its error, which is None if it succeeded."""
 
     output: str = ""
     error: str | None = None
@@ -88,31 +76,20 @@ class ToolResult:
 
 @frozen
 class RecordedTurn:
-    """One turn of the model, and the results of the tools that it called, in the order of the calls.
-
-    Args:
-        outputs: The outputs of the engine; only the last one may have a finish reason.
-        results: Empty for a turn that called no hosted tool.
-    """
+    """An engine's outputs for one turn, only the last with a finish reason, and the results of its hosted calls in order."""
 
     outputs: tuple[EngineOutput, ...] = ()
     results: tuple[ToolResult, ...] = ()
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why the turn ended; a turn without a reason stopped by itself."""
+        """The reason for the turn's end, by default `stop`."""
         return (self.outputs[-1].finish_reason if self.outputs else None) or "stop"
 
 
 @frozen
 class Recording:
-    """A request and what an engine yielded for it.
-
-    Args:
-        format: The form of the chunks.
-        request: The body of `POST /v1/responses`.
-        turns: In order; a response without tool rounds has one.
-    """
+    """The body of a request and the turns of its response, whose chunks have one format."""
 
     format: Format
     request: Mapping[str, object] = field(factory=dict[str, object])
@@ -162,7 +139,7 @@ class _Delta(_Fields):
 
 class _Chunk(_Fields):
     token_ids: tuple[int, ...] | None = None
-    """Any integers: an engine may yield an id that no vocabulary has, and recovering from it is the parser's task."""
+    """Any integers: an engine may yield an id that no vocabulary has, and the parser recovers from it."""
     text: str | None = None
     logprobs: tuple[dict[str, object], ...] | None = None
     delta: _Delta | None = None
@@ -194,10 +171,9 @@ class _Line:
             raise RecordingError(number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise RecordingError(number, "not a JSON object")
-        parsed = cls(number, cast("dict[str, object]", fields))
-        if _is_deep(parsed.fields):
+        if _is_deep(cast("object", fields)):
             raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
-        return parsed
+        return cls(number, cast("dict[str, object]", fields))
 
     def read_as(self, kind: type[T]) -> T:
         try:
@@ -218,10 +194,7 @@ def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
 
 
 def read(source: Path | Iterable[str | bytes]) -> Recording:
-    """Read a recording from a file, or from lines.
-
-    Args:
-        source: The file, or its lines, with or without their line ends; empty ones are skipped.
+    """Read a recording from a file, or from lines with or without their line ends; empty lines are skipped.
 
     Raises:
         RecordingError: It is not a whole recording.
@@ -239,7 +212,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def _format(header: _Header, number: int) -> Format:
-    """Return the format that a header names; only text with markers has a family."""
+    """Return the format of a header; only text with markers has a family."""
     tagged = Tagged(header.tool_parser, header.reasoning_parser)
     if header.format != "tagged":
         if tagged != Tagged():
@@ -273,21 +246,16 @@ def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
 
 
 def _output(line: _Line) -> EngineOutput:
-    chunk = line.read_as(_Chunk)
-    ids, logprobs, usage = chunk.token_ids or (), chunk.logprobs, chunk.usage or _Usage()
+    fields = line.read_as(_Chunk)
+    ids, logprobs, usage = fields.token_ids or (), fields.logprobs, fields.usage or _Usage()
     if ids and logprobs is not None and len(ids) != len(logprobs):
         raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {len(ids)} token_ids")
-    delta = cast("Mapping[str, object] | None", line.fields.get("delta"))
-    return EngineOutput(
-        Chunk(token_ids=ids, text=chunk.text or "", logprobs=logprobs, delta=delta),
-        finish_reason=chunk.finish_reason,
-        input_tokens=usage.input_tokens or 0,
-        cached_tokens=usage.cached_tokens or 0,
-    )
+    chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
+    return EngineOutput(chunk, fields.finish_reason, usage.input_tokens or 0, usage.cached_tokens or 0)
 
 
 def write(recording: Recording) -> Iterator[str]:
-    """Yield the lines of a recording, each with its line end; `read` gives the same recording back."""
+    """Yield the lines of a recording, each with its line end; `read` returns the same recording."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
     parsers = {name: parser for name, parser in tagged.items() if parser is not None}
     header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
@@ -296,7 +264,7 @@ def write(recording: Recording) -> Iterator[str]:
         for output in turn.outputs:
             yield _json(_chunk_fields(output))
         for result in turn.results:
-            yield _json({"tool_result": {"output": result.output, "error": result.error}})
+            yield _json({"tool_result": asdict(result)})
 
 
 def _chunk_fields(output: EngineOutput) -> dict[str, object]:
@@ -321,118 +289,78 @@ def _json(fields: Mapping[str, object]) -> str:
 def rechunk(recording: Recording, size: int) -> Recording:
     """Return the same recording in chunks of another size (rule R16).
 
-    Tokens with their log probabilities are merged and cut over a whole turn, and so is text: by token where the log
-    probabilities say how, else by character. Deltas of the format `vllm` are never merged, because only their parser
-    knows how; a delta with a single string and without log probabilities is cut.
+    Tokens with their log probabilities are merged and divided over a whole turn. So is text, by token if the log probabilities
+    say how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with
+    a single string and without log probabilities is divided.
 
-    Args:
-        recording: What to cut.
-        size: Tokens, or characters where there are no tokens, of a chunk; at least 1.
+    A chunk has `size` tokens, or characters where there are no tokens.
 
     Raises:
         ValueError: The size is less than 1.
     """
     if size < 1:
         raise ValueError("a chunk holds at least one token")
-    return attrs.evolve(recording, turns=tuple(_turn(turn, size) for turn in recording.turns))
+    turns: list[RecordedTurn] = []
+    for turn in recording.turns:
+        usage = max(turn.outputs, key=lambda output: output.input_tokens)
+        chunks = _chunks(turn, size) or [Chunk()]
+        outputs = [EngineOutput(chunk, None, usage.input_tokens, usage.cached_tokens) for chunk in chunks]
+        outputs[-1].finish_reason = turn.finish_reason
+        turns.append(evolve(turn, outputs=tuple(outputs)))
+    return evolve(recording, turns=tuple(turns))
 
 
-def _turn(turn: RecordedTurn, size: int) -> RecordedTurn:
-    chunks = [chunk for group in _groups(turn) for chunk in _cut(group, size)] or [Chunk()]
-    last = len(chunks) - 1
-    usage = max(turn.outputs, key=lambda output: output.input_tokens)
-    outputs = [
-        EngineOutput(
-            chunk=chunk,
-            finish_reason=turn.finish_reason if place == last else None,
-            input_tokens=usage.input_tokens,
-            cached_tokens=usage.cached_tokens,
-        )
-        for place, chunk in enumerate(chunks)
-    ]
-    return attrs.evolve(turn, outputs=tuple(outputs))
-
-
-def _groups(turn: RecordedTurn) -> Iterator[list[Chunk]]:
-    """Yield the chunks that may be merged: neighbours that are not deltas, and all have log probabilities or none."""
-    for (_, whole), group in groupby(
-        (output.chunk for output in turn.outputs),
-        key=lambda chunk: (chunk.logprobs is None, chunk.delta is not None),
+def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
+    """Merge neighbours that are no deltas, and that all have log probabilities or none; divide what comes of it."""
+    chunks: list[Chunk] = []
+    for (is_delta, has_logprobs), group in groupby(
+        (output.chunk for output in turn.outputs), key=lambda chunk: (chunk.delta is not None, chunk.logprobs is not None)
     ):
-        chunks = list(group)
-        yield from ([chunk] for chunk in chunks) if whole else [chunks]
+        if not is_delta:
+            chunks += _divide([*group], size)
+        elif has_logprobs:
+            chunks += group
+        else:
+            chunks += (part for chunk in group for part in _divide_delta(chunk, size))
+    return chunks
 
 
-def _cut(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
-    first = chunks[0]
-    if first.delta is not None:
-        yield from [first] if first.logprobs is not None else _cut_delta(first, size)
-        return
+def _divide(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
     text = "".join(chunk.text for chunk in chunks)
     ids = [token for chunk in chunks for token in chunk.token_ids]
-    logprobs = [token for chunk in chunks for token in chunk.logprobs or ()]
-    texts = _texts(text, logprobs)
+    logprobs = [entry for chunk in chunks for entry in chunk.logprobs or ()]
+    tokens = [str(entry.get("token", "")) for entry in logprobs]
+    texts = tokens if "".join(tokens) == text else text
     for start in range(0, max(len(ids), len(logprobs), len(texts)), size):
         part = slice(start, start + size)
-        yield Chunk(
-            token_ids=tuple(ids[part]),
-            text="".join(texts[part]),
-            logprobs=None if first.logprobs is None else tuple(logprobs[part]),
-        )
+        yield Chunk(tuple(ids[part]), "".join(texts[part]), None if chunks[0].logprobs is None else tuple(logprobs[part]))
 
 
-def _texts(text: str, logprobs: Sequence[Mapping[str, object]]) -> Sequence[str]:
-    """Return the text of each token, or characters if the tokens do not rebuild the text."""
-    tokens = [str(token.get("token", "")) for token in logprobs]
-    return tokens if "".join(tokens) == text else text
-
-
-def _parts(text: object, size: int) -> Iterator[str]:
-    """Cut a string that may be missing."""
-    whole = cast("str | None", text) or ""
-    return (whole[start : start + size] for start in range(0, len(whole), size))
-
-
-def _cut_delta(chunk: Chunk, size: int) -> Iterator[Chunk]:
-    """Cut a delta; its tokens, of which only the number counts here, come with the first part."""
-    ids: Sequence[int] = chunk.token_ids
-    for delta in _cut_fields(cast("Mapping[str, object]", chunk.delta), size):
-        yield Chunk(token_ids=ids, delta=delta)
-        ids = ()
-
-
-def _cut_fields(delta: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
-    """Cut the string of a delta; one with several strings stays whole, because its tokens belong to all of them."""
+def _divide_delta(chunk: Chunk, size: int) -> list[Chunk]:
+    """Divide the string of a delta, whose tokens come with the first part; several strings, which share tokens, stay together."""
+    delta = cast("Mapping[str, Any]", chunk.delta)
     texts = [name for name in ("reasoning", "content") if delta.get(name)]
-    calls = cast("Sequence[Mapping[str, object]] | None", delta.get("tool_calls")) or ()
+    calls = cast("Sequence[Mapping[str, Any]]", delta.get("tool_calls") or ())
     if len(texts) + len(calls) != 1:
-        yield delta
-        return
-    for name in texts:
-        yield from ({name: part} for part in _parts(delta.get(name), size))
-    for call in calls:
-        yield from ({"tool_calls": [part]} for part in _cut_call(call, size))
+        return [chunk]
+    if texts:
+        parts: list[object] = [{texts[0]: text} for text in _slices(delta[texts[0]], size)]
+    else:
+        call = calls[0]
+        function = cast("Mapping[str, Any]", call.get("function") or {})
+        first, *rest = _slices(function.get("arguments") or "", size) or [""]
+        parts = [{"tool_calls": [{**call, "function": {**function, "arguments": first}}]}]
+        parts += ({"tool_calls": [{"index": call.get("index", 0), "function": {"arguments": text}}]} for text in rest)
+    return [Chunk(() if place else chunk.token_ids, delta=part) for place, part in enumerate(parts)]
 
 
-def _cut_call(call: Mapping[str, object], size: int) -> Iterator[Mapping[str, object]]:
-    """Cut the arguments of a call; the first part has its other members, and the others continue it by its index."""
-    function = cast("Mapping[str, object] | None", call.get("function")) or {}
-    first, *rest = [*_parts(function.get("arguments"), size)] or [""]
-    yield {**call, "function": {**function, "arguments": first}}
-    for part in rest:
-        yield {"index": call.get("index", 0), "function": {"arguments": part}}
+def _slices(text: str, size: int) -> list[str]:
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 @frozen
 class Step:
-    """A step of a replay.
-
-    Args:
-        deltas: The deltas that the driver is fed.
-        output: The output of the engine that they come from, if they do.
-        result: The result of the tool that they come from, if they do.
-        ends_turn: Why the model's turn ended; None if it did not end.
-    """
+    """The deltas of a step of a replay, and the engine's output, the tool's result or the end of a turn that they come from."""
 
     deltas: Sequence[Delta]
     output: EngineOutput | None = None
@@ -441,27 +369,27 @@ class Step:
 
 
 def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
-    """Yield the stream as a client would have seen it, frame by frame, `data: [DONE]` included.
-
-    It is the same every time: a replay has no model, no tool and no clock.
-    """
+    """Yield the stream as a client would receive it, frame by frame, with `data: [DONE]`; it is the same every time."""
     for _, frames in replay_steps(recording, dialect):
         yield from frames
     yield DONE_FRAME
 
 
+def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[Step, Sequence[bytes]]]:
+    """Yield the steps of a replay, each with the frames that a client would receive."""
+    return _replay(recording, _driver(recording, SseWriter(dialect)))
+
+
 def replay_events(recording: Recording) -> Iterator[StreamEvent]:
     """Yield the stream's events as objects."""
-    driver = _driver(recording, EventWriter())
-    for step in _steps(recording, driver):
-        yield from driver.feed(step.deltas)
+    for _, events in _replay(recording, _driver(recording, EventWriter())):
+        yield from events
 
 
 def replay_response(recording: Recording) -> Mapping[str, object]:
-    """Return the response that a client would have received without streaming (rule R19)."""
+    """Return the response that a client would receive without streaming (rule R19)."""
     driver = _driver(recording, EventWriter())
-    for step in _steps(recording, driver):
-        driver.feed(step.deltas)
+    deque(_replay(recording, driver), maxlen=0)
     return driver.response
 
 
@@ -470,36 +398,28 @@ def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
     return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
 
 
-def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[Step, Sequence[bytes]]]:
-    """Yield the steps of a replay, each with the frames that a client would have seen of it."""
-    driver = _driver(recording, SseWriter(dialect))
+def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[Step, Sequence[T]]]:
     for step in _steps(recording, driver):
         yield step, driver.feed(step.deltas)
 
 
 def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[Step]:
-    """Yield the steps; the driver has to be fed with one before the next is taken."""
+    """Yield the steps; each has to be fed to the driver before the next one."""
     parser = parser_for(recording.format, recording.request)
     yield Step([Start()])
     for turn in recording.turns:
-        yield from _model(turn, parser)
+        for output in turn.outputs:
+            yield Step(parser.feed(output.chunk), output=output)
+        input_tokens = max((output.input_tokens for output in turn.outputs), default=0)
+        cached_tokens = max((output.cached_tokens for output in turn.outputs), default=0)
+        yield Step(parser.end(turn.finish_reason, Usage(input_tokens, cached_tokens)), ends_turn=turn.finish_reason)
         for call, result in zip(driver.ready, turn.results, strict=False):
             yield Step(tool_deltas(call, result), result=result)
     yield Step([Finish()])
 
 
-def _model(turn: RecordedTurn, parser: Parser) -> Iterator[Step]:
-    for output in turn.outputs:
-        yield Step(parser.feed(output.chunk), output=output)
-    usage = Usage(
-        input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
-        cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),
-    )
-    yield Step(parser.end(turn.finish_reason, usage), ends_turn=turn.finish_reason)
-
-
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
-    """Return the deltas of a call whose tool had this result: it started, and it ended."""
+    """Return the deltas of a call whose tool ran with this result."""
     if result.error is not None:
         return [Run(call.id), Fail(call.id, result.error)]
     return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]

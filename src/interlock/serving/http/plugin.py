@@ -1,7 +1,7 @@
-"""The endpoint plugin: what vLLM loads by its entry point, and what it is called for.
+"""The endpoint plugin, which vLLM loads by its entry point.
 
-vLLM calls it twice while a server starts: with its application, and with the state of that. Then the service's routes are put in
-front of vLLM's. On a vLLM that it does not know, the log has a warning that explains why the plugin is inactive.
+While a server starts, vLLM calls it with its application, and then with the application's state. The plugin puts the service's
+routes in front of vLLM's. On an unsupported vLLM it stays inactive, and a warning in the log explains why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import Any, Final, TypeVar, get_args
 
 import orjson
-from attrs import define, field, frozen
+from attrs import define, field
 from starlette.applications import Starlette
 from starlette.datastructures import State
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -73,35 +73,26 @@ STORE: Final = "INTERLOCK_STORE"
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
-"""The hosted tools by the names that the servers of `--tool-server` call themselves."""
+"""The hosted tools by their servers' own names in `--tool-server`."""
 
 DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
 
 @define(eq=False)
 class InterlockPlugin:
-    """Makes Interlock the stream of a vLLM server's `/v1/responses`.
-
-    Args:
-        name: What `VLLM_PLUGINS` calls it.
-        required_tasks: Only a server that generates has responses.
-    """
+    """Makes Interlock the stream of a vLLM server's `/v1/responses`; `VLLM_PLUGINS` has its name."""
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
     _app: Starlette | None = field(default=None, init=False)
-    """vLLM's application; None where vLLM's own route stays."""
+    """vLLM's application; None if vLLM's own route stays."""
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """Ends the responses whose process was lost."""
     _watch: Watch | None = field(default=None, init=False)
-    """The last streams, if they are to be shown."""
+    """The latest streams, for the viewer."""
 
     def attach_router(self, app: Starlette) -> None:
-        """Look whether this vLLM is known; the server starts even if it is not.
-
-        Args:
-            app: vLLM's application.
-        """
+        """Check that this vLLM is supported; if not, the server starts without the plugin."""
         try:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
@@ -118,33 +109,31 @@ class InterlockPlugin:
             self._leave(obstacle)
 
     async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
-        """Put the service's routes in front of vLLM's, if the model makes responses.
-
-        Args:
-            engine_client: vLLM's way to its engine.
-            state: Of vLLM's application.
-            args: vLLM's command line.
-        """
+        """Put the service's routes in front of vLLM's, if the model has responses; `args` is vLLM's command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None or serving is None:
             return
         try:
-            given: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
-            keys = Keys.of([key for key in given if key], shared=os.environ.get(SHARE) == "1")
+            api_keys: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
+            keys = Keys.of([key for key in api_keys if key], shared=os.environ.get(SHARE) == "1")
             sealing_keys = SealingKeys.from_environment()
-            archive, tools, admissions = _archive(serving), _tools(serving), Admissions()
+            if os.environ.get(STORE):
+                serving.enable_store = True
+            store_url = os.environ.get(STORE) or IN_MEMORY
+            archive, tools, admissions = Archive(open_store(store_url)), _tools(serving), Admissions()
             family = None if serving.use_harmony else configured(args)
-            hide_end, salt = compat.reads_end_as_text(), _salt(keys)
+            has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
+            salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
+            hide_end = compat.reads_end_as_text()
             engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
             service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
             origins = frozenset(getattr(args, "allowed_origins", None) or ())
-            api = Api(service, MAX_BODY_BYTES, _named(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
-            parser_for(engine.format, {})  # what the first request would make for all later ones
+            api = Api(service, MAX_BODY_BYTES, _choice(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
+            parser_for(engine.format, {})  # loads what the first request would otherwise load
             if engine_client is not None:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
-            mount = Mount(keys, compat.router())
-            self._app.router.routes[:0] = [mount.mounted(route) for route in api.response_routes()]
+            self._app.router.routes[:0] = [mounted(route, keys, compat.router()) for route in api.response_routes()]
         except Exception as error:  # noqa: BLE001 - likewise
             self._leave(f"{error!r}")
             return
@@ -158,7 +147,7 @@ class InterlockPlugin:
         if self._watch is not None:
             self._watch.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
-        if serving.enable_store and processes > 1 and _store_url().startswith("memory:"):
+        if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
             logger.warning(
                 "With %d API processes, a stored response is there only in the one that made it, unless %s names a store.",
                 processes,
@@ -170,70 +159,57 @@ class InterlockPlugin:
         logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", compat.version(), obstacle)
 
 
-@frozen(eq=False)
-class Mount:
-    """The service's routes as routes of vLLM's application, which has its own middleware and its own answers to errors.
+def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
+    """Return a route of the service as one of vLLM's application, which has its own middleware and answers to errors.
 
-    Args:
-        keys: The server's API keys, which say whose a request is; vLLM checks them.
-        vllm: vLLM's module of routes.
+    vLLM checks the API keys, which only name the tenants here.
     """
 
-    keys: Keys
-    vllm: compat.Router
+    def identify(connection: HTTPConnection) -> None:
+        connection.scope[TENANT] = keys.tenant(connection.headers.get("authorization", "")) or ""
 
-    def mounted(self, route: BaseRoute) -> BaseRoute:
-        """Return a route of the service as one of vLLM's application."""
-        if isinstance(route, WebSocketRoute):
-            return WebSocketRoute(route.path, self._connecting(route.endpoint))
-        assert isinstance(route, Route)  # noqa: S101 - the service has no others
-        aware = self.vllm.load_aware_call(self._answering(route.endpoint))
+    if isinstance(route, WebSocketRoute):
+        connect: Callable[..., Any] = route.endpoint
 
-        async def endpoint(request: Request) -> object:
-            return await aware(raw_request=request)
-
-        return Route(route.path, endpoint, methods=[*(route.methods or ())])
-
-    def _connecting(self, connect: Callable[..., Any]) -> Callable[..., Any]:
         async def connecting(socket: WebSocket) -> None:
-            self._identify(socket)
+            identify(socket)
             await connect(socket)
 
-        return connecting
+        return WebSocketRoute(route.path, connecting)
+    assert isinstance(route, Route)  # noqa: S101 - the service has no others
+    answer: Callable[..., Any] = route.endpoint
 
-    def _answering(self, answer: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an endpoint whose errors are answered here, or by vLLM where they are vLLM's."""
+    async def answering(*, raw_request: Request) -> Response:
+        identify(raw_request)
+        with panics_as_errors():
+            try:
+                response = await answer(raw_request)
+            except VllmRefusedError as error:
+                return _refusal(error)
+            except (ApiError, StoreError, ClientDisconnect) as error:
+                return answer_error(raw_request, error)
+        return response if isinstance(response, Response) else LongAnswer(response)
 
-        async def answering(*, raw_request: Request) -> Response:
-            self._identify(raw_request)
-            with panics_as_errors():
-                try:
-                    made = await answer(raw_request)
-                except VllmRefusedError as refused:
-                    return _refused(refused)
-                except (ApiError, StoreError, ClientDisconnect) as error:
-                    return answer_error(raw_request, error)
-            return made if isinstance(made, Response) else LongAnswer(made)
+    aware = vllm.load_aware_call(answering)
 
-        return answering
+    async def endpoint(request: Request) -> object:
+        return await aware(raw_request=request)
 
-    def _identify(self, connection: HTTPConnection) -> None:
-        """Note whose a request is that vLLM has let in."""
-        connection.scope[TENANT] = self.keys.tenant(connection.headers.get("authorization", "")) or ""
+    return Route(route.path, endpoint, methods=[*(route.methods or ())])
 
 
 class LongAnswer(StreamingResponse):
-    """An answer as vLLM's middleware knows it: a response of starlette's, with what is to be done when it is over."""
+    """An answer as a response of starlette's, so that vLLM's middleware can put a task into `background`."""
 
     def __init__(self, answer: ASGIApp) -> None:
         super().__init__(())
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; then run what vLLM has put into `background`, however the answer ended.
+        """Answer; then run vLLM's `background` task, however the answer ended.
 
         Raises:
-            PanicError: Its cause was raised, and is no `Exception`; vLLM answers with an error body.
+            PanicError: The answer raised what is no `Exception`; vLLM answers with an error body.
         """
         try:
             with panics_as_errors():
@@ -244,40 +220,37 @@ class LongAnswer(StreamingResponse):
 
 
 async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Return the object that a body says, in every encoding that vLLM reads; `NaN` is null.
+    """Return a body's JSON object, in every encoding that vLLM reads; `NaN` is null.
 
     Raises:
-        ApiError: 400; it is no JSON, no object, or nested too deeply.
+        ApiError: 400; it is not JSON, not an object, or nested too deeply.
     """
     try:
         return await read_object_in_turns(body, yielder)
-    except ApiError as refused:
+    except ApiError as error:
         try:
             return read_object(orjson.dumps(json.loads(body)))
         except (ValueError, TypeError, RecursionError):
-            raise refused from None
+            raise error from None
 
 
-def _refused(refused: VllmRefusedError) -> Response:
-    """Answer a refusal of vLLM's as vLLM does.
-
-    Raises:
-        Exception: What vLLM has raised, for its handlers to answer.
-    """
-    if refused.answer is None or isinstance(refused.answer, Exception):
-        raise refused.answer or refused
-    return Response(dumps(refused.answer.model_dump(mode="json", by_alias=True)), refused.status, media_type=JSON)
+def _refusal(error: VllmRefusedError) -> Response:
+    """Return vLLM's own answer to a request that it refuses, or raise its exception for its handlers to answer."""
+    if error.answer is None or isinstance(error.answer, Exception):
+        raise error.answer or error
+    return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)
 
 
 def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
-    """End the open responses before the engine is shut down, and then the server, which sends nothing more to its sockets."""
+    """End the open responses and sockets before the engine shuts down; the server sends nothing to its sockets after that."""
     loop, thread, shut_down = asyncio.get_running_loop(), get_ident(), engine_client.shutdown
 
     async def end() -> None:
-        for held in (api.service.active_runs, api.open_sockets):
-            held.end()
-        for held in (api.service.active_runs, api.open_sockets):
-            await held.wait(GRACE)
+        connections = (api.service.active_runs, api.open_sockets)
+        for each in connections:
+            each.end()
+        for each in connections:
+            await each.wait(GRACE)
 
     def shutdown(*arguments: object, **options: object) -> object:
         if loop.is_running():
@@ -289,27 +262,8 @@ def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
     engine_client.shutdown = shutdown
 
 
-def _archive(serving: Serving) -> Archive:
-    """Return the stored responses: where the environment says, or else in memory, if vLLM was told to store any.
-
-    Raises:
-        StoreError: The environment names no store that there is.
-    """
-    if os.environ.get(STORE):
-        serving.enable_store = True
-    return Archive(open_store(_store_url()))
-
-
-def _store_url() -> str:
-    return os.environ.get(STORE) or IN_MEMORY
-
-
 def _tools(serving: Serving) -> ToolServers:
-    """Return the hosted tools: the servers of `--tool-server`, and those that requests may name.
-
-    Raises:
-        ValueError: The environment names a network that is none.
-    """
+    """Return the hosted tools: the servers of `--tool-server`, and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))
@@ -317,24 +271,18 @@ def _tools(serving: Serving) -> ToolServers:
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 
 
-def _salt(keys: Keys) -> Salt:
-    """Return who shares the prefix cache: by default the requests of one tenant, where there are several."""
-    several = len({tenant for _, tenant in keys.tenants}) > 1
-    return _named(CACHE_SALT, SALTS, "tenant" if several else "none")
-
-
-def _named(variable: str, values: Mapping[str, T], default: T) -> T:
-    """Return what an environment variable names."""
-    given = os.environ.get(variable, "")
-    if given and given not in values:
-        logger.warning("%s is none of %s: %r", variable, ", ".join(values), given)
-    return values.get(given, default)
+def _choice(variable: str, values: Mapping[str, T], default: T) -> T:
+    """Return the value that an environment variable names."""
+    name = os.environ.get(variable, "")
+    if name and name not in values:
+        logger.warning("%s is none of %s: %r", variable, ", ".join(values), name)
+    return values.get(name, default)
 
 
 def _tool_timeout() -> float:
-    given = os.environ.get(TOOL_TIMEOUT)
+    text = os.environ.get(TOOL_TIMEOUT)
     try:
-        return float(given or DEFAULT_TOOL_TIMEOUT)
+        return float(text or DEFAULT_TOOL_TIMEOUT)
     except ValueError:
-        logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, given)
+        logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, text)
         return DEFAULT_TOOL_TIMEOUT

@@ -1,27 +1,29 @@
-"""The embedded engine: a deterministic stand-in model that runs anywhere, so that clients can be written and tested.
+"""The embedded engine writes a stand-in model's messages as real tokens, in chunks of varying size and at a settable rate.
 
-It writes real harmony tokens, or text with the markers of a family, in chunks of varying size and at a settable rate, which
-then take the same path as a real model's.
+The tokens are harmony, or a family's text with its markers in harmony's vocabulary. They take the same path as a real model's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from codecs import getincrementaldecoder
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from attrs import field, frozen
 from attrs.validators import ge
 
+from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Tagged
-from interlock.serving.engines.embedded.model import messages_for
-from interlock.serving.engines.embedded.spelling import decoder, logprobs, pick, spell, spell_tagged
-from interlock.serving.engines.embedded.tool_calls import user_text
+from interlock.parsers.families import family
+from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.serving.engines.embedded.model import Message, turn_messages, user_text
 from interlock.serving.engines.engine import EngineOutput, Format, Turn
-from interlock.serving.engines.harmony_encoding import encoding
+from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding, token_bytes, token_entry
 from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.requests.yielder import Yielder
 
 __all__ = ["MODEL", "EmbeddedEngine"]
 
@@ -29,7 +31,13 @@ MODEL: Final = "interlock-embedded"
 """The name of the stand-in model."""
 
 LARGEST: Final = 6
-"""Tokens of a chunk at most; as with speculative decoding, chunks cross the borders of messages and characters."""
+"""The most tokens of a chunk; as with speculative decoding, chunks cross the borders of messages and characters."""
+
+ORDINARY: Final = 199_000
+"""Lower token ids are text; the control tokens are above."""
+
+LIKELY: Final = 0.7
+"""The lowest log probability of a chosen token, negated; each further alternative is about that much less likely."""
 
 
 @frozen
@@ -37,8 +45,8 @@ class EmbeddedEngine:
     """An engine without a model.
 
     Args:
-        models: The names that it answers to.
-        rate: Tokens per second and turn; 0 for as fast as they can be written.
+        models: The names of the model.
+        rate: Tokens per second and turn; 0 for no limit.
         family: The family whose format it writes; None for harmony.
     """
 
@@ -60,38 +68,75 @@ class EmbeddedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Yield the model's messages; a budget cuts them with the finish reason `length`.
+        """Yield the model's messages; a budget truncates them with the finish reason `length`.
 
         Raises:
             PromptError: The prompt is longer than the context window, or a JSON schema cannot be filled.
         """
         prompt = await count_prompt(turn)
-        messages = messages_for(turn)
-        tokens = await (spell(messages) if self.family is None else spell_tagged(messages, self.family))
+        messages = turn_messages(turn)
+        tokens = await (_harmony(messages) if self.family is None else _tagged(messages, self.family))
         is_whole = turn.budget is None or len(tokens) <= turn.budget
         tokens = tokens[: turn.budget]
         seed = zlib.crc32(f"{turn.index} {prompt} {user_text(turn)}".encode())
         start = asyncio.get_running_loop().time()
-        decode = None if self.family is None else decoder()
-        for first, end in _chunks(len(tokens), seed):
-            await self._wait(start, end)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        end = 0
+        while end < len(tokens):
+            first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
+            due = start + end / self.rate if self.rate else start
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run in any case
             reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
-            chunk = Chunk(tokens[first:end], decode(tokens[first:end]) if decode else "")
+            chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
             if turn.request.wants_logprobs:
                 count = turn.request.top_logprobs
-                chunk.logprobs = [logprobs(tokens[index], index, count, seed) for index in range(first, end)]
+                chunk.logprobs = [_logprobs(tokens[index], index, count, seed) for index in range(first, end)]
             yield EngineOutput(chunk, reason, prompt)
 
-    async def _wait(self, start: float, count: int) -> None:
-        """Wait until so many tokens are due, and let other tasks run in any case."""
-        due = start + count / self.rate if self.rate else start
-        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+
+async def _harmony(messages: Sequence[Message]) -> list[int]:
+    """Return messages as the completion of a prompt, which ends with the beginning of the first one."""
+    tokens: list[int] = []
+    yielder = Yielder()
+    for index, message in enumerate(messages):
+        recipient = f" to={message.recipient}" if message.recipient else ""
+        tokens += encode_framing("<|start|>assistant<|channel|>" if index else "<|channel|>")
+        tokens += await _text(f"{message.channel}{recipient}", yielder)
+        if message.is_json:
+            tokens += encode_framing(" <|constrain|>json")
+        end = "<|end|>" if index < len(messages) - 1 else "<|call|>" if message.recipient else "<|return|>"
+        tokens += [*encode_framing("<|message|>"), *await _text(message.text, yielder), *encode_framing(end)]
+    return tokens
 
 
-def _chunks(count: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Cut a count of tokens into chunks: the first token of each, and the one after its last."""
-    start = 0
-    while start < count:
-        end = min(count, start + 1 + pick(seed, start, LARGEST))
-        yield start, end
-        start = end
+async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
+    """Return messages as the text with which a model of a family completes a prompt."""
+    thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
+    items = [_in_family(message) for message in messages]
+    return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
+
+
+def _in_family(message: Message) -> Said:
+    """Return a message as a family has it; a call of free text has a parameter for the text."""
+    if message.recipient is None:
+        return Said("reasoning" if message.channel == "analysis" else "message", message.text)
+    name = message.recipient.removeprefix("functions.")
+    key = "code" if name == "python" else "input"
+    return Said("call", message.text if message.is_json else dumps({key: message.text}).decode(), name)
+
+
+async def _text(text: str, yielder: Yielder) -> list[int]:
+    return [token async for tokens in encode_text(text, yielder) for token in tokens]
+
+
+def _pick(seed: int, index: int, count: int) -> int:
+    """Return a number below `count`, evenly distributed and the same every time."""
+    return zlib.crc32(index.to_bytes(8, "little"), seed) % count
+
+
+def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
+    """Return a plausible log probability of a token in the API's shape; the chosen token is the first alternative."""
+    likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
+    others = [_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives)]
+    top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate([token, *others][:alternatives])]
+    return {**token_entry(token, round(likely, 4)), "top_logprobs": top}

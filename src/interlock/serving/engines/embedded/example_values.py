@@ -1,7 +1,7 @@
 """Plain values for plain JSON schemas: the arguments of calls, and structured output.
 
-A strict schema is filled correctly or refused. Where a schema is not strict, keywords that this module cannot follow are ignored.
-The work for one schema is bounded; nothing is fetched, and no pattern is compiled.
+A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded,
+nothing is fetched, and no pattern is compiled.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Schema: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000
 VALUE_COST: Final = 50
-"""The work for one schema, in keywords and alternatives that are looked at, and what a value costs."""
+"""The work for one schema, in keywords and alternatives, and what a value costs of it."""
 
 DEEPEST: Final = 40
 SHALLOW: Final = 4
-"""The level of the deepest value, counting references and alternatives, and of the deepest that is optional."""
+"""The level of the deepest value, counting references and alternatives, and of the deepest optional one."""
 
 LONGEST: Final = 2_000
-"""The longest string that is required."""
+"""The longest required string."""
 
 LARGEST: Final = 2.0**53
-"""The largest number that is calculated with."""
+"""The largest number in a calculation."""
 
 FORMATS: Final[Mapping[str, str]] = {
     "date": "2026-01-01",
@@ -52,10 +52,10 @@ TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
     **dict.fromkeys(("minLength", "maxLength", "format"), "string"),
 }
-"""The type that a keyword is about."""
+"""The supported keywords, each with the type that it is about."""
 
 ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
-"""The keywords beside which others are not followed."""
+"""The supported keywords beside which the others are not."""
 
 UNSUPPORTED: Final = frozenset(
     {
@@ -71,8 +71,8 @@ def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -
 
     Args:
         schema: A JSON schema.
-        text: The content of strings, where the schema leaves it open.
-        strict: Whether to refuse keywords that cannot be followed, instead of ignoring them.
+        text: The content of free strings.
+        strict: Whether to refuse unsupported keywords instead of ignoring them.
 
     Raises:
         PromptError: The schema cannot be filled, or is too large.
@@ -81,11 +81,7 @@ def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -
 
 
 def arguments_for(function: Mapping[str, object], text: str | None = None) -> Mapping[str, object]:
-    """Return the arguments for a call of a function.
-
-    Args:
-        function: The tool as it is declared, with `parameters` and `strict`.
-        text: The content of strings, where the schema leaves it open.
+    """Return the arguments for a call of a declared function, with `text` as the content of free strings.
 
     Raises:
         PromptError: The parameters cannot be filled, or are too large.
@@ -97,8 +93,8 @@ def arguments_for(function: Mapping[str, object], text: str | None = None) -> Ma
     return arguments
 
 
-def _unfillable(what: str) -> PromptError:
-    return PromptError(f"The embedded engine cannot fill a JSON schema with {what}.")
+def _unfillable(problem: str) -> PromptError:
+    return PromptError(f"The embedded engine cannot fill a JSON schema with {problem}.")
 
 
 @define
@@ -111,7 +107,6 @@ class _Filler:
     work: int = field(default=0, init=False)
 
     def fill(self, schema: object, depth: int = 0) -> object:
-        """Return a value for a part of the schema."""
         self.spend(VALUE_COST + len(members(schema)))
         if depth > DEEPEST:
             raise _unfillable("so many levels")
@@ -124,7 +119,7 @@ class _Filler:
             raise _unfillable(f"`{min(ignored)}`" + (f" beside `{alone}`" if alone else ""))
         match alone:
             case None:
-                return self.fill_type(_type_of(schema), schema, depth)
+                return self.fill_type(schema, depth)
             case "const":
                 return schema["const"]
             case "enum":
@@ -143,7 +138,7 @@ class _Filler:
             raise _unfillable("so many values")
 
     def target(self, reference: str) -> Schema:
-        """Return what a reference of the form `#/a/b` points to."""
+        """Return the target of a reference of the form `#/a/b`."""
         target: object = self.root
         for step in reference.split("/")[1:]:
             target = members(target).get(step.replace("~1", "/").replace("~0", "~"))
@@ -152,14 +147,15 @@ class _Filler:
         return target
 
     def choose(self, keyword: str, alternatives: object, depth: int) -> Schema:
-        """Return the first alternative, but a reference deep down, and null, only where there is no other."""
+        """Return the first alternative; null, and deep down a reference, only if there is no other."""
         schemas = [each for each in elements(alternatives) if is_object(each)]
         self.spend(len(schemas))
         if not schemas or (self.strict and len(schemas) > 1 and keyword != "anyOf"):
             raise _unfillable(f"such an `{keyword}`")
         return min(schemas, key=lambda schema: (depth > SHALLOW and "$ref" in schema, schema.get("type") == "null"))
 
-    def fill_type(self, kind: str, schema: Schema, depth: int) -> object:
+    def fill_type(self, schema: Schema, depth: int) -> object:
+        kind = _type_of(schema)
         match kind:
             case "object":
                 properties = members(schema.get("properties"))
@@ -167,7 +163,13 @@ class _Filler:
                 others = schema.get("additionalProperties", True)
                 return {name: self.fill(properties.get(name, others), depth + 1) for name in map(str, names)}
             case "array":
-                return self.fill_array(schema, depth)
+                first, others = elements(schema.get("prefixItems")), schema.get("items", True)
+                least, most = _limits(schema, "minItems", "maxItems", 0)
+                usual = len(first) or int(is_object(others) and depth <= SHALLOW)
+                count = int(min(max(least, usual), most))
+                if self.strict and count > 1 and schema.get("uniqueItems"):
+                    raise _unfillable("`uniqueItems`")
+                return [self.fill(first[index] if index < len(first) else others, depth + 1) for index in range(count)]
             case "string":
                 return self.fill_string(schema)
             case "integer" | "number":
@@ -179,16 +181,6 @@ class _Filler:
             case _:
                 raise _unfillable("this `type`")
 
-    def fill_array(self, schema: Schema, depth: int) -> list[object]:
-        """Return as few elements as there may be, but one if the schema says what they are."""
-        prefix, others = elements(schema.get("prefixItems")), schema.get("items", True)
-        least, most = _limits(schema, "minItems", "maxItems", 0)
-        usual = len(prefix) or int(is_object(others) and depth <= SHALLOW)
-        count = int(min(max(least, usual), most))
-        if self.strict and count > 1 and schema.get("uniqueItems"):
-            raise _unfillable("`uniqueItems`")
-        return [self.fill(prefix[index] if index < len(prefix) else others, depth + 1) for index in range(count)]
-
     def fill_string(self, schema: Schema) -> str:
         least, most = _limits(schema, "minLength", "maxLength", 0)
         default, example = schema.get("default"), FORMATS.get(str(schema.get("format")))
@@ -199,7 +191,7 @@ class _Filler:
 
 
 def _type_of(schema: Schema) -> str:
-    """Return the type of the value to make, null only where there is no other."""
+    """Return the type of the value, null only if there is no other."""
     kind = schema.get("type")
     if kind is None:
         return next((TYPES[keyword] for keyword in TYPES if keyword in schema), "string")
@@ -208,7 +200,7 @@ def _type_of(schema: Schema) -> str:
 
 
 def _number(schema: Schema, *, is_integer: bool) -> float:
-    """Return the plainest number between the limits of a schema."""
+    """Return the plainest number within the limits of a schema."""
     least, most = _limits(schema, "minimum", "maximum", -inf)
     above, below = _limits(schema, "exclusiveMinimum", "exclusiveMaximum", -inf)
     start, end = max(least, above), min(most, below)

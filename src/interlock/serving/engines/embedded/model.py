@@ -1,6 +1,7 @@
-"""The words of the embedded model: thoughts, preambles, calls, answers and summaries, made of the request's own words.
+"""The embedded model's messages: thoughts, preambles, calls, answers and summaries, made of the request's own words.
 
-The same turn always has the same messages. How they are spelled in tokens is `interlock.serving.engines.embedded.spelling`'s.
+The same turn always has the same messages. The model calls the tools whose names and descriptions have the user's words, so that
+the tester of a client can predict the calls.
 """
 
 from __future__ import annotations
@@ -8,52 +9,86 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
-from interlock.serving.engines.embedded.example_values import value_for
-from interlock.serving.engines.embedded.spelling import Message
-from interlock.serving.engines.embedded.tool_calls import (
-    READ,
-    UNANSWERED,
-    calls_for,
-    is_waiting,
-    last_item,
-    user_text,
-    words_after_colon,
-)
+from attrs import frozen
+
+from interlock.serving.engines.embedded.example_values import arguments_for, value_for
 from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.harmony_tokens import SERVER_CALLS
 from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
 from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
-from interlock.serving.requests.json_values import members, text_of
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, members, text_of
 
-__all__ = ["messages_for"]
+__all__ = ["UNANSWERED", "Message", "turn_calls", "turn_messages", "user_text"]
 
-Item = Mapping[str, object]
+READ: Final = 4_000
+"""Characters that are read of the user's text, of a tool's description and of a tool's output."""
 
 QUOTE: Final = 300
-"""Characters of a quotation at most; a tool's output may have `READ`."""
+"""The most characters of a quotation."""
 
 MOST_OUTPUTS: Final = 16
-MOST_PAGES_READ: Final = 100_000
 MOST_LINES: Final = 200
-"""Outputs of tools that an answer mentions, characters of them that are read for pages, and lines of a summary."""
+"""Outputs of tools in an answer, and lines of a summary."""
+
+MOST_PAGES_READ: Final = 100_000
+"""Characters of an output that are searched for pages."""
+
+UNANSWERED: Final = "The user still waits for an answer."
+"""The last line of a summary if the user spoke last."""
 
 PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
-"""A page as a browser shows it: its number, title and first line."""
+"""A page in a browser's output: its number, title and first line."""
 
-SERVED: Final = ("mcp_call", "code_interpreter_call", "web_search_call")
-"""The calls that carry the output of a tool that the server ran."""
+SMALL_WORDS: Final = frozenset({"the", "and", "for", "what", "with", "from", "that", "this", "you", "get", "use", "please"})
+SHORTEST_WORD: Final = 3
+
+SEARCH: Final = re.compile(r"\b(?:search|look\s+up|latest|news)\b", re.IGNORECASE)
+QUERY: Final = re.compile(
+    r"\b(?:search(?:\s+the\s+web)?(?:\s+for)?|look\s+up|news\s+(?:about|of|on))\s+([^,.;:?!]+)", re.IGNORECASE
+)
+CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?:[-+*/%]|\*\*)\s*\(?\d", re.IGNORECASE)
+ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
+
+HOSTED: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
+    "code_interpreter": ("python", CODE),
+    "web_search": ("browser.search", SEARCH),
+    "web_search_preview": ("browser.search", SEARCH),
+}
+"""The hosted tools: their recipients in harmony, and the words of a user that ask for them."""
 
 
-def messages_for(turn: Turn) -> list[Message]:
+@frozen
+class Message:
+    """One message of the model, in harmony's terms; the recipient is the called tool."""
+
+    channel: Literal["analysis", "commentary", "final"]
+    text: str
+    recipient: str | None = None
+    is_json: bool = False
+
+
+@frozen
+class Tool:
+    """A tool that the model can call: its kind, its own name, its recipient in harmony, and its declaration."""
+
+    kind: str
+    name: str
+    recipient: str
+    declaration: Mapping[str, object]
+
+
+def turn_messages(turn: Turn) -> list[Message]:
     """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary.
 
     Raises:
         PromptError: A JSON schema cannot be filled.
     """
-    if turn.items and _asks_for_summary(turn.items[-1]):
+    if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
-    calls = calls_for(turn)
+    calls = turn_calls(turn)
     names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
     thoughts = _thoughts(turn, f"I should call {names}." if calls else "I should answer.")
     if not calls:
@@ -61,8 +96,14 @@ def messages_for(turn: Turn) -> list[Message]:
     return [*thoughts, Message("commentary", f"I'll call {names}."), *calls]
 
 
+def user_text(turn: Turn) -> str:
+    """Return the beginning of the user's last message, or nothing."""
+    last = next((item for item in reversed(turn.items) if is_from_user(item)), None)
+    return text_of(last.get("content"))[:READ] if last else ""
+
+
 def _thoughts(turn: Turn, plan: str) -> list[Message]:
-    """Return a thought about the request, in the length of its reasoning effort."""
+    """Return a thought about the request, as long as its reasoning effort says."""
     match turn.request.reasoning_effort:
         case "none":
             return []
@@ -75,11 +116,11 @@ def _thoughts(turn: Turn, plan: str) -> list[Message]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return the answer, in the form that the request asks for."""
-    form = turn.request.text_format
-    match form.get("type"):
+    """Return the answer in the format of the request."""
+    match turn.request.text_format.get("type"):
         case "json_schema":
-            return json.dumps(value_for(members(form.get("schema")), words_after_colon(user_text(turn))), ensure_ascii=False)
+            schema = members(turn.request.text_format.get("schema"))
+            return json.dumps(value_for(schema, _words_after_colon(user_text(turn))), ensure_ascii=False)
         case "json_object":
             return json.dumps({"answer": _prose(turn)}, ensure_ascii=False)
         case _:
@@ -89,7 +130,7 @@ def _answer(turn: Turn) -> str:
 def _prose(turn: Turn) -> str:
     """Return the outputs of the tools, or the user's words."""
     results = [_cited(name, output) for name, output in _outputs(turn)]
-    refusals = [f"I was not allowed to call {name}." for name in _refused(turn)]
+    refusals = [f"I was not allowed to call {name}." for name in _disapproved(turn)]
     if results or refusals:
         return "\n".join([*results, *refusals])
     text = user_text(turn)
@@ -102,20 +143,20 @@ def _prose(turn: Turn) -> str:
 
 
 def _cited(name: str, output: str) -> str:
-    """Return the output of a tool; of the pages of a browser, the first line of each with a mark that names it."""
+    """Return the output of a tool; of a browser's pages, the first line of each with a mark that names it."""
     pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_PAGES_READ])]
-    return "\n".join(pages) or f"{name} says: {_cut(output, READ)}"
+    return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
 
 
-def _refused(turn: Turn) -> list[str]:
-    """Return the names of the tools whose call the client did not approve last."""
+def _disapproved(turn: Turn) -> list[str]:
+    """Return the names of the tools whose last call the client did not approve."""
     refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
     names = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
     return [names[request] for item in refusals if (request := item.get("approval_request_id")) in names]
 
 
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
-    """Return the names and outputs of the tools that answered since the user spoke last, the latest of many."""
+    """Return the names and the latest outputs of the tools that answered after the user's last message."""
     start = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1
     names = tool_names(turn.items)
     items = [item for item in turn.items[start:] if _has_output(item)]
@@ -123,25 +164,137 @@ def _outputs(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _has_output(item: Item) -> bool:
-    return is_answered(item) or (item.get("type") in SERVED and bool(output_text(item)))
+    return is_answered(item) or (item.get("type") in SERVER_CALLS and bool(output_text(item)))
 
 
-def _asks_for_summary(item: Item) -> bool:
-    return item.get("type") == "message" and text_of(item.get("content")) == SUMMARIZE
+def turn_calls(turn: Turn) -> Sequence[Message]:
+    """Return the calls of a turn: none, the hosted tools that the user asks for, one other tool or the first two named ones.
+
+    Tools are called if the user spoke last, and if `tool_choice` requires a call also after the output of a client's tool.
+    """
+    choice = turn.request.tool_choice
+    rules = members(choice)
+    is_forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
+    last = _last_item(turn.items)
+    if choice == "none" or not (_is_waiting(last) or (is_forced and is_answered(last))):
+        return ()
+    text = user_text(turn)
+    tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]
+    chosen = [tool for tool in tools if tool.kind in HOSTED and HOSTED[tool.kind][1].search(text)]
+    chosen += _best([tool for tool in tools if tool.kind not in HOSTED], text, alone=not chosen)
+    if is_forced and not chosen:
+        chosen = tools[:1]
+    return [_call(tool, text) for tool in (chosen if turn.request.parallel_tool_calls else chosen[:1])]
+
+
+def _last_item(items: Sequence[Item]) -> Item:
+    """Return the last item besides instructions and lists of tools."""
+    for item in reversed(items):
+        if item.get("role") not in ("system", "developer") and item.get("type") != "mcp_list_tools":
+            return item
+    return {}
+
+
+def _is_waiting(item: Item) -> bool:
+    """Return whether the user waits after an item: their own, or a summary that ends so."""
+    text = text_of(item.get("content"))
+    return is_from_user(item) or (is_summary(text) and text.endswith(UNANSWERED))
+
+
+def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
+    """Yield the callable tools of a request, with a prefix in namespaces."""
+    for tool in map(members, declarations):
+        kind, name = str(tool.get("type")), str(tool.get("name", ""))
+        if kind in ("function", "custom"):
+            yield Tool(kind, name, f"functions.{prefix}{name}", tool)
+        elif kind == "namespace":
+            yield from _tools(elements(tool.get("tools")), f"{name}__")
+        elif kind in HOSTED:
+            yield Tool(kind, kind, HOSTED[kind][0], tool)
+
+
+def _listed_tools(turn: Turn) -> Iterator[Tool]:
+    """Yield the tools that MCP servers listed in this conversation."""
+    for item in turn.items:
+        if item.get("type") == "mcp_list_tools":
+            label = item.get("server_label")
+            for tool in map(members, elements(item.get("tools"))):
+                name = str(tool.get("name"))
+                declaration = {**tool, "server_label": label, "parameters": tool.get("input_schema")}
+                yield Tool("mcp", name, f"{label}.{name}", declaration)
+
+
+def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
+    """Return whether a `tool_choice` allows a tool by its type and, if given, its name and server."""
+    labels = {"type": tool.kind, "name": tool.name, "server_label": tool.declaration.get("server_label")}
+    allowed = elements(rules["tools"]) if rules.get("type") == "allowed_tools" else [rules]
+    return not rules or any(all(members(one).get(key, label) == label for key, label in labels.items()) for one in allowed)
+
+
+def _best(tools: Sequence[Tool], text: str, *, alone: bool) -> list[Tool]:
+    """Return the first two tools that the text names, else the best fit; one without any fit only if it is called alone."""
+    places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
+    if places or not tools:
+        return [tools[index] for _, index in sorted(places)[:2]]
+    words = _words(text)
+    scores = [len(words & _words(f"{tool.name} {str(tool.declaration.get('description') or '')[:READ]}")) for tool in tools]
+    return [tools[scores.index(max(scores))]] if alone or max(scores) else []
+
+
+def _mention(name: str, text: str) -> int:
+    """Return the place of a name as a word of its own in a text, or -1."""
+    match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) if name and name in text else None
+    return match.start() if match else -1
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text or identifier in lower case, without small ones and without the s of the plural."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
+    words = {word.casefold() for word in re.findall(r"\w+", spaced)}
+    return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}
+
+
+def _call(tool: Tool, text: str) -> Message:
+    """Return a call with the words after the colon; a custom tool's grammar is ignored."""
+    words = _words_after_colon(text)
+    match tool.kind:
+        case "custom":
+            return Message("commentary", words or text, tool.recipient)
+        case "code_interpreter":
+            return Message("commentary", _code(text), tool.recipient)
+        case "web_search" | "web_search_preview":
+            match = QUERY.search(text)
+            arguments: Mapping[str, object] = {"query": match[1].strip() if match else words or text}
+        case _:
+            arguments = arguments_for(tool.declaration, words)
+    return Message("commentary", json.dumps(arguments, ensure_ascii=False), tool.recipient, is_json=True)
+
+
+def _code(text: str) -> str:
+    """Return the arithmetic in a text as a program, else one that prints the text."""
+    for match in ARITHMETIC.findall(text):
+        arithmetic = match.lstrip(" \n\t).+*/%-").rstrip(" \n\t(.+*/%-")
+        if arithmetic.strip("0123456789. "):
+            return f"print({arithmetic})"
+    return f"print({_words_after_colon(text) or text!r})"
+
+
+def _words_after_colon(text: str) -> str | None:
+    return (text.rpartition(": ")[2].strip() or None) if ": " in text else None
 
 
 def _summary(items: Sequence[Item]) -> str:
-    """Return a summary of a conversation: a line for each item. The oldest are left out where there are too many."""
+    """Return a summary of a conversation, a line for each of the latest items."""
     names = tool_names(items)
     lines = [line for item in items for line in _lines(item, names)]
-    if is_waiting(last_item(items)):
+    if _is_waiting(_last_item(items)):
         lines.append(UNANSWERED)
     gap = [f"{len(lines) - MOST_LINES} earlier lines are left out."] if len(lines) > MOST_LINES else []
     return "\n".join([*gap, *lines[-MOST_LINES:]]) or "Nothing was said."
 
 
 def _lines(item: Item, names: Mapping[object, str]) -> Iterator[str]:
-    """Yield what a summary says of an item; of an earlier summary, its lines."""
+    """Yield the line of an item in a summary, or the lines of an earlier summary."""
     text = text_of(item.get("content"))
     match item.get("type"), item.get("role"):
         case "message", "user" if is_summary(text):
@@ -161,8 +314,8 @@ def _line(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{_cut(text, QUOTE)}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{_shortened(text, QUOTE)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def _cut(text: str, most: int) -> str:
+def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"

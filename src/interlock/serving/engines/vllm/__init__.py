@@ -1,11 +1,6 @@
-"""vLLM as an engine of the service, and the endpoint plugin that puts the service's routes in front of vLLM's.
+"""vLLM as an engine of the service. Only this folder touches vLLM, and it imports vLLM only in a server that loads the plugin.
 
-Everything that touches vLLM is in this folder. vLLM keeps validation, rendering, sampling parameters, scheduling, LoRA, metrics
-and authentication; the turn loop, the tools, the store and the answers are the service's.
-
-    compat       all that is used of vLLM: its classes as protocols, the names that must be there, and the import of it
-    vllm_engine  a turn as a request that vLLM renders, and what it generates
-    readers      reading models other than gpt-oss, with our parsers or vLLM's
-
-Nothing here imports vLLM before a server has loaded the plugin.
+vLLM keeps validation, rendering, sampling parameters, scheduling, LoRA, metrics and authentication; the turn loop, the tools, the
+store and the answers are the service's. `compat` has what is used of vLLM, `vllm_engine` generates turns, and `readers` parses
+the models other than gpt-oss.
 """

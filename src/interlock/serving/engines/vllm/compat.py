@@ -1,26 +1,27 @@
-"""All that is used of vLLM: what must be there of an installed release, its classes as protocols, and the one import of it.
+"""Everything that is used of vLLM: the names that must exist, its classes as protocols, and the only import of it.
 
-A release is known by its number, and its seams are then looked at one by one: the names that are called, with the parameters
-that they are called with. So a build that differs from its release is not broken either; vLLM's own route stays.
+A release is recognized by its number, and then each used name is looked up with the parameters that it is called with. On a build
+that differs from its release, vLLM's own route stays in place.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from attrs import define
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from interlock.serving.requests.json_values import elements, is_array, members
 
-KNOWN: Final = ((0, 26), (0, 33))
-"""The first and the last release whose seams are known."""
+SUPPORTED: Final = ((0, 26), (0, 33))
+"""The first and the last supported release."""
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
@@ -30,7 +31,7 @@ DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
 GENERATE: Final = "_generate_with_builtin_tools"
 STREAM: Final = "responses_stream_generator"
 
-SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
+REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     (SERVING, "OpenAIServingResponses"): {
         "create_responses": ("request", "raw_request"),
         GENERATE: ("request_id", "engine_input", "sampling_params", "context", "priority"),
@@ -54,28 +55,28 @@ SEAMS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     },
     (ROUTER, ""): {"load_aware_call": ("func",), "ResponsesRequest": ()},
 }
-"""What must be there, by module and class, each callable with parameters that it must take."""
+"""The names that must exist, by module and class, with the parameters that each must take."""
 
-
-# The fields that plain messages and outputs of functions have at most.
 MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
 OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
+"""The fields that plain messages and outputs of functions may have."""
+
 STATUSES: Final = ("in_progress", "completed", "incomplete")
 
 
 class Completion(Protocol):
-    """One sequence of a `RequestOutput`: what is new of it."""
+    """What is new of one sequence in a `RequestOutput`."""
 
     text: str
     token_ids: Sequence[int]
     logprobs: Sequence[Mapping[int, Any]] | None
     finish_reason: str | None
     stop_reason: int | str | None
-    """What stopped it: a token, a text, or nothing if it was the tokenizer's own end."""
+    """The stop token or text; None for the tokenizer's own end."""
 
 
 class Output(Protocol):
-    """A `RequestOutput`: one step of the engine, or several that were merged."""
+    """A `RequestOutput`: one step of the engine, or several merged ones."""
 
     prompt: str | None
     prompt_token_ids: Sequence[int] | None
@@ -92,14 +93,8 @@ class DeltaParser(Protocol):
     """Returns a `DeltaMessage` of new text and tokens, or None if nothing is certain yet."""
 
 
-class Context(Protocol):
-    """A `ConversationContext`, as `create_responses` makes it."""
-
-    response_parser: DeltaParser | None
-
-
 class Request(Protocol):
-    """A `ResponsesRequest`: a request as vLLM has read it."""
+    """A `ResponsesRequest`."""
 
     request_id: str
     model: str | None
@@ -116,7 +111,7 @@ class Request(Protocol):
 
 
 class Sampling(Protocol):
-    """`SamplingParams`: what vLLM made of a request's settings and the model's defaults."""
+    """`SamplingParams`."""
 
     temperature: float
     top_p: float
@@ -128,41 +123,19 @@ class Sampling(Protocol):
     include_stop_str_in_output: bool
     logprobs: int | None
     detokenize: bool
-    """Whether the engine's client makes text of the tokens."""
     skip_special_tokens: bool
     spaces_between_special_tokens: bool
     all_stop_token_ids: AbstractSet[int]
-    """The tokens that end a turn, those of the model among them once the engine has taken the request."""
+    """The tokens that end a turn, including the model's own once the engine has taken the request."""
 
 
-class Tokenizer(Protocol):
+class Tokenizer(Hashable, Protocol):
     """A model's tokenizer."""
 
     all_special_ids: Sequence[int]
     all_special_tokens: Sequence[str]
     get_added_vocab: Callable[[], Mapping[str, int]]
-    """Returns the tokens that were added to the vocabulary, special ones among them."""
     convert_tokens_to_ids: Callable[[str], int | None]
-
-    def __hash__(self) -> int:
-        """Return its hash."""
-        ...
-
-
-class Detokenizer(Protocol):
-    """An `IncrementalDetokenizer` of one request."""
-
-    token_ids: list[int]
-    decode_next: Callable[[int], str]
-    """Returns the text that a token adds to those before it, which are in `token_ids` as it is itself."""
-
-
-class Dumpable(Protocol):
-    """A model of pydantic."""
-
-    def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, object]:
-        """Return it as plain JSON values."""
-        ...
 
 
 class Serving(Protocol):
@@ -177,11 +150,10 @@ class Serving(Protocol):
     tool_server: object
     models: Any
     create_responses: Callable[..., Awaitable[object]]
-    """Validates, renders and begins a response."""
 
 
 class Client(Protocol):
-    """vLLM's way to its engine."""
+    """The API server's client of its engine."""
 
     add_request: Callable[..., Awaitable[object]]
     shutdown: Callable[..., object]
@@ -196,39 +168,35 @@ class Router(Protocol):
 
 @define(eq=False)
 class Call:
-    """What vLLM has made of a request, with which it would begin to generate.
+    """A rendered request, and the call with which vLLM would generate.
 
     Args:
-        request: It.
+        request: The request itself.
         sampling: Its sampling parameters.
-        context: What vLLM's loop would keep of it; it has the parser of the turn.
-        model: The name of the model, or of the adapter.
-        tokenizer: The model's.
-        arguments: Of the function that generates: the engine's input, adapter, priority, trace headers and so on.
+        parser: The parser of the turn, if the model has any.
+        messages: The prompt's messages, of gpt-oss only.
+        model: The name of the model or adapter.
+        tokenizer: The model's tokenizer.
+        arguments: The call's arguments: the engine's input, adapter, priority, trace headers and so on.
     """
 
     request: Request
     sampling: Sampling
-    context: Context
+    parser: DeltaParser | None
+    messages: Sequence[object]
     model: str
     tokenizer: Tokenizer
     arguments: Mapping[str, Any]
 
     @property
     def prompt(self) -> Sequence[int]:
-        """The tokens of its prompt; none where it is not given as tokens."""
+        """The tokens of the prompt; empty if vLLM has it in another form."""
         ids: Sequence[int] | None = self.arguments["engine_input"].get("prompt_token_ids")
         return ids or ()
 
-    @property
-    def messages(self) -> Sequence[object]:
-        """The messages of harmony that the prompt is made of."""
-        messages: Sequence[object] = getattr(self.context, "messages", ())
-        return messages
-
 
 class OneTurn:
-    """A context for exactly one turn, which keeps the last output."""
+    """A context of vLLM's loop that keeps the last output and ends the loop after one turn."""
 
     output: Output
     request_metrics: object = None
@@ -243,47 +211,43 @@ class OneTurn:
 
 
 Steps: TypeAlias = AsyncGenerator[OneTurn, None]
-"""The outputs of one turn, each kept in the same context."""
+"""The outputs of one turn, each in the same context."""
 
 
 def router() -> Router:
-    """Return vLLM's module of routes.
-
-    Raises:
-        ModuleNotFoundError: vLLM is not installed, or has moved it.
-    """
+    """Return vLLM's module of routes."""
     return cast("Router", import_module(ROUTER))
 
 
 def valid_request(body: Mapping[str, object]) -> Request:
     """Return a request as vLLM validates it.
 
-    vLLM tries some thirty types on each item that is no model yet, which takes 50 µs. Plain messages and outputs of functions, of
-    which an agent sends hundreds, come out of that as they were, so it is shown the other items alone.
+    vLLM tries some thirty types on each item, which takes 50 µs. It leaves plain messages and outputs of functions, of which an
+    agent sends hundreds, as they are; so only the other items are validated.
 
     Raises:
-        ValidationError: What is wrong with it.
+        ValidationError: The request is not valid.
     """
-    make, items = router().ResponsesRequest, elements(body.get("input"))
+    validate, items = router().ResponsesRequest, elements(body.get("input"))
     plain = [dict(members(item)) if _is_plain(item) else None for item in items]
     if any(plain):
-        with suppress(ValidationError):  # whose words are to name the places of all items
-            request: Any = make(**{**body, "input": [item for item, same in zip(items, plain, strict=True) if same is None]})
-            read = iter(request.input)
-            request.input = [same or next(read) for same in plain]
+        with suppress(ValidationError):  # validating all items gives the errors the right indices
+            request: Any = validate(**{**body, "input": [item for item, same in zip(items, plain, strict=True) if same is None]})
+            validated = iter(request.input)
+            request.input = [same or next(validated) for same in plain]
             return cast("Request", request)
-    return make(**body)
+    return validate(**body)
 
 
 def _is_plain(item: object) -> bool:
-    """Return whether an item is a message, or the output of a function, that is text and has the usual fields alone."""
+    """Return whether an item is a message of text, or the output of a function as text, with the usual fields alone."""
     fields, names = members(item), MESSAGE
     match fields:
         case {"type": "function_call_output", "call_id": str(), "output": str()}:
             names = OUTPUT
         case {"type": other} if other != "message":
             return False
-        case {"role": "assistant", "content": str()} | {"role": "user" | "system" | "developer", "content": str()}:
+        case {"role": "assistant" | "user" | "system" | "developer", "content": str()}:
             pass
         case {"role": "user" | "system" | "developer", "content": parts} if is_array(parts) and all(map(_is_text, parts)):
             pass
@@ -298,56 +262,49 @@ def _is_text(part: object) -> bool:
     return fields.keys() <= {"type", "text"} and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
 
 
-async def begin_call(serving: Serving, request: Request, connection: object) -> Call | Dumpable:
-    """Have vLLM validate and render a request, up to where it would begin to generate.
+async def begin_call(serving: Serving, request: Request, connection: object) -> Call | BaseModel:
+    """Have vLLM validate and render a request, and return the call that would generate, or vLLM's refusal (`ErrorResponse`).
 
-    Args:
-        serving: vLLM's. A shallow copy of it is asked, so that no other request is affected.
-        request: It.
-        connection: What it came over, as a request of starlette's; None for what the server asks by itself.
-
-    Returns:
-        What would be generated with, or vLLM's refusal (`ErrorResponse`).
+    A copy of `serving` captures the call, so that no other request is affected; `connection` is the starlette request, if any.
     """
     arguments: dict[str, Any] = {}
 
-    def keep(**named: object) -> None:
+    def capture(**named: object) -> None:
         arguments.update(named)
 
-    def hand_over(*made: Any, **_: object) -> Call:  # noqa: ANN401 - vLLM's own arguments
-        return Call(made[0], made[1], made[3], made[4], made[5], arguments)
+    def hand_over(*positional: Any, **_: object) -> Call:  # noqa: ANN401 - vLLM's own arguments
+        request, sampling, _loop, context, model, tokenizer, *_rest = positional
+        parser, messages = getattr(context, "response_parser", None), getattr(context, "messages", ())
+        return Call(request, sampling, parser, messages, model, tokenizer, arguments)
 
-    asked: Any = copy(serving)
-    setattr(asked, GENERATE, keep)
-    setattr(asked, STREAM, hand_over)
-    call: Call | Dumpable = await asked.create_responses(request, connection)
+    capturing: Any = copy(serving)
+    setattr(capturing, GENERATE, capture)
+    setattr(capturing, STREAM, hand_over)
+    call: Call | BaseModel = await capturing.create_responses(request, connection)
     return call
 
 
 def generate(serving: Serving, call: Call, request_id: str, later: int) -> Steps:
-    """Return the outputs of one turn; like vLLM, prefer a later one to what has not begun."""
-    priority = call.arguments.get("priority", 0) - (later > 0)
-    steps: Steps = getattr(serving, GENERATE)(
-        **{
-            **call.arguments,
-            "request_id": request_id,
-            "context": OneTurn(),
-            "priority": priority,
-            "sampling_params": call.sampling,
-        }
-    )
+    """Return the outputs of one turn; like vLLM, give later turns precedence over new requests."""
+    options = {
+        "request_id": request_id,
+        "context": OneTurn(),
+        "priority": call.arguments.get("priority", 0) - (later > 0),
+        "sampling_params": call.sampling,
+    }
+    steps: Steps = getattr(serving, GENERATE)(**{**call.arguments, **options})
     return steps
 
 
 def validation_error(error: ValidationError, body: object) -> Exception:
-    """Return what a request is refused with that is not valid, as FastAPI would raise it; vLLM answers it in its own words."""
+    """Return the error that FastAPI would raise for an invalid request; vLLM's handlers answer it."""
     errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
-    make: Callable[..., Exception] = import_module("fastapi.exceptions").RequestValidationError
-    return make(errors, body=body)
+    create: Callable[..., Exception] = import_module("fastapi.exceptions").RequestValidationError
+    return create(errors, body=body)
 
 
 def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
-    """Return how many tokens a turn may have: the request's limit, and what the context has beside a prompt of this length."""
+    """Return how many tokens a turn may have by the request's limit and the context that a prompt of this length leaves."""
     limited: Callable[..., int] = import_module(SERVING).get_max_tokens
     model = serving.model_config.max_model_len
     return limited(model, limit, prompt, serving.default_sampling_params, getattr(serving, "override_max_tokens", None))
@@ -355,29 +312,29 @@ def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
 
 def prompt_length(serving: Any, call: Call) -> int:  # noqa: ANN401 - vLLM's own methods are called
     """Return how many tokens a prompt has."""
-    length: int = serving._extract_prompt_len(call.arguments["engine_input"])  # noqa: SLF001 - a seam
+    length: int = serving._extract_prompt_len(call.arguments["engine_input"])  # noqa: SLF001 - a required name
     return length
 
 
-def too_long(serving: Any, engine_input: Mapping[str, object]) -> Dumpable | None:  # noqa: ANN401 - likewise
+def too_long(serving: Any, engine_input: Mapping[str, object]) -> BaseModel | None:  # noqa: ANN401 - likewise
     """Return vLLM's refusal of a prompt that is longer than the model's context; None if it fits."""
-    refused: Dumpable | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a seam
-    return refused
+    refusal: BaseModel | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a required name
+    return refusal
 
 
 def raise_if_error(serving: Any, output: Output, request_id: str) -> None:  # noqa: ANN401 - likewise
-    """Raise vLLM's error if the engine has given a request up."""
-    serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a seam
+    """Raise vLLM's error if the engine has given up a request."""
+    serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a required name
 
 
 def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[str, object]]:  # noqa: ANN401 - likewise
-    """Return the log probabilities of an output's tokens, in the API's shape, each with so many alternatives."""
+    """Return the log probabilities of an output's tokens in the API's shape, each with `count` alternatives."""
     new = output.outputs[0]
     if new.logprobs is None:
         return []
-    given = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
-    made: Sequence[Dumpable] = serving._create_response_logprobs(**given)  # noqa: SLF001 - a seam
-    return [entry.model_dump() for entry in made]
+    options = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
+    entries: Sequence[BaseModel] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
+    return [entry.model_dump() for entry in entries]
 
 
 def rendered(messages: Sequence[object]) -> Sequence[int]:
@@ -387,45 +344,53 @@ def rendered(messages: Sequence[object]) -> Sequence[int]:
 
 
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:
-    """Return the timings of a response of one turn, as vLLM gives them since 0.32."""
-    make: Callable[[object, int], Dumpable] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
-    return None if make is None else make(metrics, tokens).model_dump(mode="json")
+    """Return the timings of a response of one turn, which vLLM has since 0.32."""
+    create: Callable[[object, int], BaseModel] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
+    return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
-def detokenizer(tokenizer: Tokenizer, request: object) -> Detokenizer:
-    """Return a detokenizer of a tokenizer and a request."""
-    made: Detokenizer = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(tokenizer, request)
-    return made
+def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
+    """Return a function that returns the text that a token adds to the tokens before it, to be called for each one in order."""
+    sampling = SimpleNamespace(
+        stop=None,
+        min_tokens=0,
+        include_stop_str_in_output=True,
+        skip_special_tokens=call.sampling.skip_special_tokens,
+        spaces_between_special_tokens=call.sampling.spaces_between_special_tokens,
+    )
+    request = SimpleNamespace(
+        request_id=call.request.request_id, sampling_params=sampling, prompt_token_ids=[*prompt], prompt_embeds=None
+    )
+    detokenizer: Any = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(call.tokenizer, request)
+
+    def decode(token: int) -> str:
+        detokenizer.token_ids.append(token)
+        text: str = detokenizer.decode_next(token)
+        return text
+
+    return decode
 
 
 def tool_urls(serving: Serving) -> Mapping[str, str]:
-    """Return the URLs of the MCP servers that `--tool-server` names, by what they call themselves."""
-    urls: MutableMapping[str, str] = getattr(serving.tool_server, "urls", None) or {}
-    return urls
+    """Return the URLs of the MCP servers in `--tool-server`, by their own names."""
+    return getattr(serving.tool_server, "urls", None) or {}
 
 
 def version() -> str:
-    """Return the number of the installed vLLM."""
+    """Return the version of the installed vLLM."""
     return str(import_module("vllm").__version__)
 
 
 def reads_end_as_text() -> bool:
-    """Return whether vLLM's parsers write the token that ends a turn into the text, as those of 0.26 do."""
+    """Return whether vLLM's parsers write the token that ends a turn into the text, as in 0.26."""
     return _release(version()) == (0, 26)
 
 
 def obstacle(installed: str) -> str | None:
-    """Return why the plugin cannot work with the installed vLLM.
-
-    Args:
-        installed: Its number.
-
-    Returns:
-        A sentence, or None if nothing is in the way.
-    """
+    """Return why the plugin cannot work with this version of vLLM, as a clause, or None if it can."""
     release = _release(installed)
-    if release is None or not KNOWN[0] <= release <= KNOWN[1]:
-        first, last = (".".join(map(str, each)) for each in KNOWN)
+    if release is None or not SUPPORTED[0] <= release <= SUPPORTED[1]:
+        first, last = (".".join(map(str, each)) for each in SUPPORTED)
         return f"it knows vLLM {first} to {last}"
     missing = list(_missing())
     return f"this build lacks {', '.join(missing)}" if missing else None
@@ -438,7 +403,7 @@ def _release(installed: str) -> tuple[int, int] | None:
 
 
 def _missing() -> Iterator[str]:
-    for (module, owner), names in SEAMS.items():
+    for (module, owner), names in REQUIRED.items():
         try:
             holder: object = import_module(module)
             holder = getattr(holder, owner) if owner else holder
@@ -450,10 +415,8 @@ def _missing() -> Iterator[str]:
                 yield f"{owner or module}.{name}"
 
 
-def _takes(seam: Any, parameters: tuple[str, ...]) -> bool:  # noqa: ANN401 - whatever vLLM has there
-    if not parameters:
-        return seam is not None
-    if not callable(seam):
-        return False
-    taken = inspect.signature(seam).parameters
-    return all(name in taken for name in parameters)
+def _takes(value: Any, parameters: tuple[str, ...]) -> bool:  # noqa: ANN401 - whatever vLLM has there
+    """Return whether a value exists and, if there are parameters, is callable with them."""
+    if value is None or not parameters:
+        return value is not None
+    return callable(value) and inspect.signature(value).parameters.keys() >= {*parameters}

@@ -1,21 +1,19 @@
-"""Reading models that write no harmony: with our parsers where the server's flags name known families, else with vLLM's.
+"""Parsers of models other than gpt-oss: Interlock's own if the server's flags name known families, else vLLM's.
 
-vLLM's parser stays configured in either case, for it adjusts requests, starts grammars and says whether a prompt ends inside of
-reasoning. A reader is the `Parser` of one response; `begin` tells it of each turn. It knows nothing of tools or events.
+vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
 
 vLLM's engine yields tokens and text, but not always the text of those tokens: with stop sequences the text lags behind; with a
-stream interval, or on a busy machine, many tokens come at once; where a stop sequence ends the turn, the text is cut. Parsers go
-wrong with each of these. So each token is paired with its own text, and they see the same whatever the engine makes of it (R16).
+stream interval, or on a busy machine, many tokens come at once; a stop sequence truncates the text. Parsers go wrong with each of
+these. So each token is paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Final, TypeAlias, cast
 
 from attrs import define, evolve, field
@@ -28,31 +26,28 @@ from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import joined
 from interlock.parsers.routing import Route, Routing
 from interlock.parsers.vllm_deltas import VllmParser
-from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, detokenizer
+from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
 
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials", "with_written_id"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
-"""The environment variable that makes the plugin use vLLM's parsers for all models, if it says `vllm`."""
+"""The environment variable whose value `vllm` makes the plugin use vLLM's parsers for all models."""
 
-HOSTED: Final[Mapping[str, Route]] = {
-    "python": Route("code_interpreter_call", payload="code"),
-    "code_interpreter": Route("code_interpreter_call", payload="code"),
-    "web_search": Route("web_search_call", payload="browser", function="search"),
-    "web_search_preview": Route("web_search_call", payload="browser", function="search"),
+CODE: Final = Route("code_interpreter_call", payload="code")
+SEARCH: Final = Route("web_search_call", payload="browser", function="search")
+
+HOSTED: Final[Mapping[str, Mapping[str, Route]]] = {
+    "code_interpreter": {"python": CODE, "code_interpreter": CODE},
+    "web_search": {"web_search": SEARCH, "web_search_preview": SEARCH},
 }
-"""The functions by which models other than gpt-oss call hosted tools."""
+"""The functions by which models other than gpt-oss call hosted tools, by the types of those tools."""
 
 TAIL: Final = 32
-"""How many tokens at the end of a prompt may say whether it ends inside of reasoning."""
+"""How many tokens at the end of a prompt may show whether it ends in reasoning."""
 
 
 def configured(args: object) -> Family | None:
-    """Return the family that a server's flags name; None if vLLM's parsers are to be used.
-
-    Args:
-        args: vLLM's command line.
-    """
+    """Return the family that vLLM's command line names; None if vLLM's parsers are to be used."""
     if os.environ.get(FORCED, "") == "vllm":
         return None
     tools = getattr(args, "tool_call_parser", None) if getattr(args, "enable_auto_tool_choice", False) else None
@@ -62,136 +57,120 @@ def configured(args: object) -> Family | None:
 
 
 def reader(
-    read: Family | None, body: Mapping[str, object], call: Call, hosted: Container[str], *, forced: bool, hide_end: bool
+    family: Family | None, body: Mapping[str, object], call: Call, hosted: Container[str], *, forced: bool, hide_end: bool
 ) -> Reader:
-    """Return the reader of a response: of a known family, or with vLLM's parser.
+    """Return the parser of a response: of a known family, or vLLM's.
 
-    vLLM's parser has to read where vLLM has the model write JSON alone, without the family's markers, because a call is required
-    or named; and where the vocabulary is older than the format.
+    vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named
+    call as JSON without the family's markers.
 
     Args:
-        read: The family that the server's flags name, if they name one.
-        body: The request's, with the tools by which calls are read.
-        call: What the first turn is generated with.
-        hosted: The tools that are run for the response, by their types.
+        family: The family of the server's flags, if any.
+        body: The request's body, with the tools by which calls are read.
+        call: The first turn's.
+        hosted: The types of the response's hosted tools.
         forced: Whether the request requires a call, or names one.
-        hide_end: Whether vLLM's parser must not see the token that ends a turn.
+        hide_end: Whether to hide the token that ends a turn from vLLM's parser.
     """
-    theirs = call.context.response_parser
-    special: Mapping[int, str] = {} if read is None else specials(call.tokenizer, read)
-    if read is not None and theirs is not None and not (forced and _writes_json(theirs)) and _has_markers(read, special):
+    special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
+    needs = None if family is None or family.syntax is None else family.syntax.needs
+    has_markers = not needs or needs in special.values()
+    writes_json = forced and _writes_json(call.parser)
+    if family is not None and call.parser is not None and has_markers and not writes_json:
         settings = Settings.from_request(body)
-        settings.routing = hosted_functions(settings.routing, hosted)
-        return FamilyReader(FamilyParser(read, evolve(settings, special=special)), special, read)
-    count = getattr(theirs, "count_reasoning_tokens", None)  # vLLM has it since 0.27
-    parser = VllmParser(hosted_functions(Routing.from_request(body), hosted), call.request.include_reasoning, count)
+        settings.routing = _with_hosted(settings.routing, hosted)
+        return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
+    count = getattr(call.parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
+    parser = VllmParser(_with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
     return DeltaReader(parser, call.request.parallel_tool_calls is False, hide_end)
 
 
-def hosted_functions(routing: Routing, hosted: Container[str]) -> Routing:
-    """Route the functions that stand for hosted tools to the items of those tools.
-
-    Args:
-        routing: What the request declares.
-        hosted: The tools that are run for the response, by their types.
-    """
-    tools = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-    routes = {name: route for name, route in HOSTED.items() if tools[route.kind] in hosted}
+def _with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
+    """Route the functions that stand for hosted tools to the items of those tools."""
+    routes = {name: route for kind, functions in HOSTED.items() if kind in hosted for name, route in functions.items()}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing
 
 
 @lru_cache(maxsize=16)
-def specials(tokenizer: Tokenizer, read: Family) -> Mapping[int, str]:
-    """Return the markers of a family that a vocabulary has as tokens of their own, by their ids.
-
-    Args:
-        tokenizer: The model's.
-        read: The family.
-    """
+def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
+    """Return the markers of a family that are tokens of their own in a model's vocabulary, by token id."""
     added = tokenizer.get_added_vocab() or {
         text: token for text in tokenizer.all_special_tokens if (token := tokenizer.convert_tokens_to_ids(text)) is not None
     }
-    texts = {text for markers in read.markers.values() for text in markers}
+    texts = {text for markers in family.markers.values() for text in markers}
     return {token: text for text, token in added.items() if text in texts}
 
 
-def with_written_id(item: Mapping[str, object], read: Family) -> Mapping[str, object]:
-    """Return a call or its output with the id that the model wrote: clients know it with the prefix `call_` (rule R7)."""
+def with_written_id(item: Mapping[str, object], family: Family) -> Mapping[str, object]:
+    """Return a call or its output with the id that the model wrote; clients know it with the prefix `call_` (rule R7)."""
     call_id = item.get("call_id")
-    return {**item, "call_id": read.written_id(call_id)} if isinstance(call_id, str) else item
+    return {**item, "call_id": family.written_id(call_id)} if isinstance(call_id, str) else item
 
 
-def _has_markers(read: Family, special: Mapping[int, str]) -> bool:
-    return read.syntax is None or not read.syntax.needs or read.syntax.needs in special.values()
-
-
-def _writes_json(theirs: object) -> bool:
-    """Return whether vLLM has a model write JSON without markers where a call is required or named, as far as that is known."""
-    tool_parser = getattr(theirs, "tool_parser", None) or getattr(theirs, "_tool_parser", None)
+def _writes_json(vllm_parser: object) -> bool:
+    """Return whether vLLM has a model write a required or named call as JSON without markers; True if that is unknown."""
+    tool_parser = getattr(vllm_parser, "tool_parser", None) or getattr(vllm_parser, "_tool_parser", None)
     return getattr(tool_parser, "supports_required_and_named", True) is not False
 
 
 @define(eq=False)
 class FamilyReader:
-    """Reads a model by the markers of its family, of which `special` has those that are special tokens, by their ids."""
+    """Reads a model by the markers of its family; `special` has the markers that are special tokens, by token id."""
 
     _parser: FamilyParser
     _special: Mapping[int, str]
     _family: Family
     _call: Call = field(init=False)
     _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The tokens that end a turn; their text is dropped where the engine passes it on."""
+    """The tokens that end a turn, whose text is dropped."""
     _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The tokens whose text means something by itself: those, and the special ones."""
-    _seen: list[int] = field(factory=list[int], init=False)
-    """The prompt and what was generated."""
+    """The control and special tokens."""
+    _tokens: list[int] = field(factory=list[int], init=False)
+    """The prompt and the output."""
     _start: int = field(default=0, init=False)
     """The length of the prompt."""
     _thinks: bool = field(default=False, init=False)
-    """Whether the turn begins inside of reasoning."""
+    """Whether the turn begins in reasoning."""
     _pairing: Pairing | None = field(default=None, init=False)
-    """Where the text of tokens comes after them, because a stop sequence may yet cut it: what finds it."""
+    """Pairs tokens with their text if that comes later, because a stop sequence may truncate it."""
 
     def begin(self, call: Call) -> None:
         """Begin a turn."""
-        self._call, self._seen, self._start = call, [*call.prompt], len(call.prompt)
+        self._call, self._tokens, self._start = call, [*call.prompt], len(call.prompt)
         self._controls = _controls(call)
         self._marks = self._controls | self._special.keys()
         lags = bool(call.sampling.stop) and not call.sampling.include_stop_str_in_output
-        self._pairing = _pairing(call, self._seen) if lags else None
+        self._pairing = _pairing(call, self._tokens) if lags else None
         start = self._starts(call)
         self._thinks = (start or self._family.starts) == "thinking"
         self._parser.begin(start)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of an output; markers are cut out, so that none is taken for text that is spelled like it."""
+        """Return the deltas of an output; marker tokens are separated from text that is spelled like them."""
         token_ids = chunk.token_ids
         if self._pairing is None and (len(token_ids) == 1 or self._marks.isdisjoint(token_ids)):
             if token_ids and token_ids[0] in self._controls:
                 chunk.text = ""
             deltas = self._parser.feed(chunk)
         else:
-            pairing = self._pairing or _pairing(self._call, self._seen)
+            pairing = self._pairing or _pairing(self._call, self._tokens)
             finished = self._pairing is None or _is_last(chunk)
             chunks = pairing.pair(token_ids, chunk.text, chunk.logprobs, finished=finished)
             deltas = joined([delta for each in chunks for delta in self._parser.feed(each)])
-        self._seen.extend(token_ids)
+        self._tokens.extend(token_ids)
         return deltas
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return what was held back."""
-        return self._parser.end(reason, evolve(usage, reasoning_tokens=self._reasoned()))
+        """End the turn, and return the pending deltas."""
+        return self._parser.end(reason, evolve(usage, reasoning_tokens=self._count_reasoning()))
 
-    def _reasoned(self) -> int:
-        """Return how many tokens of reasoning were generated: from the mark that begins it, or the prompt, to the next mark.
-
-        It is 0 where the marks are no tokens of their own; the parser then estimates it.
-        """
+    def _count_reasoning(self) -> int:
+        """Count the tokens between the marks of reasoning; 0, for the parser to estimate, if the marks are no tokens."""
         reasoning = self._family.reasoning
         if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
             return 0
         count, thinks = 0, self._thinks
-        for token in self._seen[self._start :]:
+        for token in self._tokens[self._start :]:
             mark = self._special.get(token)
             if mark in reasoning.begins:
                 thinks = True
@@ -202,7 +181,7 @@ class FamilyReader:
         return count
 
     def _starts(self, call: Call) -> Start | None:
-        """Return where a turn starts: as the last marker in the prompt's tail says, else as vLLM's parser does."""
+        """Return where a turn starts by the last marker in the prompt's tail, else by vLLM's parser."""
         reasoning = self._family.reasoning
         if reasoning is None:
             return "between"
@@ -212,18 +191,18 @@ class FamilyReader:
                 return "thinking"
             if text in reasoning.ends:
                 return "between"
-        ended = getattr(call.context.response_parser, "is_reasoning_end", None)  # not every release has it
-        return "between" if ended is not None and ended([*call.prompt]) else None
+        is_end = getattr(call.parser, "is_reasoning_end", None)  # not every release has it
+        return "between" if is_end is not None and is_end([*call.prompt]) else None
 
 
 @define(eq=False)
 class DeltaReader:
-    """Reads a model by the deltas of vLLM's parser, of which each turn has its own, or as plain text where it has none.
+    """Reads a model by the deltas of vLLM's parser, a new one for each turn, or as plain text without one.
 
     Args:
-        parser: Reads those deltas.
-        one: Whether a turn may have one call alone.
-        hide_end: Whether vLLM's parser must not see the token that ends a turn, which has no text.
+        parser: Reads the deltas.
+        one: Whether a turn may have one call only.
+        hide_end: Whether to hide the token that ends a turn, which has no text, from vLLM's parser.
     """
 
     _parser: VllmParser
@@ -236,8 +215,8 @@ class DeltaReader:
     def begin(self, call: Call) -> None:
         """Begin a turn."""
         self._call, self._pairing = call, _pairing(call, call.prompt)
-        theirs = call.context.response_parser
-        self._parse = None if theirs is None else _one_call(theirs) if self._one else theirs.parse_delta
+        vllm_parser = call.parser
+        self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of an output."""
@@ -245,11 +224,11 @@ class DeltaReader:
         if parse is None:
             chunk.delta = {"content": chunk.text}
             return self._parser.feed(chunk)
-        paired = self._pairing.take(chunk.token_ids, chunk.text, chunk.logprobs)
-        if paired and not finished:
+        is_pair = self._pairing.take(chunk.token_ids, chunk.text, chunk.logprobs)
+        if is_pair and not finished:
             chunk.delta = parse(chunk.text, chunk.token_ids, self._call.request, self._call.prompt, finished=False)
             return self._parser.feed(chunk)
-        chunks = [chunk] if paired else self._pairing.paired(finished=finished) or [Chunk([])]
+        chunks = [chunk] if is_pair else self._pairing.paired(finished=finished) or [Chunk([])]
         deltas: list[Delta] = []
         for each in chunks:
             ends = finished and each is chunks[-1]
@@ -259,7 +238,7 @@ class DeltaReader:
         return joined(deltas)
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return what was held back."""
+        """End the turn, and return the pending deltas."""
         return self._parser.end(reason, usage)
 
     def _hides_end(self, output: Output) -> bool:
@@ -268,7 +247,7 @@ class DeltaReader:
 
 
 Reader: TypeAlias = FamilyReader | DeltaReader
-"""A parser that is told of each turn (`begin`), and whose chunks have the engine's output as their `delta`."""
+"""A parser whose turns begin with `begin`, and whose chunks have the engine's output as their `delta`."""
 
 
 def _is_last(chunk: Chunk) -> bool:
@@ -276,7 +255,7 @@ def _is_last(chunk: Chunk) -> bool:
 
 
 def _one_call(parser: DeltaParser) -> Callable[..., object]:
-    """Return how a parser is asked where no parallel calls are wanted: calls after the first are dropped."""
+    """Return a parser's `parse_delta` without the calls after the first one."""
 
     def parse(
         text: str, token_ids: Sequence[int], request: Request, prompt: Sequence[int] | None, /, *, finished: bool
@@ -285,8 +264,8 @@ def _one_call(parser: DeltaParser) -> Callable[..., object]:
         calls = cast("Sequence[object]", getattr(delta, "tool_calls", None) or ())
         if not calls:
             return delta
-        kept = [call for call in calls if not getattr(call, "index", 0)]
-        return {**{name: getattr(delta, name, None) for name in ("reasoning", "content")}, "tool_calls": kept}
+        first = [call for call in calls if not getattr(call, "index", 0)]
+        return {**{name: getattr(delta, name, None) for name in ("reasoning", "content")}, "tool_calls": first}
 
     return parse
 
@@ -297,27 +276,8 @@ def _controls(call: Call) -> AbstractSet[int]:
 
 
 def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
-    """Return what pairs tokens with the text that vLLM makes of them.
-
-    Args:
-        call: What the turn is generated with.
-        prompt: The tokens before them.
-    """
-    sampling = SimpleNamespace(
-        stop=None,
-        min_tokens=0,
-        include_stop_str_in_output=True,
-        skip_special_tokens=call.sampling.skip_special_tokens,
-        spaces_between_special_tokens=call.sampling.spaces_between_special_tokens,
-    )
-    made = {"request_id": call.request.request_id, "sampling_params": sampling, "prompt_embeds": None}
-    made_of = detokenizer(call.tokenizer, SimpleNamespace(**made, prompt_token_ids=list(prompt)))
-
-    def decode(token: int) -> str:
-        made_of.token_ids.append(token)
-        return made_of.decode_next(token)
-
-    return Pairing(decode, _controls(call))
+    """Return a pairing of the tokens after a prompt with the text of vLLM's detokenizer."""
+    return Pairing(decoder(call, prompt), _controls(call))
 
 
 @define(eq=False)
@@ -325,60 +285,57 @@ class Pairing:
     """Pairs the tokens of one turn with their text.
 
     Args:
-        decode: Returns the text that a token adds to those before it, "" while a character is not whole. Called once for each
-            token, in order.
-        controls: The tokens that end a turn. Their text is dropped where the engine passes it on, because what follows from
-            them is not text (rule R17).
+        decode: Returns the text that a token adds to those before it, "" while a character is not whole. It is called once for
+            each token, in order.
+        controls: The tokens that end a turn. Their text is dropped, because it is not the model's (rule R17).
     """
 
     _decode: Callable[[int], str]
     _controls: Container[int] = frozenset[int]()
-    _waiting: deque[Chunk] = field(factory=deque[Chunk], init=False)
-    """Tokens whose text was not given yet, each with the text that it should have."""
+    _pending: deque[Chunk] = field(factory=deque[Chunk], init=False)
+    """Tokens without their text yet, each with its expected text."""
     _text: str = field(default="", init=False)
-    """Text that was given and belongs to the tokens that wait."""
+    """Text of the pending tokens."""
 
     def pair(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False
     ) -> Sequence[Chunk]:
-        """Return the tokens whose text is there: a chunk for each, and for several only where they cannot be told apart.
+        """Return the tokens that have their text: a chunk for each, or for several that cannot be told apart.
 
-        Where no text comes any more (`finished`), what waits has what text is left, and is given as one.
+        If no text will follow (`finished`), the pending tokens are one chunk with the rest of the text.
         """
         return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.paired(finished=finished)
 
     def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
-        """Take new tokens and text; return whether they are a pair as they are. If not they wait, and `paired` gives them."""
-        if len(token_ids) == 1 and not self._waiting and not self._text:
+        """Take new tokens and text; return whether they are a pair. If not they are pending, and `paired` returns them."""
+        if len(token_ids) == 1 and not self._pending and not self._text:
             token = token_ids[0]
             expected = self._decode(token)
             if expected == text and token not in self._controls:
                 return True
-            self._waiting.append(Chunk(token_ids, expected, logprobs))
+            self._pending.append(Chunk(token_ids, expected, logprobs))
         else:
             for place, token in enumerate(token_ids):
                 entries = None if logprobs is None else logprobs[place : place + 1]
-                self._waiting.append(Chunk([token], self._decode(token), entries))
+                self._pending.append(Chunk([token], self._decode(token), entries))
         self._text += text
         return False
 
     def paired(self, *, finished: bool) -> list[Chunk]:
-        """Return those that wait whose text is there, as `pair` does."""
-        return [*self._paired(finished=finished)]
-
-    def _paired(self, *, finished: bool) -> Iterator[Chunk]:
-        """Yield those that wait whose text is there, in order."""
-        while self._waiting and self._text.startswith(self._waiting[0].text):
-            chunk = self._waiting.popleft()
+        """Return the pending tokens that have their text, as `pair` does."""
+        chunks: list[Chunk] = []
+        while self._pending and self._text.startswith(self._pending[0].text):
+            chunk = self._pending.popleft()
             self._text = self._text[len(chunk.text) :]
-            yield Chunk([chunk.token_ids[0]]) if chunk.token_ids[0] in self._controls else chunk
-        if self._waiting and (finished or not self._waiting[0].text.startswith(self._text)):
-            yield self._rest()
+            chunks.append(Chunk([chunk.token_ids[0]]) if chunk.token_ids[0] in self._controls else chunk)
+        if self._pending and (finished or not self._pending[0].text.startswith(self._text)):
+            chunks.append(self._rest())
+        return chunks
 
     def _rest(self) -> Chunk:
-        """Return what waits, with whatever text is there: the end of a turn, or a text that its tokens do not say."""
-        token_ids = [token for chunk in self._waiting for token in chunk.token_ids]
-        logprobs = [entry for chunk in self._waiting for entry in chunk.logprobs or ()]
-        self._waiting.clear()
+        """Return the pending tokens with the pending text: the end of a turn, or a text that its tokens do not spell."""
+        token_ids = [token for chunk in self._pending for token in chunk.token_ids]
+        logprobs = [entry for chunk in self._pending for entry in chunk.logprobs or ()]
+        self._pending.clear()
         text, self._text = self._text, ""
         return Chunk(token_ids, text, logprobs or None)

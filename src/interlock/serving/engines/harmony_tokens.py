@@ -1,0 +1,124 @@
+"""Text and messages as tokens of gpt-oss, and tokens as messages and log probabilities.
+
+The tokenizer blocks the event loop for a time that grows with the square of a word's length. So text is encoded in slices; where
+two slices meet, a word may take one token more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from interlock.events.json import clean
+from interlock.parsers.harmony_vocabulary import Entry, vocabulary
+from interlock.parsers.routing import SEPARATOR
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import text_of
+from interlock.serving.requests.yielder import Yielder
+
+if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
+    from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
+
+__all__ = ["SERVER_CALLS", "encode_framing", "encode_text", "encoding", "token_bytes", "token_entries", "token_entry"]
+__all__ += ["tool_messages", "turn_messages"]
+
+SLICE: Final = 1_024
+"""Characters that are encoded at once; the slowest slices take three milliseconds."""
+
+SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
+"""The calls that a server runs, and whose items have the tool's output."""
+
+NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
+"""The recipients of messages that call nothing."""
+
+
+def encoding() -> HarmonyEncoding:
+    """Return the vocabulary of gpt-oss, the same 50 MB that the parser reads; the first call takes a fifth of a second."""
+    return cast("HarmonyEncoding", vocabulary().encoding)
+
+
+async def encode_text(text: str, yielder: Yielder) -> AsyncGenerator[list[int], None]:
+    """Yield the tokens of a text, slice by slice; control tokens in it are text, and lone surrogates become U+FFFD."""
+    for start in range(0, len(text), SLICE):
+        yield encoding().encode(clean(text[start : start + SLICE]), disallowed_special=())
+        await yielder.checkpoint()
+
+
+@lru_cache(maxsize=256)
+def encode_framing(text: str) -> tuple[int, ...]:
+    """Return the tokens of framing, such as `<|start|>assistant`, with its control tokens."""
+    return tuple(encoding().encode(text, allowed_special="all"))
+
+
+def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:
+    """Return the messages in a turn's tokens; a malformed turn is one message with all of its text."""
+    harmony = import_module("openai_harmony")
+    try:
+        messages: Sequence[Any] = encoding().parse_messages_from_completion_tokens(tokens, harmony.Role.ASSISTANT)
+    except harmony.HarmonyError:
+        text = encoding().decode([token for token in tokens if not encoding().is_special_token(token)], errors="replace")
+        messages = [harmony.Message.from_role_and_content(harmony.Role.ASSISTANT, text).with_channel("final")]
+    return messages
+
+
+def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[object]:
+    """Return the messages of the tools that a turn called.
+
+    A tool answers under the name and in the channel of its call; if the messages do not match the calls one by one, under the
+    usual name of its kind.
+
+    Args:
+        tokens: The turn's output.
+        items: The turn's items; calls that a server ran have the tool's result as `output`.
+    """
+    harmony = import_module("openai_harmony")
+    calls = [item for item in items if item.get("type") in SERVER_CALLS]
+    call_messages = [message for message in turn_messages(tokens) if message.recipient not in NO_TOOL]
+    addresses = [(message.recipient.partition("<|constrain|>")[0].rstrip(), message.channel) for message in call_messages]
+    if len(addresses) != len(calls):
+        addresses = [_usual_address(call) for call in calls]
+    return [
+        harmony.Message.from_author_and_content(harmony.Author.new(harmony.Role.TOOL, name), text_of(call.get("output")))
+        .with_channel(channel or "commentary")
+        .with_recipient("assistant")
+        for call, (name, channel) in zip(calls, addresses, strict=True)
+    ]
+
+
+def _usual_address(call: Item) -> tuple[str, str]:
+    """Return the name and the channel by which gpt-oss calls a tool."""
+    match call["type"]:
+        case "code_interpreter_call":
+            return "python", "analysis"
+        case "web_search_call":
+            return "browser.search", "analysis"
+        case _:
+            return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
+
+
+def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[Entry]:
+    """Return the log probabilities of tokens in the API's shape, with each token's bytes even if they divide a character.
+
+    Args:
+        tokens: The output.
+        ranked: For each token the likeliest tokens, each with an object that has its `logprob`.
+        count: The alternatives listed for each token.
+    """
+    entries: list[Entry] = []
+    for token, likely in zip(tokens, ranked, strict=False):
+        top = [token_entry(other, rank.logprob) for other, rank in [*likely.items()][:count]]
+        entries.append({**token_entry(token, likely[token].logprob), "top_logprobs": top})
+    return entries
+
+
+def token_entry(token: int, logprob: float) -> dict[str, object]:
+    """Return the log probability of one token in the API's shape, without alternatives."""
+    raw = token_bytes([token])
+    return {"token": raw.decode("utf-8", "replace"), "bytes": [*raw], "logprob": max(logprob, -9999.0)}
+
+
+def token_bytes(tokens: Sequence[int]) -> bytes:
+    """Return the bytes of tokens, which may end inside a character."""
+    return encoding().decode(tokens, errors="surrogateescape").encode("utf-8", "surrogateescape")
