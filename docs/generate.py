@@ -25,14 +25,13 @@ from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.acceptor import HABITS, RULES, Deviation
 from interlock.fsm.acceptor.observed import OBSERVED
-from interlock.fsm.diagram import Graph, Role, Style, key_of, to_svg
+from interlock.fsm.diagram import Graph, Role, Style, to_svg
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
 from interlock.fsm.table import Machine
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
-from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.reference_encoders import Said, encode
 from interlock.serving.cli.diagram import process_graphs, stream_graphs
@@ -257,7 +256,7 @@ def _framed() -> Iterator[str]:
 
 def _families() -> Iterator[str]:
     """List the families, and show the same call in each format."""
-    yield "| `--tool-call-parser` | arguments | reasoning | a call |"
+    yield "| `--tool-call-parser` | arguments | `--reasoning-parser` | a call |"
     yield "|---|---|---|---|"
     for name, syntax in SYNTAXES.items():
         call = encode([Said("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
@@ -265,7 +264,7 @@ def _families() -> Iterator[str]:
 
 
 def _framings() -> Iterator[str]:
-    """Show the pictures of the framing, and what its effects mean."""
+    """Show the pictures of the framing, whose legends explain the effects."""
     for name, (about, graph) in _drawn_framings().items():
         yield f"### {graph.name[0].upper()}{graph.name[1:]}"
         yield ""
@@ -273,9 +272,6 @@ def _framings() -> Iterator[str]:
         yield ""
         yield f"![The framing, {graph.name}: every edge that is more than text](families/{name}.svg)"
         yield ""
-    yield "| effect | meaning |"
-    yield "|---|---|"
-    yield from (f"| `{effect}` | {meaning} |" for effect, meaning in key_of(Effect).items())
 
 
 @cache
