@@ -15,7 +15,7 @@ from typing import get_args
 
 import architecture
 import machines
-from attrs import evolve
+from attrs import evolve, fields
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
 from subjects import KEPT_BY, subject_of
@@ -320,17 +320,15 @@ def _figures() -> Iterator[str]:
 
 
 def _deltas() -> Iterator[str]:
-    """List the deltas with their fields, as their docstrings describe them."""
-    yield "| delta | what it says | fields |"
+    """List the deltas and their fields by the first line of their docstrings."""
+    yield "| delta | what it reports | fields |"
     yield "|---|---|---|"
     for delta in get_args(Delta):
         if delta is str:
-            yield "| `str` | A piece of text of the item that is being written; of a new message, if none is. | |"
+            yield "| `str` | Text of the item that is being written, or of a new message. | |"
             continue
-        about, _, arguments = inspect.getdoc(delta).partition("\n\nArgs:\n")
-        fields = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments.partition("\n\n")[0], flags=re.MULTILINE)
-        described = "<br>".join(f"`{name}`: {_line(text)}" for name, text in fields)
-        yield f"| `{delta.__name__}` | {_line(about.partition(chr(10) * 2)[0])} | {described} |"
+        names = ", ".join(f"`{field.name}`" for field in fields(delta) if field.init)
+        yield f"| `{delta.__name__}` | {_line((inspect.getdoc(delta) or '').partition(chr(10) * 2)[0])} | {names} |"
 
 
 def _line(text: str) -> str:
