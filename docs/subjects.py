@@ -210,6 +210,23 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "server shuts down, or when the connection has reached its age limit and nothing is in flight.",
         triggers=("request", "expire", "request", "drain"),
     ),
+    **{
+        kind: Subject(about, deltas=(Open(kind, example(kind)),))
+        for kind, about in (
+            ("apply_patch_call_output", "Whether the client applied a patch."),
+            ("local_shell_call_output", "The output of a command that the client ran for a `local_shell_call`."),
+            ("computer_call_output", "The screenshot after the actions of a `computer_call`."),
+            ("tool_search_output", "The tools that a `tool_search_call` found."),
+            ("program_output", "The result of a `program`."),
+            ("function_call_output", "The result of a function."),
+            ("custom_tool_call_output", "The result of a custom tool."),
+            ("mcp_approval_response", "The client's answer to an `mcp_approval_request`."),
+            ("additional_tools", "Tools that the model may use from here on."),
+            ("agent_message", "A message from one agent to another."),
+            ("multi_agent_call", "A call by which an agent starts, messages or stops other agents."),
+            ("multi_agent_call_output", "The result of a `multi_agent_call`."),
+        )
+    },
 }
 """The subjects by the name of the machine; for a kind that is not here, the docstring of its type stands in."""
 
