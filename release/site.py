@@ -6,6 +6,7 @@ A link to a file that the site does not have becomes plain text, because the rep
 
 from __future__ import annotations
 
+import html
 import importlib
 import os
 import re
@@ -24,11 +25,15 @@ FACES = ("interlock", "interlock.parsers", "interlock.fsm", "interlock.fsm.accep
 PUBLISHED = {".md", ".svg", ".png", ".html", ".json"}
 """The endings of the files that the site has."""
 LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)")
+BAR = r"\|"
+"""How a bar in the code of a table is written; GitHub's Markdown takes the backslash away, and the site's does not."""
 STYLE = """\
 .md-grid { max-width: 70rem }
 .md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
 .md-typeset table:not([class]) { font-size: .68rem }
 .md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
+.md-typeset td:first-child code { white-space: nowrap }
+.md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
 .md-typeset img { max-width: 100% }
 """
 
@@ -127,7 +132,10 @@ def linked(source: Path, page: Path) -> str:
             return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
         return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
 
-    return LINK.sub(link, source.read_text("utf-8"))
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{html.escape(match[1].replace(BAR, '|')).replace('|', '&#124;')}</code>" if BAR in match[1] else match[0]
+
+    return re.sub(r"`([^`\n]+)`", code, LINK.sub(link, source.read_text("utf-8")))
 
 
 def more() -> Nav:
