@@ -45,14 +45,15 @@ TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed
 INTRODUCTION: Final = """\
 # Conformance: the same turns on both routes
 
-{turns} scripted turns, played on {build}, once through vLLM's own `POST /v1/responses` and once through Interlock's. `make
-conformance` plays them again and writes this page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py). The
-engine is vLLM's; the models are tiny, and their tokens are scripted.
+{turns} scripted turns, played on {build},
+once through vLLM's own `POST /v1/responses` and once through Interlock's. `make conformance` plays them again and writes this
+page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py). The engine is vLLM's; the models are tiny, and their tokens
+are scripted.
 
 The findings are those of [`interlock check`](check.md) on each stream. An **error** breaks the published contract or a known
-client. A **deviation** is unusual, but every client tried copes with it: most of vLLM's are nulls that the API omits
-([R14](rules.md#r14)). R19 counts answers in one piece whose items, status or reason differ from those of the stream's last
-event.
+client. A **deviation** is unusual, but every client tried copes with it; most of vLLM's are about fields
+([R14](rules.md#r14)), such as a null that the API omits. R19 counts answers in one piece whose items, status or reason
+differ from those of the stream's last event.
 """
 
 GROUPS: Final = """\

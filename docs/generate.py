@@ -307,16 +307,22 @@ def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `make conformance` and `make bench-docs` write."""
     conformance, performance = ((DOCS / page).read_text("utf-8") for page in ("conformance.md", "performance.md"))
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
-    yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM's events | Interlock's |"
+    yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
     yield "|---|---:|---:|"
-    for row in ("turns without a finding", "turns whose stream has no terminal event", "findings"):
-        yield re.findall(rf"^\| {row} \|.*$", conformance, flags=re.MULTILINE)[0]
     for name, row in (
-        ("a text delta", "text deltas"),
-        ("a token of gpt-oss, 20,000 into it", "harmony after 20,000 reasoning tokens"),
+        ("turns without an error", "turns without an error"),
+        ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
+        ("errors, which break the contract or a client", "errors"),
+        ("deviations, which every tested client tolerates", "deviations"),
+    ):
+        (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
+        yield f"| {name} |{counts}"
+    for name, row in (
+        ("CPU time per text delta", "text deltas"),
+        ("CPU time per gpt-oss token after 20,000 tokens", "harmony after 20,000 reasoning tokens"),
     ):
         (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
-        yield f"| CPU time of {name} | {times} times as much | 1 |"
+        yield f"| {name} | {times}x | 1x |"
 
 
 def _deltas() -> Iterator[str]:
