@@ -176,8 +176,8 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "How one response is made, in every host. The conversation is compacted if it has become too long, the model "
         "generates, the server runs the tools that were called, and the model generates again until it is the "
         "client's turn. A run does the work that an edge asks for, feeds the driver with the result, and then fires "
-        "the next edge. Every state that lasts has an edge for a failure and one for a client that leaves; both end "
-        "the response.",
+        "the next edge. Every state in which this work runs has an edge for a failure and one for a client that "
+        "leaves; both end the response.",
         triggers=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
     ),
     "background": Subject(
