@@ -85,7 +85,7 @@ fuzz-requests: .venv/.dev ## Hostile requests to a server that is watched, for M
 	cd tests && ../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: hostile
-hostile: .venv/.dev ## Send hostile requests to a server, and write what they cost into docs/security.md
+hostile: .venv/.dev ## Send hostile requests to a server; figures in docs/performance/hostile.md
 	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
 
 .PHONY: soak
@@ -160,8 +160,8 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
-test-store: .venv/.dev ## Server processes over one store, and every fault; figures go into docs/state.md. RUNS=200, ONLY='redis and 4'
-	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/state.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
+test-store: .venv/.dev ## Server processes with one store, and every fault; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
+	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance
 conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md
@@ -184,7 +184,7 @@ bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time
 	$(BIN)/python benchmarks/bench_alone.py
 
 .PHONY: bench-store
-bench-store: .venv/.dev ## What a store costs for each event and response, alone and 32 at a time; figures in docs/state.md
+bench-store: .venv/.dev ## What a store costs for each event and response, alone and 32 at a time; figures in docs/performance/stores.md
 	$(BIN)/python benchmarks/bench_store.py
 	$(BIN)/python benchmarks/write_docs.py
 

@@ -4,7 +4,8 @@
 
 Each figure of events and responses is wall time of one process that waits for each answer, divided by how many there were: what
 a server adds to a response. Those of streams are in `store_stream`. Redis is a server of our own on this machine; without
-`redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into docs/state.md by `make bench-docs`.
+`redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into docs/performance/stores.md by
+`make bench-docs`.
 """
 
 from __future__ import annotations

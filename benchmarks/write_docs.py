@@ -1,4 +1,4 @@
-"""`make bench-docs`: write the figures of docs/performance.md, of its tables and of docs/state.md again, from the last runs.
+"""`make bench-docs`: write the figures of docs/performance.md and of the pages in docs/performance/ again, from the last runs.
 
     python benchmarks/write_docs.py
 
@@ -22,9 +22,9 @@ Run = list[dict[str, Any]]
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE.parent / "docs" / "performance.md"
-STATE: Final = HERE.parent / "docs" / "state.md"
 STORE: Final = HERE / "out" / "store.json"
 PICTURES: Final = HERE.parent / "docs" / "performance"
+STORES: Final = PICTURES / "stores.md"
 TABLES: Final = PICTURES / "figures.md"
 RUNS: Final = "latest", "server", "alone"
 """What the benches wrote, each in a file of its own."""
@@ -35,8 +35,8 @@ SECTION: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.
 def main() -> None:
     """Fill in the pages, and draw the pictures, as far as there are figures."""
     if STORE.exists():
-        STATE.write_text(SECTION.sub(_stores, STATE.read_text()))
-        print(f"{STATE} is written")
+        STORES.write_text(SECTION.sub(_stores, STORES.read_text()))
+        print(f"{STORES} is written")
     runs = [json.loads(file.read_text()) for name in RUNS if (file := HERE / "out" / f"{name}.json").exists()]
     if runs:
         write_performance([row for run in runs for row in run["rows"]], runs[0]["machine"])

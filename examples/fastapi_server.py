@@ -1,9 +1,9 @@
-"""A server of your own: `POST /v1/responses` on FastAPI, with a model of your own, and Interlock for the events.
+"""Serve `POST /v1/responses` with FastAPI, your own model, and Interlock's events.
 
     pip install fastapi uvicorn         # beside interlock
     python examples/fastapi_server.py --port 8002
 
-The model here is a stand-in that writes text as Hermes and Qwen models do. docs/embedding.md walks through this file.
+The model is a stand-in that writes text as Hermes and Qwen models do. docs/embedding.md explains this file.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from interlock import (
 )
 
 PAUSE: Final = 0.01
-"""Seconds between two pieces of text."""
-HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # a proxy passes every event on at once
+"""Seconds between two chunks of text."""
+HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies forward every event at once
 
 logger = logging.getLogger("fastapi_server")
 app = FastAPI()
 
 
 async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
-    """Write an answer, piece by piece: put your engine here."""
-    said = str(request["input"])
+    """Yield an answer in chunks; replace this by your engine."""
+    answer = str(request["input"])
     for tool in request.get("tools", []):
-        said = f"<tool_call>\n{json.dumps({'name': tool['name'], 'arguments': {}})}\n</tool_call>"
-    for word in said.split(" "):
+        answer = f"<tool_call>\n{json.dumps({'name': tool['name'], 'arguments': {}})}\n</tool_call>"
+    for word in answer.split(" "):
         await asyncio.sleep(PAUSE)
         if word == "fail":
             raise RuntimeError("the model was asked to fail")
@@ -56,7 +56,7 @@ async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
 
 
 async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> AsyncGenerator[bytes]:
-    """Make one response: yield the events of each step, and end the response whatever happens."""
+    """Yield the events of one response, which ends legally whatever happens."""
     parser = parser_for(Tagged("hermes"), request)
     budget, spent = request.get("max_output_tokens"), 0
     try:
@@ -75,12 +75,12 @@ async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> 
         logger.exception("the model failed")
         yield b"".join(driver.feed([Fault("server_error", "The model failed.")]))
     finally:
-        driver.feed([Cancel()])  # the client has gone, if the response has not ended yet; otherwise this changes nothing
+        driver.feed([Cancel()])  # the client has disconnected; if the response has ended, this changes nothing
         logger.info("%s %s", driver.response["id"], driver.response["status"])
 
 
 async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
-    """Yield the body of a stream, the end marker included."""
+    """Yield the body of a stream, including the end marker."""
     async with aclosing(respond(request, driver_for(request))) as steps:
         async for events in steps:
             yield events
@@ -89,13 +89,13 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
 
 @app.post("/v1/responses")
 async def create_response(http: Request) -> Response:
-    """Answer a request: with a stream, or with the response that the stream would have ended with."""
+    """Answer with a stream, or with the response of its last event."""
     try:
         request = await http.json()
     except ValueError:
         request = None
     if not isinstance(request, dict) or not isinstance(request.get("input"), str):
-        error = {"message": "The body has to be a JSON object with a string `input`.", "type": "invalid_request_error"}
+        error = {"message": "The body must be a JSON object with a string `input`.", "type": "invalid_request_error"}
         return JSONResponse({"error": {**error, "param": "input", "code": None}}, status_code=400)
     if request.get("stream"):
         return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)

@@ -1,9 +1,9 @@
-"""A small part of Python that can do no harm: what it may say, and the process in which a program runs.
+"""A harmless subset of Python, and the process that runs a program in it.
 
     echo 'print(6 * 7)' | python examples/restricted_python.py
 
-A program is arithmetic, names, `print` and a few harmless functions; everything else is refused before it runs. It runs in a
-process of its own, with little time and memory, no files and no environment. This module needs the standard library alone,
+A program may use arithmetic, names, `print` and a few harmless functions; anything else is refused before it runs. Each program
+runs in its own process, with little time and memory, and without an environment. This module only uses the standard library,
 because that process has nothing else.
 """
 
@@ -17,29 +17,29 @@ from io import TextIOWrapper
 from typing import Final
 
 SECONDS: Final = 1
-"""Of a processor."""
+"""The CPU time of a program."""
 MEMORY: Final = 256 * 2**20
-"""Bytes."""
+"""The memory of a program, in bytes."""
 LONGEST_CODE: Final = 4_000
-"""Characters of a program."""
+"""The most characters of a program."""
 LONGEST_OUTPUT: Final = 10_000
-"""Characters that a program may print."""
+"""The most characters that a program may print."""
 LARGEST_POWER: Final = 1_000
 LONGEST_NUMBER: Final = 20
-"""Digits of a number in a program."""
+"""The most digits of a number in a program."""
 
 FUNCTIONS: Final[Mapping[str, object]] = {
     function.__name__: function for function in (abs, divmod, float, int, len, max, min, range, round, sorted, str, sum)
 }
-"""What a program may call beside `print`."""
+"""The functions that a program may call, besides `print`."""
 
-SPOKEN: Final = (
+ALLOWED: Final = (
     *(ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.For, ast.If, ast.Pass),
     *(ast.Name, ast.Load, ast.Store, ast.Constant, ast.Tuple, ast.List, ast.Call, ast.keyword, ast.IfExp),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
     *(ast.JoinedStr, ast.FormattedValue),
 )
-"""What a program may be made of: no attributes, no subscripts, no imports, no definitions, no comprehensions."""
+"""The syntax that a program may use: no attributes, subscripts, imports, definitions or comprehensions."""
 
 
 def refusal(code: str) -> str | None:
@@ -68,7 +68,7 @@ def _refused(node: ast.AST) -> str | None:
             reason = f"a number may have {LONGEST_NUMBER} digits"
         case ast.BinOp(op=ast.Pow(), right=power) | ast.AugAssign(op=ast.Pow(), value=power) if not _is_small(power):
             reason = f"an exponent must be a number up to {LARGEST_POWER}"
-        case _ if not isinstance(node, SPOKEN):
+        case _ if not isinstance(node, ALLOWED):
             reason = f"{type(node).__name__} is not allowed"
         case _:
             pass
@@ -80,16 +80,16 @@ def _is_small(power: ast.expr) -> bool:
 
 
 class Printed:
-    """What a program prints, up to its limit."""
+    """The output of a program, up to a limit."""
 
     def __init__(self) -> None:
         self.text = ""
 
     def print(self, *values: object, sep: str = " ", end: str = "\n") -> None:
-        """Print, as Python's own function does.
+        """Print like the built-in function.
 
         Raises:
-            ValueError: That would be too much.
+            ValueError: The output is too long.
         """
         self.text += sep.join(map(str, values)) + end
         if len(self.text) > LONGEST_OUTPUT:
@@ -98,10 +98,10 @@ class Printed:
 
 
 def execute(code: str) -> str:
-    """Run a program here and now, and give what it printed; a last expression is printed too, as a prompt would.
+    """Run a program in this process and return its output; a last expression is printed too, as in a Python prompt.
 
     Args:
-        code: A program that `refusal` has nothing against.
+        code: A program that `refusal` accepts.
     """
     tree, printed = ast.parse(code), Printed()
     match tree.body:
@@ -111,8 +111,8 @@ def execute(code: str) -> str:
             pass
     try:
         program = compile(ast.fix_missing_locations(tree), "<program>", "exec")
-        exec(program, {"__builtins__": {**FUNCTIONS, "print": printed.print}})  # noqa: S102 - what it may say was judged
-    except (Exception, MemoryError) as error:  # noqa: BLE001 - what a program raises is its result
+        exec(program, {"__builtins__": {**FUNCTIONS, "print": printed.print}})  # noqa: S102 - its syntax was checked
+    except (Exception, MemoryError) as error:  # noqa: BLE001 - the error of a program is its result
         return f"{printed.text}{type(error).__name__}: {error}\n"
     return printed.text
 
@@ -122,11 +122,11 @@ def _is_print(call: ast.Call) -> bool:
 
 
 def main() -> None:
-    """Be the process of one program, which is on standard input."""
+    """Run the program on standard input."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # a program may print half a surrogate pair
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # a program may print a lone surrogate
     code = sys.stdin.read()
     reason = refusal(code)
     sys.stdout.write(execute(code) if reason is None else f"refused: {reason}\n")

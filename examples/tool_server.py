@@ -1,10 +1,9 @@
-"""An MCP server with the tools that `interlock serve --tool-server` wants: a small Python, and a search in a small library.
+"""An MCP server with the tools for `interlock serve --tool-server`: a small Python, and a search in a small library.
 
     python examples/tool_server.py --port 8001
 
-The Python is the one of `restricted_python.py`, a process for each program. The search knows the pages that are written down
-below and reaches nothing else, so that an agent can be shown, and a client tested, without harm and without a network. A
-third tool, `departures`, is there to be called as any tool of an MCP server is.
+Python programs run in `restricted_python.py`, each in its own process. The search only knows the pages below, so agents and
+clients can be tried without a network. `departures` is an ordinary MCP tool.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from restricted_python import SECONDS, refusal
 CHILD: Final = Path(__file__).with_name("restricted_python.py")
 STOPPED: Final = "The program was stopped: it needed too much time or memory."
 GRACE: Final = 4
-"""Seconds that a program may wait for a processor beside the time that it has on one."""
-FOUND: Final = 3
-"""Pages that a search finds at most."""
+"""Seconds that a program may take beyond its CPU time."""
+MOST_RESULTS: Final = 3
+"""The most pages that a search returns."""
 
 
 @frozen
@@ -44,11 +43,11 @@ class Page:
     text: str = field(repr=False)
 
     def fits(self, words: set[str]) -> int:
-        """Return how well the page fits some words; those of its title count twice."""
+        """Return how well the page matches some words; words in its title count twice."""
         return 2 * len(words & _words(self.title)) + len(words & _words(self.text))
 
     def shown(self, number: int) -> str:
-        """Return the page as a model reads it: its number, title and URL, then its lines with their numbers."""
+        """Return the page as a model reads it: its number, title and URL, then its numbered lines."""
         lines = [f"L{index}: {line}" for index, line in enumerate(self.text.splitlines())]
         return "\n".join([f"[{number}] {self.title} ({self.url})", *lines])
 
@@ -91,7 +90,7 @@ server = MCPServer("tools", log_level="WARNING")
 
 
 def _words(text: str) -> set[str]:
-    return {word.rstrip("s") for word in re.findall(r"\w+", text.lower()) if len(word) > 2}  # noqa: PLR2004 - as words go
+    return {word.rstrip("s") for word in re.findall(r"\w+", text.lower()) if len(word) > 2}  # noqa: PLR2004 - short words say little
 
 
 def _page(number: int) -> Page:
@@ -124,10 +123,10 @@ async def python(code: str) -> str:
 
 @server.tool()
 def search(query: str) -> str:
-    """Search the library; the pages that fit best come first."""
+    """Search the library; the best pages come first."""
     wanted = _words(query)
     fits = [(page.fits(wanted), number) for number, page in enumerate(LIBRARY)]
-    best = sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0])[:FOUND]
+    best = sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0])[:MOST_RESULTS]
     return "\n\n".join(LIBRARY[number].shown(number) for _, number in best) or f"Nothing was found for {query!r}."
 
 
@@ -145,10 +144,10 @@ def open_page(id: int | str = -1, cursor: int = -1) -> str:  # noqa: A002 - the 
 
 @server.tool()
 def find(pattern: str, cursor: int = -1) -> str:
-    """Find the lines of a page that have some words in them."""
+    """Find the lines of a page that contain some text."""
     lines = _page(cursor).shown(cursor).splitlines()
-    found = [line for line in lines[1:] if pattern.lower() in line.lower()]
-    return "\n".join([lines[0], *(found or [f"{pattern!r} is not on this page."])])
+    matches = [line for line in lines[1:] if pattern.lower() in line.lower()]
+    return "\n".join([lines[0], *(matches or [f"{pattern!r} is not on this page."])])
 
 
 @server.tool()

@@ -43,28 +43,35 @@ NAV: Nav = [
     {"Interlock": "index.md"},
     {
         "Use it": [
-            {"The server": "serving.md"},
-            {"Tools": "tools.md"},
+            {"API coverage": "api.md"},
+            {"Codex and other clients": "clients.md"},
+            {"Hosted tools": "tools.md"},
+            {"Conversations and state": "state.md"},
             {"WebSocket mode": "websocket.md"},
-            {"State": "state.md"},
         ]
     },
     {
         "Operate it": [
-            {"vLLM": "vllm.md"},
+            {"The server": "serving.md"},
+            {"In vLLM": "vllm.md"},
+            {"Stores": "stores.md"},
             {"Security": "security.md"},
             {"Performance": "performance.md"},
-            {"All figures": "performance/figures.md"},
         ]
     },
-    {"Embed it": [{"In your own server": "embedding.md"}]},
     {
-        "Judge with it": [
-            {"Check a stream": "check.md"},
+        "Embed it": [
+            {"The library": "embedding.md"},
+            {"Families of models": "families.md"},
+        ]
+    },
+    {
+        "Check streams": [
+            {"interlock check": "check.md"},
             {"The viewer": "viewer.md"},
             {"Rules": "rules.md"},
-            {"Test your client": "testing.md"},
             {"Conformance": "conformance.md"},
+            {"Testing a client": "testing.md"},
         ]
     },
     {
@@ -73,9 +80,15 @@ NAV: Nav = [
             {"The life of a request": "request.md"},
             {"Lifecycles": "lifecycles.md"},
             {"Malformed output": "recovery.md"},
-            {"Families": "families.md"},
-            {"Add an item kind": "adding-a-kind.md"},
+            {"Adding an item kind": "adding-a-kind.md"},
             {"Proof": "proof.md"},
+        ]
+    },
+    {
+        "Figures": [
+            {"Performance": "performance/figures.md"},
+            {"Stores": "performance/stores.md"},
+            {"Hostile requests": "performance/hostile.md"},
         ]
     },
 ]

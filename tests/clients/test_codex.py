@@ -14,7 +14,7 @@ from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import Said
 
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "clients.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
 FREELY = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
 
@@ -126,17 +126,17 @@ def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name
 
 
 def block(language, holding):
-    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if holding in text)
     return found
 
 
 def asked():
-    """What the README has Codex do."""
+    """What the page has Codex do."""
     (prompt,) = re.findall(r'codex exec --skip-git-repo-check "(.*)"', block("sh", "codex exec"))
     return prompt
 
 
-def test_the_configuration_of_the_readme_works(folder, host):
+def test_the_configuration_of_the_page_works(folder, host):
     with host([call("exec_command", cmd="ls"), answer("It has notes.")]) as played:
         config = block("toml", "model_provider").replace("http://127.0.0.1:8000", played.url)
         (folder / "home" / "config.toml").write_text(config)
@@ -146,7 +146,7 @@ def test_the_configuration_of_the_readme_works(folder, host):
 
 @pytest.fixture
 def served():
-    """The URL of what the README's command serves, at a port that is free."""
+    """The URL of what the command of the page serves, at a port that is free."""
     (command,) = re.findall(r"^interlock (serve .*--model .*)$", block("sh", "--model openai/gpt-oss-20b"), re.MULTILINE)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -171,7 +171,7 @@ def _wait(process, url):
     raise RuntimeError("interlock serve ended")
 
 
-def test_the_commands_of_the_readme_work_without_a_model(folder, served):
+def test_the_commands_of_the_page_work_without_a_model(folder, served):
     config = block("toml", "model_provider").replace("http://127.0.0.1:8000", served)
     (folder / "home" / "config.toml").write_text(config)
     assert codex(folder, *FREELY, asked()) == "notes.txt"

@@ -1,4 +1,4 @@
-"""Sends hostile requests to a real server, and writes what they cost into the table of docs/security.md: `make hostile`.
+"""Send hostile requests to a real server, and write their cost into docs/performance/hostile.md: `make hostile`.
 
 The server is `interlock serve`, in a process of its own. While a request is answered, another client asks for `/health` every
 few milliseconds; the longest of those answers is what anybody else would notice of the request.
@@ -28,7 +28,7 @@ ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
 MCP_SERVERS: Final = ExitStack()
 JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
-PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "performance" / "hostile.md"
 BEGIN: Final = "<!-- begin: make hostile -->"
 END: Final = "<!-- end: make hostile -->"
 

@@ -192,7 +192,7 @@ FAULTS = {
     ("redis", "the clock jumps"): redis_clock_of_processes_jumps,
     ("redis", "the clock of Redis jumps"): redis_clock_of_redis_jumps,
 }
-"""What is in the table of docs/state.md."""
+"""The faults of the table in docs/performance/stores.md."""
 
 
 @contextmanager

@@ -82,14 +82,14 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_readme_shows_the_stream_as_it_is(url, tools) -> None:
-    readme = (EXAMPLES.parent / "README.md").read_text()
-    command, shown = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", readme, re.DOTALL).groups()
+def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
+    page = (EXAMPLES.parent / "docs" / "tools.md").read_text()
+    command, shown = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", page, re.DOTALL).groups()
     command = command.replace("http://127.0.0.1:8000", url).replace("http://127.0.0.1:8001/mcp", tools)
     printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True).stdout  # noqa: S603, S607 - our own text
     assert sorted(printed.splitlines()) == sorted(shown.splitlines())
     body = {"model": MODEL, "input": ASKED, "tools": offered(tools)}
-    assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in readme
+    assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in page
 
 
 def test_completed_comes_after_the_real_end_of_each_tool(served) -> None:

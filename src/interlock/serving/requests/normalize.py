@@ -1,7 +1,7 @@
 """A conversation in the four kinds of items that every engine can render: messages, reasoning, function calls and their outputs.
 
 A call of any other tool becomes the call of the function that stands for the tool (`interlock.serving.requests.tool_offer`), and
-a call that a server ran becomes a call and its output. What says nothing that a model could use is passed over. docs/vllm.md has
+a call that a server ran becomes a call and its output. What says nothing that a model could use is passed over. docs/api.md has
 the table.
 """
 
