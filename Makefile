@@ -172,7 +172,7 @@ bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures i
 	.venv-vllm/bin/python benchmarks/bench.py
 
 .PHONY: losses
-losses: .venv-vllm/.test ## What vLLM's parsers lose and cost beside ours, on the same inputs; writes docs/families.md
+losses: .venv-vllm/.test ## What vLLM's parsers lose beside ours, on the same inputs; writes docs/families.md
 	.venv-vllm/bin/python benchmarks/losses.py
 
 .PHONY: bench-server

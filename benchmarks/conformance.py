@@ -2,23 +2,26 @@
 
     make conformance
 
-Each turn of tests/vllm/turns.py is streamed and asked for in one piece, on a server with the plugin and on one without. What
-`interlock check` finds in the stream is counted by rule and severity. A whole answer with other items, texts or another status
-than the stream's last event counts as an error of R19.
+Each turn of tests/vllm/turns.py is streamed and requested in one piece, on a server with the plugin and on one without.
+Findings of `interlock check` on the stream are counted by rule and severity; R19 is counted where the answer in one piece has
+other items or another status than the stream's last event. The results stay in benchmarks/out/conformance.json.
 """
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import httpx
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
+
+from interlock.fsm.acceptor import RULES
 
 ROOT: Final = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "vllm"))
@@ -30,128 +33,172 @@ from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 
 PAGE: Final = ROOT / "docs" / "conformance.md"
-PLAN: Final[Sequence[tuple[Setup, Sequence[Turn]]]] = (
-    (HARMONY_SETUP, HARMONY),
-    (PARSED_SETUP, PARSED),
-    *((family(name), family_turns(name, reasoning)) for name, reasoning in FAMILIES.items()),
+TURNS_PAGE: Final = ROOT / "docs" / "conformance" / "turns.md"
+RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance.json"
+PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
+    ("harmony", HARMONY_SETUP, HARMONY),
+    ("text with markers", PARSED_SETUP, PARSED),
+    *((f"`{name}`", family(name), family_turns(name, reasoning)) for name, reasoning in FAMILIES.items()),
 )
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 
 INTRODUCTION: Final = """\
-# The same turns, side by side
+# Conformance: the same turns on both routes
 
 {turns} scripted turns, played on {build},
-once through its own `POST /v1/responses` and once through Interlock's. `make conformance` plays them
-again and writes this page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py); the models are tiny and their
-tokens scripted, the engine is the real one.
+once through vLLM's own `POST /v1/responses` and once through Interlock's. `make conformance` plays them again and writes this
+page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py). The engine is vLLM's; the models are tiny, and their tokens
+are scripted.
 
-The tables count the findings of `interlock check` in each stream, by [rule](rules.md). An *error* breaks the published
-contract or a client. A *deviation* is unusual, but every client that was tried copes with it; most of them are nulls where the
-schema has none (R14), such as the `logprobs` of a part. An error of R19 is a whole answer that differs from the stream's last
-event in its items, its status or the reason of its end.
+The findings are those of [`interlock check`](check.md) on each stream. An **error** breaks the published contract or a known
+client. A **deviation** is unusual, but every client tried copes with it; most of vLLM's are about fields
+([R14](rules.md#r14)), such as a null that the API omits. R19 counts answers in one piece whose items, status or reason
+differ from those of the stream's last event.
+"""
+
+GROUPS: Final = """\
+## By group
+
+The first group are turns in harmony, as gpt-oss writes them: well-formed, cut by the token budget, malformed, and with
+hosted tools. The second are turns of a model whose calls and reasoning are text with markers. Each further group has a few
+turns in the format of one [family](families.md). vLLM reads the text with its own parsers, and Interlock with its own.
 """
 
 
 @frozen
 class Played:
-    """The findings in a turn.
+    """What was found of a turn.
 
     Args:
-        errors: How many errors there are of each rule.
-        deviations: How many deviations; the missing end marker is not counted.
+        group: The group of the turn.
+        errors: How many errors each rule has.
+        deviations: How many deviations each rule has, the missing end marker not counted.
         marked: Whether the end marker came.
         ended: Whether a terminal event came.
     """
 
-    errors: Counter[str]
-    deviations: Counter[str]
+    group: str
+    errors: Mapping[str, int]
+    deviations: Mapping[str, int]
     marked: bool
     ended: bool
 
     @property
-    def rules(self) -> Counter[str]:
-        """How many findings there are of each rule."""
-        return self.errors + self.deviations
+    def findings(self) -> Counter[str]:
+        """How many findings each rule has."""
+        return Counter(self.errors) + Counter(self.deviations)
 
 
-def play(server: Server, turn: Turn) -> Played:
+def play(server: Server, turn: Turn, group: str) -> Played:
     """Play one turn."""
     request = body(server.setup.model, turn)
     data = stream(server.url, request)
     judged = verdict(data)
-    errors: Counter[str] = Counter()
-    deviations: Counter[str] = Counter()
+    errors, deviations = Counter[str](), Counter[str]()
     for reported in judged.reported:
-        if reported.finding.habit != "no-done-marker":
-            counts = errors if reported.finding.severity == "error" else deviations
-            counts[reported.finding.rule] += reported.times
+        finding = reported.finding
+        if finding.habit != "no-done-marker":
+            (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
     bodies = events(data)
     ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
     whole = httpx.post(f"{server.url}/v1/responses", json=request, timeout=TIMEOUT)
-    if not ended or whole.status_code != httpx.codes.OK or _said(whole.json()) != _said(bodies[-1]["response"]):
+    if not ended or whole.status_code != httpx.codes.OK or _outcome(whole.json()) != _outcome(bodies[-1]["response"]):
         errors["R19"] += 1
-    return Played(errors, deviations, judged.marked, ended)
+    return Played(group, errors, deviations, judged.marked, ended)
 
 
-def _said(response: Mapping[str, object]) -> object:
+def _outcome(response: Mapping[str, object]) -> object:
     return without_chance({name: response[name] for name in ("output", "status", "incomplete_details")})
 
 
 def measure(*, plugin: bool) -> dict[str, Played]:
     """Play all turns with or without the plugin."""
     played: dict[str, Played] = {}
-    for setup, turns in PLAN:
+    for group, setup, turns in PLAN:
         with Server(evolve(setup, plugin=plugin)) as server:
             for turn in turns:
-                played[turn.name] = play(server, turn)
-                print("interlock" if plugin else "vllm", turn.name, dict(played[turn.name].rules), flush=True)
+                result = played[turn.name] = play(server, turn, group)
+                print("interlock" if plugin else "vllm", turn.name, result.errors, result.deviations, flush=True)
     return played
 
 
-def page(vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
-    """Write the page, line by line."""
-    build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
+def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
+    """Yield the lines of docs/conformance.md."""
     yield INTRODUCTION.format(turns=len(vllm), build=build)
     yield "| | vLLM | Interlock |"
-    yield "|---|---|---|"
-    yield _row("turns without an error", vllm, interlock, lambda played: not played.errors)
-    yield _row("turns without a finding", vllm, interlock, lambda played: not played.rules)
-    yield _row("turns whose stream has no terminal event", vllm, interlock, lambda played: not played.ended)
-    yield _row("streams without the end marker `[DONE]` (not counted below)", vllm, interlock, lambda played: not played.marked)
-    errors, deviations = ([_total(side, severity) for side in (vllm, interlock)] for severity in ("errors", "deviations"))
-    for name, sides in (("errors", errors), ("deviations", deviations)):
-        yield f"| {name} | {' | '.join(str(counts.total()) for counts in sides)} |"
+    yield "|---|---:|---:|"
+    for label, count in (
+        ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
+        ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
+        ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
+        ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
+        ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
+        (
+            "streams without the end marker `[DONE]` (not counted above)",
+            lambda side: sum(not turn.marked for turn in side.values()),
+        ),
+    ):
+        yield f"| {label} | {count(vllm)} | {count(interlock)} |"
     yield ""
-    yield "| rule | errors, vLLM | deviations, vLLM | errors, Interlock | deviations, Interlock |"
-    yield "|---|---|---|---|---|"
-    for rule in sorted({rule for counts in (*errors, *deviations) for rule in counts}, key=_number):
-        yield f"| {rule} | {errors[0][rule]} | {deviations[0][rule]} | {errors[1][rule]} | {deviations[1][rule]} |"
+    yield "## By rule"
     yield ""
-    yield "| turn | vLLM | Interlock |"
-    yield "|---|---|---|"
-    for name, played in vllm.items():
-        yield f"| {name} | {_cell(played)} | {_cell(interlock[name])} |"
+    yield "| rule | vLLM's errors | vLLM's deviations | Interlock's findings |"
+    yield "|---|---:|---:|---:|"
+    rules = {rule for turn in (*vllm.values(), *interlock.values()) for rule in turn.findings}
+    for rule in sorted(rules, key=_number):
+        errors = sum(turn.errors.get(rule, 0) for turn in vllm.values())
+        deviations = sum(turn.deviations.get(rule, 0) for turn in vllm.values())
+        findings = sum(turn.findings[rule] for turn in interlock.values())
+        yield f"| [{rule}](rules.md#{rule.lower()}) {RULES[rule].name} | {errors} | {deviations} | {findings} |"
+    yield ""
+    yield GROUPS
+    yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for group in dict.fromkeys(turn.group for turn in vllm.values()):
+        turns = {name: turn for name, turn in vllm.items() if turn.group == group}
+        sound = sum(not turn.errors for turn in turns.values())
+        errors = sum(sum(turn.errors.values()) for turn in turns.values())
+        deviations = sum(sum(turn.deviations.values()) for turn in turns.values())
+        findings = sum(interlock[name].findings.total() for name in turns)
+        yield f"| {group} | {len(turns)} | {sound} | {errors} | {deviations} | {findings} |"
+    yield ""
+    yield "[All turns](conformance/turns.md), one by one."
 
 
-def _row(label: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played], test: Callable[[Played], bool]) -> str:
-    counts = (sum(test(played) for played in side.values()) for side in (vllm, interlock))
-    return f"| {label} | {' | '.join(map(str, counts))} |"
-
-
-def _total(side: Mapping[str, Played], severity: Literal["errors", "deviations"]) -> Counter[str]:
-    """Return how many findings of a severity there are of each rule, over all turns."""
-    return sum((played.errors if severity == "errors" else played.deviations for played in side.values()), Counter())
+def turns_page(vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
+    """Yield the lines of docs/conformance/turns.md."""
+    yield "# Conformance, turn by turn"
+    yield ""
+    yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule."
+    yield "`make conformance` writes this page."
+    yield ""
+    yield "| turn | vLLM's errors | vLLM's deviations | Interlock's findings |"
+    yield "|---|---|---|---|"
+    for name, turn in vllm.items():
+        errors = _listed(turn.errors) + ("" if turn.ended else ", no terminal event")
+        yield f"| {name} | {errors} | {_listed(turn.deviations)} | {_listed(interlock[name].findings)} |"
 
 
 def _number(rule: str) -> int:
     return int(rule.removeprefix("R"))
 
 
-def _cell(played: Played) -> str:
-    found = ", ".join(f"{rule}: {count}" for rule, count in sorted(played.rules.items(), key=lambda rule: _number(rule[0])))
-    return (found or "none") + ("" if played.ended else ", no end")
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{rule}: {counts[rule]}" for rule in sorted(counts, key=_number)) or "none"
+
+
+def main() -> None:
+    """Measure, keep the results, and write both pages."""
+    build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
+    sides = {"vllm": measure(plugin=False), "interlock": measure(plugin=True)}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(
+        json.dumps({side: {name: asdict(turn) for name, turn in played.items()} for side, played in sides.items()})
+    )
+    TURNS_PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(page(build, sides["vllm"], sides["interlock"])) + "\n", encoding="utf-8")
+    TURNS_PAGE.write_text("\n".join(turns_page(sides["vllm"], sides["interlock"])) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    theirs, ours = measure(plugin=False), measure(plugin=True)
-    PAGE.write_text("\n".join(page(theirs, ours)) + "\n", encoding="utf-8")
+    main()

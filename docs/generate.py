@@ -15,25 +15,23 @@ from typing import get_args
 
 import architecture
 import machines
-from attrs import evolve
+from attrs import evolve, fields
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
-from streams import RECORDINGS, driven, of_item, of_response, recorded, shortened
-from subjects import subject_of
+from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
+from subjects import KEPT_BY, subject_of
 
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.acceptor import HABITS, RULES, Deviation, Rule
+from interlock.fsm.acceptor import HABITS, RULES, Deviation
 from interlock.fsm.acceptor.observed import OBSERVED
-from interlock.fsm.diagram import Graph, Role, Style, key_of, to_mermaid, to_svg
-from interlock.fsm.lifecycles.whole import WHOLE
+from interlock.fsm.diagram import Graph, Role, Style, to_svg
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
 from interlock.fsm.table import Machine
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
-from interlock.parsers.families.alphabet import Effect
 from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.reference_encoders import Said, encode
 from interlock.serving.cli.diagram import process_graphs, stream_graphs
@@ -65,8 +63,13 @@ WALKED = {
     "connection": connection.CONNECTION,
 }
 
-SHARED = {"written": WRITTEN, "whole": WHOLE}
-"""The modules that declare several lifecycles."""
+SHARED = {"written": WRITTEN}
+"""The module that declares several lifecycles with pages."""
+
+LIFECYCLES = Path("docs", "lifecycles")
+
+WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
+"""The kinds of item whose lifecycle has one edge: a page describes them together."""
 
 LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
 
@@ -75,18 +78,18 @@ def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
     for name, graph in {**stream_graphs(), **process_graphs()}.items():
-        folder = Path("docs", "lifecycles")
-        files[folder / f"{name}.svg"] = to_svg(graph)
-        files[folder / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
+        if name not in WHOLE_KINDS:
+            files[LIFECYCLES / f"{name}.svg"] = to_svg(graph)
+            files[LIFECYCLES / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
+    files[LIFECYCLES / "whole.svg"] = to_svg(evolve(stream_graphs()[WHOLE_KINDS[0]], name="whole"))
+    files[LIFECYCLES / "whole.md"] = "\n\n".join(_whole_page()) + "\n"
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(stream_graphs().values())
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")
     files[readme] = _filled((ROOT / readme).read_text(encoding="utf-8"), "figures", _figures())
-    check = Path("docs", "check.md")
-    files[check] = _filled((ROOT / check).read_text(encoding="utf-8"), "habits", _real())
-    for rule in RULES.values():
-        files[Path("docs", "rules", f"{rule.number}.md")] = "\n\n".join(_rule(rule)) + "\n"
+    rules = Path("docs", "rules.md")
+    files[rules] = _filled((ROOT / rules).read_text(encoding="utf-8"), "rules", _rules())
     families = Path("docs", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     files[families] = _filled(page, "framing", _framings())
@@ -110,34 +113,32 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
         yield "What the effects mean:"
         yield "\n".join(["| effect | meaning |", "|---|---|", *(f"| `{effect}` | {meaning} |" for effect, meaning in graph.key)])
     if name in OBSERVED:
-        yield "## What real services do besides"
-        yield "The driver takes none of these edges; `interlock check` does, in somebody else's stream."
+        yield "## What other services send"
+        yield "`interlock check` also accepts these edges, which the driver never takes."
         yield "\n".join(_observed(name))
     yield "## An example"
     yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)
-    yield "## As mermaid"
-    yield f"```mermaid\n{to_mermaid(graph)}```"
-    yield f"Made from the table by `make docs`; `interlock diagram {name} --format svg` draws it alone."
+    yield f"`make docs` writes this page from the table. `interlock diagram {name}` prints the machine as Mermaid."
 
 
 def _declared(name: str) -> str:
-    """Return what the module that declares a table says of it."""
+    """Link the module that declares a table."""
     shared = next((file for file, kinds in SHARED.items() if any(one.name == name for one in kinds)), name)
     module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
-    return f"{(module.__doc__ or '').strip()}\n\nDeclared in [{path}](../../{path})."
+    return f"Declared in [{path}](../../{path})."
 
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
     """Return a legend of the lines, and the status that a reader sees in each state."""
     dropped = [f"`{node.name}`" for node in graph.nodes if node.role is Role.DROPPED]
     if dropped:
-        yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way: no reader can tell that it was."
+        yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way there, so the stream never shows the item."
     if statuses := STATUSES.get(name):
         inside = [node.name for node in graph.nodes if node.role in {Role.NORMAL, Role.FINAL}]
         hidden = [f"`{state}`" for state in inside if state not in statuses]
         if hidden:
-            yield f"The API has no status for {', '.join(hidden)}: an item shows `in_progress` there."
+            yield f"The API has no status for {', '.join(hidden)}; there the item's status is `in_progress`."
 
 
 def _table(name: str, graph: Graph) -> Iterator[str]:
@@ -154,46 +155,59 @@ def _table(name: str, graph: Graph) -> Iterator[str]:
 
 
 def _observed(name: str) -> Iterator[str]:
-    yield "| in | goes to | when this comes | judged |"
+    yield "| in | goes to | on | why it is legal |"
     yield "|---|---|---|---|"
     for edge in OBSERVED[name]:
         events = ", ".join(f"`{wire_name(event)}`" for event in edge.events)
-        yield f"| `{edge.source}` | `{edge.dest}` | {events} | legal: {edge.why} |"
+        yield f"| `{edge.source}` | `{edge.dest}` | {events} | {edge.why} |"
 
 
-def _rule(rule: Rule) -> Iterator[str]:
-    yield f"# {rule.number}: {rule.name}"
-    yield rule.says
-    yield f"**Breaking it is an error.** {rule.breaks}" if rule.breaks else "One stream alone cannot show whether it holds."
-    corpus = sorted((ROOT / "tests" / "corpus" / "broken").glob(f"{rule.number}-*.sse"))
-    if corpus:
-        yield "Streams that break it, each in one place:"
-        yield "\n".join(f"- [{path.stem}](../../tests/corpus/broken/{path.name})" for path in corpus)
-    habits = [habit for habit in HABITS.values() if habit.rule == rule.number]
-    if habits:
-        yield "## What departs from it and is no error"
-        yield "\n".join(_habits(habits))
-    yield f"`interlock check --explain {rule.number}` says the same. All rules: [rules.md](../rules.md)."
+def _whole_page() -> Iterator[str]:
+    """Describe the kinds whose lifecycle has one edge: the machine once, then an example of each."""
+    yield "# Items that come whole"
+    yield (
+        "These items have no deltas: `response.output_item.added` and `response.output_item.done` both carry the complete item. "
+        "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
+        "table stand for all of them."
+    )
+    yield "Declared in [fsm/lifecycles/whole.py](../../fsm/lifecycles/whole.py), and `mcp_approval_request` in a file of its own."
+    yield "![The machine of every item that comes whole](whole.svg)"
+    yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
+    yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
+    for name in WHOLE_KINDS:
+        yield f"## `{name}`"
+        yield subject_of(name).about
+        (delta,) = subject_of(name).deltas
+        item = body_of(next(of_item(driven([delta]), name)))["item"]
+        yield f"```text\n{delta!r}\n{shortened_json(item)}\n```"
+    yield "`make docs` writes this page from the tables. `interlock diagram KIND` prints one of them as Mermaid."
 
 
-def _habits(habits: Iterable[Deviation]) -> Iterator[str]:
-    yield "| name | what is seen | judged | why it is no error | seen |"
-    yield "|---|---|---|---|---|"
-    for habit in habits:
-        judged = "not judged" if habit.severity == "not_judged" else "deviation"
-        yield f"| `{habit.name}` | {habit.what} | {judged} | {habit.why} | {habit.seen} |"
+def _rules() -> Iterator[str]:
+    """Write a section for each rule: what it says, why, where it is kept, and the deviations from it that are no errors."""
+    for rule in RULES.values():
+        yield ""
+        yield f'<a id="{rule.number.lower()}"></a>'
+        yield ""
+        yield f"### {rule.number}: {rule.name}"
+        yield ""
+        yield rule.says
+        yield ""
+        yield f"*Why:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
+        yield ""
+        yield f"*Kept by:* {KEPT_BY[rule.number]}."
+        if deviations := [each for each in HABITS.values() if each.rule == rule.number]:
+            yield ""
+            yield from _deviations(deviations)
+    yield ""
 
 
-def _real() -> Iterator[str]:
-    """List what real services send, and how it is judged."""
-    yield "| what real services send | seen | judged |"
-    yield "|---|---|---|"
-    for habit in HABITS.values():
-        judged = "not judged" if habit.severity == "not_judged" else "deviation"
-        yield f"| {habit.what} | {habit.seen} | {judged}, [{habit.rule}](rules/{habit.rule}.md) `{habit.name}` |"
-    for kind, edges in OBSERVED.items():
-        for edge in edges:
-            yield f"| `{kind}`: {edge.why} | | legal, [R10](rules/R10.md) |"
+def _deviations(deviations: Iterable[Deviation]) -> Iterator[str]:
+    yield "| deviation | what the stream has | why it is not an error | sent by |"
+    yield "|---|---|---|---|"
+    for each in deviations:
+        name = f"`{each.name}`" + (" (not judged)" if each.severity == "not_judged" else "")
+        yield f"| {name} | {each.what} | {each.why} | {each.seen} |"
 
 
 def _examples(name: str) -> Iterator[str]:
@@ -201,25 +215,25 @@ def _examples(name: str) -> Iterator[str]:
         link = f"`interlock replay` [recordings/{recording}.jsonl](../../recordings/{recording}.jsonl)"
         events = recorded(recording)
         if name == "response":
-            yield f"The response's own events of {link}; its items are shown by their ids, its settings are left out:"
+            yield f"The response's own events of {link}, with items by id and without the settings:"
             yield f"```text\n{shortened(of_response(events))}\n```"
         else:
-            yield f"The item's events of {link}; the fields that address it are left out:"
+            yield f"The item's events of {link}; without `item_id` and `output_index`:"
             yield f"```text\n{shortened(of_item(events, name))}\n```"
-    if told := subject_of(name).told:
-        yield "The server makes this item. A driver that is fed"
-        yield "```text\n" + "\n".join(map(repr, told)) + "\n```"
-        yield "emits, after the response's own events,"
-        yield f"```text\n{shortened(of_item(driven(told), name))}\n```"
+    if deltas := subject_of(name).deltas:
+        yield "The driver is fed these deltas:"
+        yield "```text\n" + "\n".join(map(repr, deltas)) + "\n```"
+        yield "After the response's own first events it emits:"
+        yield f"```text\n{shortened(of_item(driven(deltas), name))}\n```"
 
 
 def _walked(name: str) -> Iterator[str]:
-    """Show a walk through the machine of a host: what is fired, the state that is entered, and what is done."""
+    """Show a path through a process: what is fired, the state that is entered, and the effects."""
     machine = Machine.at_start(WALKED[name])
-    fired = subject_of(name).fired
-    steps = [(trigger, machine.fire(trigger), machine.state.name) for trigger in fired]
-    width, place = max(map(len, fired)), max(len(state) for *_, state in steps)
-    yield f"A walk from `{WALKED[name].initial}`: what is fired, the state that is entered, what is done."
+    triggers = subject_of(name).triggers
+    steps = [(trigger, machine.fire(trigger), machine.state.name) for trigger in triggers]
+    width, place = max(map(len, triggers)), max(len(state) for *_, state in steps)
+    yield f"A path from `{WALKED[name].initial}`: each line has the trigger, the state that it enters, and the effects."
     lines = [f"{trigger:{width}}  {state:{place}}  {', '.join(effects)}".rstrip() for trigger, effects, state in steps]
     yield "```text\n" + "\n".join(lines) + "\n```"
 
@@ -231,10 +245,10 @@ def _framed() -> Iterator[str]:
     outputs = [output for turn in recording.turns for output in turn.outputs]
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
     tokens = [token for output in outputs for token in output.chunk.token_ids]
-    yield f"In [{name}](../../recordings/{name}.jsonl) the model wrote, a line for each header and content:"
+    yield f"In [{name}](../../recordings/{name}.jsonl) the model writes (one line for each header and each content):"
     written = re.sub(r"(<\|(?:start|message|end|call)\|>)", r"\n\1", encoding.decode(tokens)).strip()
     yield f"```text\n{written}\n```"
-    yield "of which the parser makes these deltas:"
+    yield "The parser turns this into these deltas:"
     parser = parser_for("harmony", recording.request)
     deltas = [repr(delta) for output in outputs for delta in parser.feed(output.chunk)]
     yield "```text\n" + "\n".join(deltas) + "\n```"
@@ -242,7 +256,7 @@ def _framed() -> Iterator[str]:
 
 def _families() -> Iterator[str]:
     """List the families, and show the same call in each format."""
-    yield "| `--tool-call-parser` | arguments | reasoning | a call |"
+    yield "| `--tool-call-parser` | arguments | `--reasoning-parser` | a call |"
     yield "|---|---|---|---|"
     for name, syntax in SYNTAXES.items():
         call = encode([Said("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
@@ -250,7 +264,7 @@ def _families() -> Iterator[str]:
 
 
 def _framings() -> Iterator[str]:
-    """Show the pictures of the framing, and what its effects mean."""
+    """Show the pictures of the framing, whose legends explain the effects."""
     for name, (about, graph) in _drawn_framings().items():
         yield f"### {graph.name[0].upper()}{graph.name[1:]}"
         yield ""
@@ -258,9 +272,6 @@ def _framings() -> Iterator[str]:
         yield ""
         yield f"![The framing, {graph.name}: every edge that is more than text](families/{name}.svg)"
         yield ""
-    yield "| effect | meaning |"
-    yield "|---|---|"
-    yield from (f"| `{effect}` | {meaning} |" for effect, meaning in key_of(Effect).items())
 
 
 @cache
@@ -269,14 +280,14 @@ def _drawn_framings() -> dict[str, tuple[str, Graph]]:
     reads = {name: family(name, USUAL[name]) for name in SYNTAXES}
     drawn = {
         "messages": (
-            "Text outside of reasoning and calls, and the calls that begin in it. A turn starts in `between`.",
+            "Text outside reasoning and calls, and the calls that begin in it. A turn starts in `between`.",
             picture_of(reads.values(), "messages"),
         ),
         "reasoning": (
-            "Reasoning, and the calls that begin in it and so end it. A turn starts in `thinking` if its prompt ends there.",
+            "Reasoning, and the calls that end it. A turn starts in `thinking` if its prompt ends inside reasoning.",
             picture_of(reads.values(), "reasoning"),
         ),
-        "after": ("What stands after a call, where its section may still be open.", picture_of(reads.values(), "after a call")),
+        "after": ("What may follow a call while its section is still open.", picture_of(reads.values(), "after a call")),
     }
     for style, way in {"keys": "with keys and values", "json": "with JSON", "envelope": "in an envelope"}.items():
         names = [name for name, read in reads.items() if read.style == style]
@@ -315,17 +326,15 @@ def _figures() -> Iterator[str]:
 
 
 def _deltas() -> Iterator[str]:
-    """List the deltas with their fields, as their docstrings describe them."""
-    yield "| delta | what it says | fields |"
+    """List the deltas and their fields by the first line of their docstrings."""
+    yield "| delta | what it reports | fields |"
     yield "|---|---|---|"
     for delta in get_args(Delta):
         if delta is str:
-            yield "| `str` | A piece of text of the item that is being written; of a new message, if none is. | |"
+            yield "| `str` | Text of the item that is being written, or of a new message. | |"
             continue
-        about, _, arguments = inspect.getdoc(delta).partition("\n\nArgs:\n")
-        fields = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments.partition("\n\n")[0], flags=re.MULTILINE)
-        described = "<br>".join(f"`{name}`: {_line(text)}" for name, text in fields)
-        yield f"| `{delta.__name__}` | {_line(about.partition(chr(10) * 2)[0])} | {described} |"
+        names = ", ".join(f"`{field.name}`" for field in fields(delta) if field.init)
+        yield f"| `{delta.__name__}` | {_line((inspect.getdoc(delta) or '').partition(chr(10) * 2)[0])} | {names} |"
 
 
 def _line(text: str) -> str:
@@ -333,14 +342,16 @@ def _line(text: str) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| lifecycle | states | edges | the way to the good end |"
+    yield "| machine | states | edges | the path to the good end |"
     yield "|---|---|---|---|"
-    yield from map(_entry, [*stream_graphs().values(), *process_graphs().values()])
+    graphs = [*stream_graphs().values(), *process_graphs().values()]
+    yield from (_entry(graph) for graph in graphs if graph.name not in WHOLE_KINDS)
+    yield f"| [{len(WHOLE_KINDS)} kinds that come whole](lifecycles/whole.md) | 2 | 1 | `absent` → `completed` |"
 
 
 def _entry(graph: Graph) -> str:
     endless = not any(node.role is Role.FINAL for node in graph.nodes)
-    way = "it has no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
+    way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
     edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
     return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {len(graph.nodes)} | {edges} | {way} |"
 

@@ -23,7 +23,7 @@ from interlock.serving.engines.recordings import read, replay_events
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 
-WIDTH = 108  # of a line, in characters
+WIDTH = 96  # of a line, in characters
 LINES = 4  # of an event
 ALIKE = 2  # events of one name in a row that are shown
 ADDRESS = ("item_id", "output_index")
@@ -87,6 +87,12 @@ def shortened(events: Iterable[StreamEvent]) -> str:
     return "\n".join(lines)
 
 
+def shortened_json(value: object) -> str:
+    """Return a value as JSON in a few lines, the last of which may end in an ellipsis."""
+    lines = wrap(json.dumps(value, ensure_ascii=False), WIDTH, max_lines=LINES, placeholder=" …")
+    return "\n".join(lines)
+
+
 def body_of(event: StreamEvent) -> dict[str, Any]:
     """Return an event as its JSON object."""
     return cast("dict[str, Any]", as_json(event))
@@ -98,4 +104,4 @@ def _body(event: StreamEvent) -> list[str]:
         response = {key: body["response"][key] for key in RESPONSE if body["response"][key] is not None}
         body = {"response": {**response, "output": [item["id"] for item in response["output"]]}}
     shown = {key: value for key, value in body.items() if value != []}
-    return wrap(json.dumps(shown, ensure_ascii=False), WIDTH, max_lines=LINES, placeholder=" …") if shown else []
+    return shortened_json(shown).splitlines() if shown else []

@@ -1,4 +1,4 @@
-"""What the generated pages say of each lifecycle beside its table: who makes the item, and which streams show it."""
+"""The words of the generated pages: what each machine is for, which streams show it, and what keeps each rule."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from interlock.fsm.lifecycles import LIFECYCLES
 
 @frozen
 class Subject:
-    """The words of one page.
+    """What the page of a machine says beside its table.
 
     Args:
         about: A paragraph.
-        recordings: The names of those that show it.
-        told: The deltas that show it, where the server makes the item and so no recording of a model does.
-        fired: The triggers of a walk that shows it, for a machine that no stream shows.
+        recordings: The names of the recordings that show it.
+        deltas: The deltas that show it, where the server makes the item and no recording has it.
+        triggers: The triggers of a path that shows it, for a process.
     """
 
     about: str
     recordings: tuple[str, ...] = ()
-    told: tuple[Delta, ...] = ()
-    fired: tuple[str, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+    triggers: tuple[str, ...] = ()
 
 
 LOOKUP: Final = {"server_label": "docs", "name": "lookup", "arguments": '{"query": "install"}'}
@@ -35,61 +35,69 @@ FOUND: Final = {"file_id": "file_1", "filename": "policy.md", "score": 0.9, "tex
 
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "response": Subject(
-        "Every stream is one walk through this machine; the walks of the items lie inside of it. A client that reads nothing "
-        "but these events still knows when the stream begins, that it runs, and how it ended. Each way out but `complete` "
-        "first ends the items that are open.",
+        "Every stream is one path through this machine, and the paths of its items lie inside. A client that reads "
+        "only these events still knows when the response begins, that it runs, and how it ended. Every exit except "
+        "`complete` first ends the items that are open. The API has no event for a cancelled response, so it ends "
+        "with `response.incomplete`. A response that ends while it is queued emits `response.in_progress` first, "
+        "because every stream has that event once.",
         ("answer", "cut-in-message", "engine-error"),
     ),
     "reasoning": Subject(
-        "What a model thinks before it speaks. Most models write reasoning text, some write summaries, and a reasoning item "
-        "can have both; each part ends before the next begins, whichever kind it is.",
+        "What a model writes before it answers. A reasoning item has parts of reasoning text, parts of summary, or "
+        "both; each part ends before the next begins. White space waits in `pending`, so blank reasoning never "
+        "becomes an item (R18). `reveal` adds reasoning that is encrypted or withheld: an item without text.",
         ("answer", "cut-in-reasoning"),
     ),
     "message": Subject(
-        "What a model says to the user: a preamble before it calls a tool (`phase` is `commentary`) or the answer "
-        "(`final_answer`). Refusals are parts of a message too, and the table allows them to alternate with text.",
+        "What a model says to the user: a preamble before a tool call (`phase` is `commentary`) or the answer "
+        "(`final_answer`). Parts of output text and refusals may alternate. White space waits in `pending`, so a "
+        "blank message never becomes an item (R18); when other text follows, the white space is part of the first "
+        "delta. A part has log probabilities for all of its text or for none: `split` ends the open part and begins "
+        "another where that changes (R15).",
         ("answer", "cut-in-message"),
     ),
     "function_call": Subject(
-        "The model writes a name and arguments; the client runs the function and sends what it gave with its next request. "
-        "A call without a single token of arguments takes the same way and is a whole item (R18).",
+        "The model writes a name and arguments. The client runs the function and sends its output with the next "
+        "request. A call without a single argument token takes the same path and is a complete item (R18).",
         ("preamble-and-function-call", "cut-in-arguments"),
     ),
     "custom_tool_call": Subject(
-        "The sibling of a function call for tools that take text instead of JSON: a patch, a query, a program.",
+        "Like a function call, but the tool takes text instead of JSON: a patch, a query, a program.",
         ("custom-tool-call",),
     ),
     "mcp_call": Subject(
-        "The model writes the arguments and the server calls the tool. Between the two the item waits in `ready`: that wait "
-        "is a state because anything can happen in it, a cancellation or the end of the response included.",
+        "The model writes the arguments and the server calls the tool. A call whose arguments are complete waits in "
+        "`ready`, because the arguments only end when the tool starts (R11). Meanwhile the request may be cancelled "
+        "or the response may end; the call then fails.",
         ("mcp-call", "mcp-call-that-fails"),
     ),
     "mcp_list_tools": Subject(
-        "Before a model can call the tools of an MCP server, somebody has to ask for them. It is an item because it can take "
-        "long and can fail, and a client wants to show that.",
-        told=(
+        "Before a model can call the tools of an MCP server, the host asks the server for them. This is an item "
+        "because it can take long and can fail, and a client may want to show that. The model writes nothing of it.",
+        deltas=(
             Open("mcp_list_tools", {"server_label": "docs"}),
             Succeed("mcpl_1", {"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}),
         ),
     ),
     "mcp_approval_request": Subject(
-        "Where a request says that its MCP tools need approval, the call is not made but asked for. The response ends, and "
-        "the client's next request brings the answer.",
-        told=(Open("mcp_approval_request", LOOKUP),),
+        "Takes the place of a call to an MCP tool that needs approval. The response ends, and the client's next "
+        "request brings the answer.",
+        deltas=(Open("mcp_approval_request", LOOKUP),),
     ),
     "code_interpreter_call": Subject(
-        "The model writes code, the server runs it in a container. The code ends when it is written, not when it runs, so "
-        "that a client can show it while it waits.",
+        "The model writes code and the server runs it. The code ends when it is written, not when it runs, so a "
+        "client can show it while it waits. Code that never runs fails from `ready`. A run that fails has no "
+        "`completed` event.",
         ("code-interpreter", "code-interpreter-that-fails"),
     ),
     "web_search_call": Subject(
-        "A search, a page opened, or a text looked for in it; `action` says which. The arguments are a few tokens and must be "
-        "known before the item can be shown, so nothing of them streams.",
+        "A search, a page that is opened, or text that is looked up in a page; `action` says which. The action must "
+        "be known before the item is added, so nothing of it streams. A search that fails has no `completed` event.",
         ("web-search", "web-search-that-fails"),
     ),
     "file_search_call": Subject(
-        "A search in the files that the request gave. Nothing of it streams but its progress.",
-        told=(
+        "A search in files. The queries are known when the item opens, so only its progress streams.",
+        deltas=(
             Open("file_search_call", {"queries": ["refunds"]}),
             Close(),
             Run("fs_1"),
@@ -97,8 +105,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ),
     ),
     "image_generation_call": Subject(
-        "The image is made by the server while the stream goes on; each partial image is one more turn of the loop.",
-        told=(
+        "The server makes the image while the stream goes on. Each partial image takes the `progress` edge once. The "
+        "API has no status `incomplete` for it: an image that is cut has failed.",
+        deltas=(
             Open("image_generation_call"),
             Close(),
             Run("ig_1"),
@@ -107,9 +116,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ),
     ),
     "apply_patch_call": Subject(
-        "The model writes a patch for one file and the client applies it; what came of it is an `apply_patch_call_output` of the "
-        "next request. The diff streams. `operation` says what is done to which file.",
-        told=(
+        "The model writes a patch for one file and the client applies it; the next request brings the "
+        "`apply_patch_call_output`. The diff streams. `operation` names the file and what happens to it. Deleting a "
+        "file has no diff and hence no diff events.",
+        deltas=(
             Open("apply_patch_call", {"operation": {"type": "update_file", "path": "a.txt", "diff": ""}}),
             "@@\n-stop",
             "\n+go\n",
@@ -117,12 +127,14 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ),
     ),
     "shell_call": Subject(
-        "The model writes commands for a shell, the client's or one in a container of the server. Each command is a part.",
-        told=(Open("shell_call"), "ls ", "-l", EndPart(), "pwd", Close()),
+        "The model writes commands for a shell, the client's or a container's on the server. Each command is a part.",
+        deltas=(Open("shell_call"), "ls ", "-l", EndPart(), "pwd", Close()),
     ),
     "shell_call_output": Subject(
-        "Where the server runs the commands of a shell call, it shows what they print while they run.",
-        told=(
+        "Where the server runs the commands of a shell call, this item streams what they print. The commands run one "
+        "after another, and each ends with its outcome. If the shell fails or the response ends, the output keeps "
+        "what was printed, and the running command's outcome is a timeout.",
+        deltas=(
             Open("shell_call_output", {"call_id": "call_1"}),
             Progress("sho_1", {"stdout": "a.txt\n", "stderr": ""}),
             EndOutput("sho_1", {"type": "exit", "exit_code": 0}),
@@ -130,74 +142,123 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ),
     ),
     "compaction": Subject(
-        "Where a conversation has become too long, the service puts it into a form that it alone can read, and the client sends "
-        "that instead of the conversation.",
-        told=(Open("compaction"), Run("cmp_1"), Succeed("cmp_1", {"encrypted_content": "c2VhbGVk"})),
+        "When a conversation has become too long, the service replaces it with a form that only the service can read; "
+        "the client sends that instead of the conversation. The item has no status: a compaction that failed has no "
+        "`encrypted_content`.",
+        deltas=(Open("compaction"), Run("cmp_1"), Succeed("cmp_1", {"encrypted_content": "c2VhbGVk"})),
     ),
     "local_shell_call": Subject(
-        "The older sibling of a shell call: one command, which the client runs.",
-        told=(Open("local_shell_call"), Close({"action": {"type": "exec", "command": ["ls"], "env": {}}})),
+        "The predecessor of `shell_call`: one command, which the client runs.",
+        deltas=(Open("local_shell_call"), Close({"action": {"type": "exec", "command": ["ls"], "env": {}}})),
     ),
     "computer_call": Subject(
-        "The model moves the mouse, types, or wants to see the screen; the client does it and answers with a picture.",
-        told=(Open("computer_call"), Close({"action": {"type": "screenshot"}})),
+        "The model moves the mouse, types, or asks for a screenshot. The client does it and answers with a picture.",
+        deltas=(Open("computer_call"), Close({"action": {"type": "screenshot"}})),
     ),
     "tool_search_call": Subject(
-        "Where tools are offered without being loaded, the model searches for those that it needs; the server or the client "
-        "finds them.",
-        told=(Open("tool_search_call", {"execution": "client"}), Close({"arguments": {"goal": "weather"}})),
+        "Where tools are declared but not loaded, the model searches for the ones that it needs. The server or the "
+        "client finds them.",
+        deltas=(Open("tool_search_call", {"execution": "client"}), Close({"arguments": {"goal": "weather"}})),
     ),
     "program": Subject(
-        "The model writes a program that calls tools; the calls are items of their own, and say in `caller` which program "
-        "made them.",
-        told=(Open("program", {"fingerprint": "f1"}), Close({"code": "await weather('Ulm')"})),
+        "The model writes a program that calls tools. Each call is an item of its own, whose `caller` names the program.",
+        deltas=(Open("program", {"fingerprint": "f1"}), Close({"code": "await weather('Ulm')"})),
     ),
     "harmony": Subject(
-        "This is the one machine that reads instead of writes: its triggers are tokens, and what an edge does is done to the "
-        "message being read. It has no final state, because a turn may end anywhere; `finish` and `cut` are the ends of a "
-        "turn, and the next one starts where they lead.",
+        "This machine reads instead of writing: its triggers are tokens, and its effects act on the message that is "
+        "being read. Every state has a row for every trigger (R17). A content token is `text`. Outside content a text "
+        "token is `word` if it can still be part of a header, and `prose` if it cannot: then the header is over, "
+        "although no `<|message|>` came. There is no final state, because a turn may end anywhere; `finish` and `cut` "
+        "are the ends of a turn, and the next turn starts in the state that they lead to.",
         ("preamble-and-function-call",),
     ),
     "turns": Subject(
-        "How one response is made, by the standalone server as in vLLM: the conversation is compacted if it has become too long, "
-        "the model generates, the server runs what it called, the model goes on. Every state that lasts can fail, and can be "
-        "left; both end the response, wherever it is.",
-        fired=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
+        "How one response is made, in every host. The conversation is compacted if it has become too long, the model "
+        "generates, the server runs the tools that were called, and the model generates again until it is the "
+        "client's turn. A run does the work that an edge asks for, feeds the driver with the result, and then fires "
+        "the next edge. Every state in which this work runs has an edge for a failure and one for a client that "
+        "leaves; both end the response.",
+        triggers=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
     ),
     "background": Subject(
-        "A response that is made in the background goes on without its client. Whoever makes it owns it: it writes the events to "
-        "the store in batches, renews its lease by that, and ends the response with its last write. One write is on its way at "
-        "a time. When the lease is somebody else's, it stops.",
-        fired=("grow", "due", "grow", "written", "due", "cancel", "written", "grow", "end", "retry", "written"),
+        "A response in the background continues without its client. Its owner writes the events to the store in "
+        "batches, and each write renews the owner's lease. At most one write is in flight; new events wait meanwhile. "
+        "The last write and the end of the response are one commit. When another process holds the lease, the owner "
+        "stops.",
+        triggers=("grow", "due", "grow", "written", "due", "cancel", "written", "grow", "end", "retry", "written"),
     ),
     "stored": Subject(
-        "What a store holds may outlive the process that made it, and several processes may share it. This is what can happen to "
-        "one response there, whichever store it is: one owner at a time writes, whoever finds it lost may end it, and the first "
-        "end that is committed stays.",
-        fired=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
+        "What may happen to one stored response, in every store. A response in the foreground is stored once, when it "
+        "ends. One in the background is enqueued; then one owner at a time writes its events under a lease. If the "
+        "owner dies the lease lapses, and another process may end the response. The first end that is committed "
+        "stays. Nothing is written when a lease lapses or a response expires: whoever reads it next compares the "
+        "store's clock and fires `lapse` or `expire`.",
+        triggers=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
     ),
     "conversation": Subject(
-        "A conversation that a client has created is a list of items. A response that is made in it holds it until it has ended, "
-        "and then adds what was asked and answered, in the commit of its own end; nobody else changes the items meanwhile.",
-        fired=("create", "change", "hold", "renew", "join", "hold", "lapse", "delete"),
+        "A conversation is a list of items that a client created. A response made in it holds it under a lease, so "
+        "that the items do not change meanwhile. When the response ends, its input and output are added in the same "
+        "commit. A lease that has run out is noticed by whoever reads the conversation next, who fires `lapse`.",
+        triggers=("create", "change", "hold", "renew", "join", "hold", "lapse", "delete"),
     ),
     "lane": Subject(
-        "In WebSocket mode a lane holds the requests of one `stream_id`, and answers them one after another.",
-        fired=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),
+        "In WebSocket mode a lane has the requests of one `stream_id` and answers them one after another.",
+        triggers=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),
     ),
     "connection": Subject(
-        "A connection in WebSocket mode holds lanes, which run side by side. It ends when its client leaves, when the server "
-        "shuts down, or when it is too old and nothing is in flight any more.",
-        fired=("request", "expire", "request", "drain"),
+        "A connection in WebSocket mode has lanes, which run side by side. It ends when the client leaves, when the "
+        "server shuts down, or when the connection has reached its age limit and nothing is in flight.",
+        triggers=("request", "expire", "request", "drain"),
     ),
+    **{
+        kind: Subject(about, deltas=(Open(kind, example(kind)),))
+        for kind, about in (
+            ("apply_patch_call_output", "Whether the client applied a patch."),
+            ("local_shell_call_output", "The output of a command that the client ran for a `local_shell_call`."),
+            ("computer_call_output", "The screenshot after the actions of a `computer_call`."),
+            ("tool_search_output", "The tools that a `tool_search_call` found."),
+            ("program_output", "The result of a `program`."),
+            ("function_call_output", "The result of a function."),
+            ("custom_tool_call_output", "The result of a custom tool."),
+            ("mcp_approval_response", "The client's answer to an `mcp_approval_request`."),
+            ("additional_tools", "Tools that the model may use from here on."),
+            ("agent_message", "A message from one agent to another."),
+            ("multi_agent_call", "A call by which an agent starts, messages or stops other agents."),
+            ("multi_agent_call_output", "The result of a `multi_agent_call`."),
+        )
+    },
 }
-"""What is said of each, by its name; of a kind of item that is not here, what its type says."""
+"""The subjects by the name of the machine; for a kind that is not here, the docstring of its type stands in."""
+
+KEPT_BY: Final[Mapping[str, str]] = {
+    "R1": "the response's [lifecycle](lifecycles/response.md)",
+    "R2": "the driver, which numbers events where it fires an edge",
+    "R3": "the response's [lifecycle](lifecycles/response.md), and `serving` for the end marker",
+    "R4": "`Fault` and the `cut` edges",
+    "R5": "[events/sse.py](../events/sse.py)",
+    "R6": "the `added` emission",
+    "R7": "every lifecycle; a table that breaks it cannot be imported",
+    "R8": "every lifecycle; a table that breaks it cannot be imported",
+    "R9": "the item, which keeps one copy of its text",
+    "R10": "the [lifecycles](lifecycles.md)",
+    "R11": "`Run`, `Succeed` and `Fail`, fed by whoever runs the tool",
+    "R12": "the `cut` edges",
+    "R13": "the item: its `done` event and the terminal event show the same object",
+    "R14": "the types in [events/](../events)",
+    "R15": "the parsers, and the driver, which begins another part where log probabilities begin or end",
+    "R16": "the parsers",
+    "R17": "the parsers; see [recovery](recovery.md)",
+    "R18": "the state `pending`",
+    "R19": "`ResponseDriver.response`",
+    "R20": "the parsers; see [families](families.md)",
+}
+"""What keeps each rule in the streams that this project writes."""
 
 
 def subject_of(name: str) -> Subject:
-    """Return the words of a page; for a kind of item of which nothing special is said, its docstring and the way to its end."""
+    """Return the subject of a machine; for a kind of item without one, its docstring and the deltas of its path."""
     if name in SUBJECTS:
         return SUBJECTS[name]
     ways: dict[str, Delta] = {"close": Close(), "succeed": Succeed(f"{ITEMS[name].prefix}_1", result_fields(name, "result"))}
     ended = (delta for trigger, delta in ways.items() if trigger in LIFECYCLES[name].triggers)
-    return Subject(getdoc(ITEMS[name]) or "", told=(Open(name, example(name)), *ended))
+    return Subject(getdoc(ITEMS[name]) or "", deltas=(Open(name, example(name)), *ended))

@@ -1,18 +1,18 @@
 """`make site`: build the documentation site in build/site/html, with warnings as errors and without the network.
 
-The pages are those of docs/ and the README, whose links into the rest of the repository are made absolute, and an API reference
-made of the docstrings of everything that the packages export.
+The pages are those of docs/ and the README, and an API reference made of the docstrings of everything that the packages export.
+A link to a file that the site does not have becomes plain text, because the repository has no public address yet.
 """
 
 from __future__ import annotations
 
+import html
 import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,8 +21,21 @@ BUILD = ROOT / "build" / "site"
 PAGES = BUILD / "pages"
 
 FACES = ("interlock", "interlock.parsers", "interlock.fsm", "interlock.fsm.acceptor", "interlock.events", "interlock.testing")
-"""The packages whose exports make the API reference; what `interlock` exports too is shown where it is defined."""
-LINK = re.compile(r"(!?\[[^]]*\]\()(?!https?:|#)([^)#\s]*)")
+"""The packages whose exports make the API reference; `interlock` lists where each of its names is described."""
+PUBLISHED = {".md", ".svg", ".png", ".html", ".json"}
+"""The endings of the files that the site has."""
+LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)")
+BAR = r"\|"
+"""How a bar in the code of a table is written; GitHub's Markdown takes the backslash away, and the site's does not."""
+STYLE = """\
+.md-grid { max-width: 70rem }
+.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
+.md-typeset table:not([class]) { font-size: .68rem }
+.md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
+.md-typeset td:first-child code { white-space: nowrap }
+.md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
+.md-typeset img { max-width: 100% }
+"""
 
 Nav = list[dict[str, object]]
 
@@ -79,22 +92,22 @@ NAV: Nav = [
         ]
     },
 ]
-"""The pages by group; what is not named here is added under `More`."""
+"""The pages by reader; pages that are not listed here are added at the end."""
 
 
 def main() -> None:
     """Write the pages, and have Zensical make the site of them."""
     shutil.rmtree(BUILD, ignore_errors=True)
-    repository = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
     for path in sorted(DOCS.rglob("*")):
-        if path.suffix in {".md", ".svg", ".png", ".html"} and path != DOCS / "README.md":
+        if path.suffix in PUBLISHED and path != DOCS / "README.md":
             place = PAGES / path.relative_to(DOCS)
             place.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".md":
-                place.write_text(linked(path, path.relative_to(DOCS), repository), "utf-8")
+                place.write_text(linked(path, place), "utf-8")
             else:
                 shutil.copy(path, place)
-    (PAGES / "index.md").write_text(linked(ROOT / "README.md", Path("index.md"), repository), "utf-8")
+    (PAGES / "index.md").write_text(linked(ROOT / "README.md", PAGES / "index.md"), "utf-8")
+    (PAGES / "site.css").write_text(STYLE, "utf-8")
     reference = [{face: write_reference(face)} for face in FACES]
     configuration = BUILD / "zensical.toml"
     configuration.write_text(configured([*NAV, *more(), {"API reference": reference}]), "utf-8")
@@ -112,34 +125,38 @@ def main() -> None:
     print(f"site: {BUILD / 'html' / 'index.html'}")
 
 
-def linked(source: Path, page: Path, repository: str) -> str:
-    """Return a page with its links as the site needs them: relative among pages, absolute to what the site has not.
+def linked(source: Path, page: Path) -> str:
+    """Return a page with links relative to its place in the site, and without links to files that the site does not have.
 
     Args:
         source: The page in the repository.
-        page: The same page in the site.
-        repository: The address of the repository.
+        page: Its place in the site.
     """
 
-    def link(found: re.Match[str]) -> str:
-        target = (source.parent / found[2]).resolve() if found[2] else source
+    def link(match: re.Match[str]) -> str:
+        image, label, path, anchor = match[1], match[2], match[3], match[4] or ""
+        target = (source.parent / path).resolve() if path else source
         if target in {ROOT / "README.md", DOCS / "README.md"}:
             aim = PAGES / "index.md"
-        elif target.is_relative_to(DOCS) and target.suffix in {".md", ".svg", ".png", ".html"}:
+        elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
             aim = PAGES / target.relative_to(DOCS)
         else:
-            kind = "tree" if target.is_dir() else "blob"
-            return f"{found[1]}{repository}/{kind}/main/{target.relative_to(ROOT)}"
-        return f"{found[1]}{os.path.relpath(aim, (PAGES / page).parent)}"
+            name = f"{target.relative_to(ROOT)}"
+            return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
+        return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
 
-    return LINK.sub(link, source.read_text("utf-8"))
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{html.escape(match[1].replace(BAR, '|')).replace('|', '&#124;')}</code>" if BAR in match[1] else match[0]
+
+    return re.sub(r"`([^`\n]+)`", code, LINK.sub(link, source.read_text("utf-8")))
 
 
 def more() -> Nav:
-    """Return the pages that no group names: those of the lifecycles and rules, and any that are new."""
+    """Return the pages that `NAV` does not list, by folder: the machines, and whatever is new."""
     named = set(re.findall(r"[\w/-]+\.md", str(NAV)))
-    others = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md") if str(path.relative_to(PAGES)) not in named)
-    titles = {"lifecycles": "Lifecycle by lifecycle", "rules": "Rule by rule", ".": "More"}
+    pages = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md"))
+    others = [name for name in pages if name not in named and not name.startswith("api/")]
+    titles = {"lifecycles": "Machines", "conformance": "Conformance", ".": "More"}
     groups: dict[str, list[dict[str, str]]] = {}
     for name in others:
         folder = str(Path(name).parent)
@@ -150,13 +167,24 @@ def more() -> Nav:
 def write_reference(face: str) -> str:
     """Write the page of a package in the API reference, and return its place."""
     module = importlib.import_module(face)
-    names = [name for name in module.__all__ if face != "interlock" or name in {"driver_for", "now", "random_id"}]
     place = PAGES / "api" / f"{face}.md"
     place.parent.mkdir(exist_ok=True)
-    about = (module.__doc__ or "").strip()
-    body = "\n\n".join(f"::: {face}.{name}" for name in names)
-    place.write_text(f"# {face}\n\n{about}\n\n{body}\n", "utf-8")
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    homes = {name: home_of(name) for name in names} if face == "interlock" else {}
+    lines = [f"# {face}", (module.__doc__ or "").strip()]
+    if homes:
+        rows = (f"| [`{name}`]({home}.md#{home}.{name}) | `{home}` |" for name, home in homes.items() if home != face)
+        lines += ["Import these names from `interlock`; the link leads to the description.", "| name | described in |\n|---|---|"]
+        lines[-1] += "".join(f"\n{row}" for row in rows)
+    lines += [f"::: {face}.{name}" for name in names if homes.get(name, face) == face]
+    place.write_text("\n\n".join(lines) + "\n", "utf-8")
     return str(place.relative_to(PAGES))
+
+
+def home_of(name: str) -> str:
+    """Return the package whose page describes a name that `interlock` exports too."""
+    homes = (face for face in FACES[1:] if name in importlib.import_module(face).__all__)
+    return next(homes, "interlock")
 
 
 def configured(nav: Nav) -> str:
@@ -170,9 +198,12 @@ def configured(nav: Nav) -> str:
             'site_dir = "html"',
             "use_directory_urls = false",
             f"nav = {inline(nav)}",
+            'extra_css = ["site.css"]',
             "[project.theme]",
             "font = false",
-            'features = ["navigation.sections", "navigation.top", "content.code.copy"]',
+            'features = ["navigation.sections", "navigation.top", "content.code.copy", "search.highlight"]',
+            *palette("(prefers-color-scheme: light)", "default", "lucide/sun", "Switch to dark mode"),
+            *palette("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Switch to light mode"),
             "[project.markdown_extensions.admonition]",
             "[project.markdown_extensions.attr_list]",
             "[project.markdown_extensions.tables]",
@@ -194,6 +225,17 @@ def configured(nav: Nav) -> str:
             "merge_init_into_class = true",
         ]
     )
+
+
+def palette(media: str, scheme: str, icon: str, name: str) -> list[str]:
+    """Return the lines of one colour scheme, which the reader's system chooses and a button changes."""
+    return [
+        "[[project.theme.palette]]",
+        f'media = "{media}"',
+        f'scheme = "{scheme}"',
+        f'toggle.icon = "{icon}"',
+        f'toggle.name = "{name}"',
+    ]
 
 
 def inline(value: object) -> str:

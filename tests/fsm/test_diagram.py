@@ -33,7 +33,7 @@ from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Table
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
-PAGE = 880  # pixels of a page's text column
+PAGE = 1400  # pixels of a screen
 
 # A table without an end, in which lines go back: like the framing of a format.
 FRAMING = graph_of(
@@ -344,12 +344,26 @@ class Act(StrEnum):
     ODD = "odd"
 
 
+def test_less_obvious_triggers_of_a_lifecycle_are_explained() -> None:
+    assert ">White space, which waits for other</text>" in to_svg(GRAPHS["message"])
+    assert ">White space" not in to_svg(GRAPHS["function_call"])
+
+
 def test_the_key_says_what_the_effects_of_a_picture_mean() -> None:
     assert key_of(Act) == {"begin": "Begin", "note": "Note `text`, in two lines"}
     drawn = to_svg(graph_of("g", "a", [("a", "x", "a", ("note", "odd"))], key=key_of(Act)))
     assert ">note</text>" in drawn
     assert ">Note text, in two lines</text>" in drawn
     assert ">Begin</text>" not in drawn
+
+
+def test_the_key_stands_beside_the_machine_in_short_lines() -> None:
+    said = "A meaning that is so long that it takes more than one line of the key"
+    root = picture(graph_of("g", "a", [("a", "x", "a", ("note",))], key={"note": said}))
+    lines = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text in said and text.attrib["class"] == "note"]
+    assert " ".join(line.text for line in lines) == said
+    assert len({line.attrib["x"] for line in lines}) == 1
+    assert int(root.attrib["width"]) > max(float(line.attrib["x"]) for line in lines)
 
 
 def test_a_state_whose_name_has_spaces_is_one_word_to_mermaid():

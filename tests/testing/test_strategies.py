@@ -7,7 +7,10 @@ import sys
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from openai import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
 
+from interlock.events.conversion import to_openai
 from interlock.events.decode import SseDecoder
 from interlock.fsm import oracle
 from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
@@ -117,3 +120,26 @@ def test_without_hypothesis_a_strategy_says_what_to_install():
         "ModuleNotFoundError: the strategies of interlock.testing need Hypothesis; "
         "install it with: pip install 'interlock[testing]'"
     )
+
+
+def whole_texts(output):
+    """Yield the place of each text and call of a response, and its text."""
+    for index, item in enumerate(output):
+        if item["type"] == "function_call":
+            yield (index, None), item["arguments"]
+        elif item["type"] == "message":
+            yield from (((index, place), part["text"]) for place, part in enumerate(item["content"]) if "text" in part)
+
+
+@few
+@given(legal_streams(kinds=["message", "reasoning", "function_call"], endings=["completed"]))
+def test_the_snapshots_of_the_openai_package_are_the_texts_of_the_response(events):
+    state = ResponseStreamState(input_tools=omit, text_format=omit)
+    snapshots = {}
+    for body in events:
+        for event in state.handle_event(to_openai(body)):
+            if event.type == "response.output_text.delta":
+                snapshots[event.output_index, event.content_index] = event.snapshot
+            elif event.type == "response.function_call_arguments.delta":
+                snapshots[event.output_index, None] = event.snapshot
+    assert snapshots == {place: text for place, text in whole_texts(events[-1]["response"]["output"]) if text}

@@ -33,24 +33,24 @@ class Observed:
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
     "message": [
-        Observed("pending", "added", [ItemAdded], "a message may have no part at all; that it is blank is judged by R18"),
-        Observed("added", "completed", [ItemDone], "likewise"),
-        Observed("added", "incomplete", [ItemDone], "likewise, if it was cut"),
+        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 judges that it is blank"),
+        Observed("added", "completed", [ItemDone], "a message may have no parts"),
+        Observed("added", "incomplete", [ItemDone], "a message that is cut may have no parts"),
     ],
     "mcp_call": [
         Observed(
             "in_progress",
             "in_progress",
             [McpInProgress],
-            "a call that was approved is said to be in progress once more when its arguments are there",
+            "an approved call may repeat this event once its arguments are complete",
         ),
     ],
     "shell_call_output": [
-        Observed("in_progress", "incomplete", [ItemDone], "an output that was cut may say so"),
-        Observed("printing", "incomplete", [OutputDone, ItemDone], "likewise"),
+        Observed("in_progress", "incomplete", [ItemDone], "an output that is cut may be `incomplete`"),
+        Observed("printing", "incomplete", [OutputDone, ItemDone], "an output that is cut may be `incomplete`"),
     ],
     "compaction": [
-        Observed("in_progress", "completed", [ItemDone], "a compaction may come whole, without the event that it is being made"),
+        Observed("in_progress", "completed", [ItemDone], "a compaction may come without the event that it runs"),
     ],
 }
 """The edges of each kind of item that has any."""

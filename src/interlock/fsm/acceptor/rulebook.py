@@ -1,6 +1,6 @@
 """The rules as a finding cites them: the name of each, what it says, and why breaking it is an error.
 
-The same words stand in `docs/rules/` and are printed by `interlock check --explain`. What departs from a rule and is no error
+docs/rules.md and `interlock check --explain` print these sentences. What departs from a rule without being an error
 is in `interlock.fsm.acceptor.deviations`.
 """
 
@@ -40,136 +40,156 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R1",
             "opening",
-            "`response.created` and `response.in_progress` come first, once each; a background response may say "
+            "`response.created` and `response.in_progress` come first, once each; a background response may have "
             "`response.queued` between them.",
-            "A client makes its response object of `created`; the `openai` package raises if another event comes first.",
+            "Clients build the response object from `created`; the `openai` package raises if another event comes "
+            "first.",
             "order",
         ),
         Rule(
             "R2",
             "numbering",
-            "`sequence_number` counts every event of the response from 0, and stands nowhere but in the event itself.",
-            "A client that resumes a response names the last number that it has seen; a gap means that an event was lost.",
+            "`sequence_number` counts every event of the response from 0 and appears nowhere but on the event itself.",
+            "A client that resumes a response sends the last number that it saw; a gap means that an event was lost.",
             "order",
         ),
         Rule(
             "R3",
             "ending",
-            "One terminal event, the last, agrees with the response's status; on the wire `data: [DONE]` follows and the "
-            "connection closes.",
-            "A client waits for the terminal event. Without one it cannot tell a whole answer from a lost connection.",
+            "Exactly one terminal event comes last and agrees with the response's status; on the wire `data: [DONE]` "
+            "follows and the connection closes.",
+            "Clients wait for the terminal event. Without it they cannot tell a complete answer from a lost "
+            "connection.",
             "order",
         ),
         Rule(
             "R4",
             "failure",
-            "Whatever breaks after the first event, open items are closed and `response.failed` says what happened in "
+            "Whatever breaks after the first event, open items are closed and `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
-            "An item that is left open is shown as running for ever, and a failure without a reason cannot be handled.",
+            "An item that is left open looks as if it ran for ever, and clients cannot handle a failure without a "
+            "reason.",
             "order",
         ),
         Rule(
             "R5",
             "framing",
-            "`event` repeats the body's type, one line of data, line feeds only, no id, `Content-Type: text/event-stream`.",
-            "What cannot be decoded as a server-sent event, or as JSON, is lost to every client.",
+            "`event` equals the body's type; there is one line of data, line feeds only, no id, and `Content-Type: "
+            "text/event-stream`.",
+            "Clients lose whatever cannot be decoded as a server-sent event or as JSON.",
             "content",
         ),
         Rule(
             "R6",
             "index",
             "`output_index` counts the items from 0 in the order in which they are added.",
-            "Clients keep items in a list by this index; the `openai` package raises on one that is skipped.",
+            "Clients keep items in a list by this index; the `openai` package raises when an index is skipped.",
             "order",
         ),
         Rule(
             "R7",
             "bracket",
-            "An item has one `added` and one `done`, with the same id, `call_id`, `name` and index; nothing about it comes "
-            "before the one or after the other.",
-            "Events that name another item, or none that is open, are attributed to the wrong one or raise.",
+            "An item has one `added` and one `done` event with the same id, `call_id`, `name` and index; no event of "
+            "the item comes before `added` or after `done`.",
+            "A client attributes events with another id to the wrong item, or raises.",
             "order",
         ),
         Rule(
             "R8",
             "parts",
-            "Parts are counted from 0, and each is added, written, finished and closed before the next.",
+            "Parts are counted from 0; each is added, written, finished and closed before the next begins.",
             "Clients append deltas to the part at their `content_index`; the `openai` package raises if there is none.",
             "order",
         ),
         Rule(
             "R9",
             "text",
-            "The deltas joined are the text that `done`, the part, the item and the final response show, character for "
-            "character.",
-            "A client that shows deltas and one that shows the final text show different answers.",
+            "The deltas joined equal the text in `done`, in the part, in the item and in the final response, "
+            "character for character.",
+            "A client that shows deltas and a client that shows the final text would show different answers.",
             "content",
         ),
         Rule(
             "R10",
             "lifecycle",
             "An item's events are a path through the lifecycle of its kind, and one item is written at a time.",
-            "A client's own state of the item is wrong from there on: a call that never starts, a text that never ends.",
+            "From there on the client's own state of the item is wrong: a call that never starts, a text that never "
+            "ends.",
             "order",
         ),
         Rule(
             "R11",
             "truth",
-            "A tool's events come when it starts and when it has ended, and its result is in the item.",
-            "A client shows that a tool ran that did not, or finds no result where it was told of one.",
+            "A tool's events are sent when it starts and when it has ended, and its result is in the item.",
+            "A client shows that a tool ran when it did not, or finds no result where one was announced.",
             "order",
         ),
         Rule(
             "R12",
             "cut",
-            "What is cut is `incomplete` and the last item; so is the response, with its reason, or none for a call left open.",
-            "A client takes half an answer, or half a call's arguments, for the whole.",
+            "An item that is cut is `incomplete` and is the last item; the response is `incomplete` too, with its "
+            "reason (none for a call left open).",
+            "A client takes half an answer, or half of a call's arguments, for the whole.",
             "order",
         ),
         Rule(
             "R13",
             "final",
-            "The terminal response shows the items as their `done` did, in order, and what they cost.",
-            "Clients store the terminal response; what was streamed and is not in it is lost with the next request.",
+            "The terminal response has the items exactly as their `done` events had them, in order, and the token "
+            "usage.",
+            "Clients store the terminal response; whatever was streamed but is missing there is lost with the next "
+            "request.",
             "content",
         ),
         Rule(
             "R14",
             "fields",
-            "An event, item or part has the fields of its type, no field of another level, and leaves out what is absent.",
-            "Typed clients raise on a field that is missing or of a wrong type, or read nonsense.",
+            "An event, item or part has the fields of its type and no field of another level, and omits absent values.",
+            "Typed clients raise on a missing field or a wrong type, or read nonsense.",
             "content",
         ),
         Rule(
             "R15",
             "logprobs",
-            "Text events have `logprobs`, empty if nobody asked; asked for, their tokens rebuild the text.",
-            "A client that asked for log probabilities attributes them to the wrong tokens.",
+            "Text events have `logprobs`, empty unless requested; if requested, their tokens rebuild the text.",
+            "A client that requested log probabilities attributes them to the wrong tokens.",
             "content",
         ),
-        Rule("R16", "chunking", "How the tokens are divided into chunks changes no item and no text.", "", "content"),
+        Rule(
+            "R16",
+            "chunking",
+            "The division of tokens into chunks changes no item and no text.",
+            "",
+            "content",
+        ),
         Rule(
             "R17",
             "totality",
-            "Any sequence of tokens gives a legal stream that has all of its text and no control token.",
+            "Any sequence of tokens gives a legal stream that has all of the text and no control token.",
             "",
             "content",
         ),
         Rule(
             "R18",
             "empties",
-            "A call without arguments is an item; a message or reasoning that is blank is none, and white space before text "
-            "waits for it. Reasoning whose content is encrypted or withheld is an item without text.",
-            "Nothing breaks; the rule binds what is sent here.",
+            "A call without arguments is an item. A blank message or blank reasoning is not, and leading white space "
+            "waits for other text. Reasoning with encrypted or withheld content is an item without text.",
+            "No client breaks; the rule binds the streams that Interlock writes.",
             "content",
         ),
-        Rule("R19", "one truth", "What is not streamed is the terminal response of the same run.", "", "content"),
+        Rule(
+            "R19",
+            "one truth",
+            "A response that is not streamed equals the terminal response of the same run.",
+            "",
+            "content",
+        ),
         Rule(
             "R20",
             "families",
-            "For text with markers too, items and framing together are what the model wrote; a marker is tentative until a "
-            "call's name is whole, and is given back if it is not. Where a request wants no parallel calls, those after a "
-            "turn's first are left out.",
+            "For text with markers, the items and the framing together are what the model wrote. A marker is "
+            "tentative until a call's name is complete, and becomes text again if no name follows. If the request "
+            "forbids parallel calls, a turn's later calls are left out.",
             "",
             "content",
         ),

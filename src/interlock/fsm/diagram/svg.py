@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil, dist
+from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -30,12 +31,25 @@ from interlock.fsm.diagram.layout import MARGIN, lay_out
 
 _ROUND: Final = 8  # the radius of a corner
 _LEGEND: Final = 44  # from the middle of the legend's first line to the end
+_SAMPLE_WIDTH: Final = 110  # of a sample in the legend, with its name
+_SAMPLE_HEIGHT: Final = 22
+_BESIDE: Final = 60  # the middle of the first line of a legend that stands beside
 _KEY_LINE: Final = 16  # the height of a line of the key
 _LEAST_WIDTH: Final = 500  # so that the legend fits
+_KEY_WIDTH: Final = 38  # of a line of the key, in characters
 _SINK: Final = 0.35  # how far below its middle a line of text has its baseline, as a share of its size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
 _SAYS: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
+
+_TRIGGERS: Final = (
+    ("pad", "White space, which waits for other text"),
+    ("split", "Text with log probabilities where the open part has none, or the reverse"),
+    ("refuse", "Text of a refusal"),
+    ("summarize", "Text of a summary"),
+    ("reveal", "The item has no text, because it is encrypted or withheld"),
+)
+"""What the less obvious triggers of the lifecycles mean."""
 
 _SHEET: Final = f"""
     text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
@@ -72,7 +86,7 @@ def to_svg(graph: Graph) -> str:
         graph: What to draw.
     """
     layout = lay_out(graph)
-    width, height = _size(layout, graph)
+    width, height, legend = _size(layout, graph)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
@@ -84,20 +98,30 @@ def to_svg(graph: Graph) -> str:
         *map(_line, layout.lines),
         *(shape for state in layout.states for shape in _state(state, ending(graph, state))),
         *(text for label in layout.labels for text in _label(label)),
-        *_legend(graph, height - _LEGEND - _key_height(graph)),
-        *_key(graph, height - _key_height(graph)),
+        *_legend(graph, legend, beside=bool(_key_lines(graph))),
+        *_key(graph, (legend[0], legend[1] + len(_samples(graph)) * _SAMPLE_HEIGHT + _KEY_LINE)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _size(layout: Layout, graph: Graph) -> tuple[int, int]:
+def _size(layout: Layout, graph: Graph) -> tuple[int, int, Point]:
+    """Return the width and height, and where the legend begins: beside the machine if it has a key, else below."""
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
     boxes += [segment for line in layout.lines for segment in line.segments]
-    notes = [_note(graph), *("".join(line) for line in _key_lines(graph))]
-    right = max(MARGIN + max(map(len, notes)) * EVENT_SIZE * CHARACTER, *(box.right for box in boxes))
-    bottom = max(box.bottom for box in boxes) + _LEGEND + 2 * MARGIN + _key_height(graph)
-    return ceil(max(_LEAST_WIDTH, right + MARGIN)), ceil(bottom)
+    right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
+    key = _key_lines(graph)
+    if not key:
+        right = max(_LEAST_WIDTH, MARGIN + _length(_note(graph)), right)
+        return ceil(right + MARGIN), ceil(bottom + _LEGEND + 2 * MARGIN), (MARGIN, bottom + 2 * MARGIN)
+    x = right + 2 * MARGIN
+    right = x + max(_length(name + meaning) for name, meaning in key)
+    bottom = max(bottom, _BESIDE + len(_samples(graph)) * _SAMPLE_HEIGHT + len(key) * _KEY_LINE)
+    return ceil(right + MARGIN), ceil(bottom + MARGIN), (x, _BESIDE)
+
+
+def _length(text: str) -> float:
+    return len(text) * EVENT_SIZE * CHARACTER
 
 
 def _heads() -> Iterator[tuple[str, str]]:
@@ -189,39 +213,48 @@ def _label(label: PlacedLabel) -> Iterator[str]:
     yield "</g>"
 
 
-def _legend(graph: Graph, y: float) -> Iterator[str]:
-    x = MARGIN
-    for style in dict.fromkeys(edge.style for edge in graph.edges):
-        yield _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"')
-        yield f'<text class="note" x="{x + 42}" y="{y + 3.5}">{_SAYS[style]}</text>'
-        x += 110
-    if any(node.role is Role.FINAL for node in graph.nodes):
-        box = Box(x, y - 8, 34, 16)
-        yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
-        yield f'<text class="note" x="{x + 42}" y="{y + 3.5}">final</text>'
-    if note := _note(graph):
-        yield f'<text class="note" x="{MARGIN}" y="{y + 28}">{escape(note)}</text>'
+def _samples(graph: Graph) -> list[Style | None]:
+    """Return what the legend names: the styles of lines, and None for the double border of a final state."""
+    finals: list[Style | None] = [None] if any(node.role is Role.FINAL for node in graph.nodes) else []
+    return [*dict.fromkeys(edge.style for edge in graph.edges), *finals]
+
+
+def _legend(graph: Graph, start: Point, *, beside: bool) -> Iterator[str]:
+    x, y = start
+    for style in _samples(graph):
+        if style is None:
+            box = Box(x, y - 8, 34, 16)
+            yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
+        else:
+            yield _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"')
+        name = "final" if style is None else _SAYS[style]
+        yield f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
+        x, y = (x, y + _SAMPLE_HEIGHT) if beside else (x + _SAMPLE_WIDTH, y)
+    if not beside and (note := _note(graph)):
+        yield f'<text class="note" x="{MARGIN}" y="{_short(y + 28)}">{escape(note)}</text>'
 
 
 def _key_lines(graph: Graph) -> list[tuple[str, str]]:
-    """Return a line for each effect that the graph has and its key explains: the name, padded, and what it means."""
-    used = {event for edge in graph.edges for label in edge.labels for event in label.events}
-    known = [(name, meaning) for name, meaning in graph.key if name in used]
-    width = max((len(name) for name, _ in known), default=0) + 2
-    return [(name.ljust(width), meaning) for name, meaning in known]
+    """Return the lines that explain the effects of a graph, or its special triggers: the name, padded, and the meaning."""
+    labels = [label for edge in graph.edges for label in edge.labels]
+    used = {name for label in labels for name in (label.events if graph.key else label.triggers)}
+    meanings = [(name, meaning.replace("`", "")) for name, meaning in graph.key or _TRIGGERS if name in used]
+    if not meanings:
+        return []
+    width = max(len(name) for name, _ in meanings) + 2
+    lines = [(name if part == 0 else "", line) for name, text in meanings for part, line in enumerate(wrap(text, _KEY_WIDTH))]
+    notes = [("", line) for part in filter(None, _note(graph).split(" · ")) for line in wrap(part, width + _KEY_WIDTH)]
+    return [*notes, *((name.ljust(width), line) for name, line in lines)]
 
 
-def _key_height(graph: Graph) -> int:
-    lines = len(_key_lines(graph))
-    return lines * _KEY_LINE + MARGIN // 2 if lines else 0
-
-
-def _key(graph: Graph, y: float) -> Iterator[str]:
+def _key(graph: Graph, start: Point) -> Iterator[str]:
+    left, top = start
     for number, (name, meaning) in enumerate(_key_lines(graph)):
-        line = y + number * _KEY_LINE
-        x = MARGIN + len(name) * EVENT_SIZE * CHARACTER
-        yield f'<text class="event" font-weight="700" x="{MARGIN}" y="{_short(line)}">{escape(name.rstrip())}</text>'
-        yield f'<text class="note" x="{_short(x)}" y="{_short(line)}">{escape(meaning.replace("`", ""))}</text>'
+        y = top + number * _KEY_LINE
+        x = left + len(name) * EVENT_SIZE * CHARACTER
+        if name.strip():
+            yield f'<text class="event" font-weight="700" x="{_short(left)}" y="{_short(y)}">{escape(name.rstrip())}</text>'
+        yield f'<text class="note" x="{_short(x)}" y="{_short(y)}">{escape(meaning)}</text>'
 
 
 def _note(graph: Graph) -> str:
