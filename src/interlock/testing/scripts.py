@@ -118,7 +118,7 @@ def stream(
         made[kind] += 1
         _serve(chance, kind, f"{ITEMS[kind].prefix}_{made[kind]}", tell)  # its id, which `SequentialIds` made
         _work(chance, lambda: driver.ready, tell)
-    tell(deltas.EndTurn("stop", deltas.Usage(chance.randint(0, 9), 0, chance.randint(0, 9), 0)))
+    tell(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     tell(chance.choice(_ENDS[chance.choice(endings)]))
     bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
     return [DIALECTS[dialect].spoken(body) for body in bodies] if dialect != "openai" else bodies

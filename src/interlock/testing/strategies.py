@@ -19,7 +19,7 @@ try:
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the strategies of interlock.testing need Hypothesis; install it with: pip install 'interlock[testing]'",
+        "the strategies of interlock.testing need Hypothesis: pip install hypothesis",
         name=error.name,
     ) from error
 

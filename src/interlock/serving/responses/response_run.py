@@ -333,8 +333,8 @@ async def begin_summary(
 def _counted(usage: Usage, output: EngineOutput) -> Usage:
     """Return the usage of a turn after a step; a 0 changes nothing."""
     return Usage(
-        output.input_tokens or usage.input_tokens,
-        output.cached_tokens or usage.cached_tokens,
+        input_tokens=output.input_tokens or usage.input_tokens,
+        cached_tokens=output.cached_tokens or usage.cached_tokens,
         cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
     )
 
