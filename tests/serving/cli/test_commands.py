@@ -111,7 +111,7 @@ def test_check_lists_what_is_missing_at_the_end() -> None:
 
 def test_check_of_what_is_no_stream_says_so() -> None:
     result = run("check", "-", given=b"\x00\xff")
-    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: no server-sent events\n")
+    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: neither server-sent events nor JSON lines\n")
 
 
 WEATHER = {
@@ -206,7 +206,10 @@ def test_serve_writes_the_format_of_a_family() -> None:
 
 def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
     result = run("serve", "--family", "pythonic")
-    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: choose one of qwen3_coder")
+    assert (result.exit_code, result.stderr.partition(",")[0]) == (
+        2,
+        "interlock: --family pythonic: unknown family; choose one of qwen3_coder",
+    )
 
 
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
@@ -244,12 +247,12 @@ def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(want
         for line in text.partition("Commands:\n")[2].splitlines()
         if line.startswith("  ") and line[2] != " "
     }
-    assert {command.__name__ for command, _ in EXAMPLES} <= set(listed)
+    assert {command.__name__ for command in EXAMPLES} <= set(listed)
     assert [line for line in listed.values() if line.endswith("...")] == []
     assert not set(text) & set("╭─│╰")
 
 
-@pytest.mark.parametrize("command", [command.__name__ for command, _ in EXAMPLES])
+@pytest.mark.parametrize("command", [command.__name__ for command in EXAMPLES])
 def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
     shown = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
     assert shown

@@ -52,7 +52,7 @@ def test_a_counterexample_is_shown_with_its_path(run):
     result = run(found=REFUTED)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-4:] == [
-        "a counterexample:",
+        "counterexample:",
         "    Close()",
         "    'text'",
         "R9: event 4: it is not the same",

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from interlock.events.stream import EVENTS
@@ -17,7 +16,6 @@ from interlock.fsm.acceptor.track import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
 from interlock.serving.view.page import writes
-from interlock.serving.view.site import Site
 
 ROOT = Path(__file__).parents[3]
 
@@ -89,7 +87,7 @@ def test_a_pipe_can_be_viewed(tmp_path) -> None:
     ("arguments", "said"),
     [
         (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
-        (["a", "b", "c"], "interlock: give one stream, two to compare them, or --coverage FOLDER alone"),
+        (["a", "b", "c"], "interlock: give one stream to show, two streams to compare, or --coverage FOLDER alone"),
     ],
 )
 def test_what_cannot_be_viewed_is_refused(arguments, said) -> None:
@@ -103,17 +101,3 @@ def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> Non
     result = view(file, "--html", tmp_path / "out.html")
     assert result.exit_code == 2
     assert "broken.jsonl:2: Expected `array | null`, got `str` - at `$.token_ids`" in result.stderr
-
-
-def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
-    site = Site("a & b", [[["head", {}]], [["e", 1]]])
-    client = TestClient(site.app())
-    assert [client.get(path).status_code for path in ("/", "/lines", "/x/lines", f"{site.path}7/", f"{site.path}7/lines")] == [
-        404
-    ] * 5
-    answer = client.get(site.path)
-    assert "<title>a &amp; b · Interlock</title>" in answer.text
-    assert "connect-src 'self'" in answer.text
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert client.get(f"{site.path}lines").text == '["head",{}]\n["e",1]\n'
-    assert Site("x", []).path != site.path
