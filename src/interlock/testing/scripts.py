@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 import orjson
 
@@ -24,9 +24,9 @@ Body: TypeAlias = dict[str, object]
 Ending: TypeAlias = Literal["completed", "incomplete", "failed", "cancelled"]
 
 KINDS: Final[tuple[ItemKind, ...]] = ("message", *(kind for kind in LIFECYCLES if kind != "message"))
-"""Every kind of item; the simplest first."""
-ENDINGS: Final[tuple[Ending, ...]] = ("completed", "incomplete", "failed", "cancelled")
-"""The statuses in which a response can end; the simplest first."""
+"""All kinds of item, the simplest first."""
+ENDINGS: Final[tuple[Ending, ...]] = get_args(Ending)
+"""The final statuses of a response, the simplest first."""
 
 _SETTINGS: Final = response_settings({"model": "model", "input": "Hello"})
 _NOW: Final = 1_700_000_000
@@ -150,9 +150,9 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
     """Yield the deltas of one item, which may stay open."""
     yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind) or (example(kind),)))
     if kind in _WRITERS:
-        write = chance.choice(_WRITERS[kind])
+        writers = chance.choice(_WRITERS[kind])
         for _ in range(chance.randint(0, 5)):
-            yield write(chance)
+            yield chance.choice(writers)(chance)
     match chance.randint(0, 3):
         case 1:
             pass  # the next delta closes or cuts it
@@ -202,43 +202,33 @@ def _text(chance: Chance) -> deltas.Delta:
     return chance.text()
 
 
-def _message(chance: Chance) -> deltas.Delta:
-    match chance.randint(0, 7):
-        case 5:
-            return deltas.EndPart()
-        case 6:
-            return deltas.Annotate(chance.choice(_ANNOTATIONS))
-        case 7:
-            return deltas.Refusal(chance.text())
-        case _:
-            return chance.text()
-
-
 def _token(chance: Chance) -> deltas.Delta:
-    if maybe(chance):
-        return deltas.EndPart()
     token = chance.choice(("rain", "é", " "))
     return deltas.Text(token, [{"token": token, "bytes": list(token.encode()), "logprob": -0.5, "top_logprobs": []}])
 
 
-def _reasoning(chance: Chance) -> deltas.Delta:
-    match chance.randint(0, 5):
-        case 4:
-            return deltas.EndPart()
-        case 5:
-            return deltas.Summary(chance.text())
-        case _:
-            return chance.text()
+def _annotation(chance: Chance) -> deltas.Delta:
+    return deltas.Annotate(chance.choice(_ANNOTATIONS))
 
 
-def _commands(chance: Chance) -> deltas.Delta:
-    return chance.text() if maybe(chance) else deltas.EndPart()
+def _refusal(chance: Chance) -> deltas.Delta:
+    return deltas.Refusal(chance.text())
 
 
-_WRITERS: Final[Mapping[ItemKind, tuple[Callable[[Chance], deltas.Delta], ...]]] = {
-    "message": (_message, _token),  # without and with log probabilities
-    "reasoning": (_reasoning,),
-    "shell_call": (_commands,),
-    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), (_text,)),
+def _summary(chance: Chance) -> deltas.Delta:
+    return deltas.Summary(chance.text())
+
+
+def _end_part(_chance: Chance) -> deltas.Delta:
+    return deltas.EndPart()
+
+
+_Writer: TypeAlias = Callable[[Chance], deltas.Delta]
+
+_WRITERS: Final[Mapping[ItemKind, tuple[tuple[_Writer, ...], ...]]] = {
+    "message": ((*[_text] * 5, _end_part, _annotation, _refusal), (_token, _end_part)),  # without or with log probabilities
+    "reasoning": ((*[_text] * 4, _end_part, _summary),),
+    "shell_call": ((_text, _end_part),),
+    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), ((_text,),)),
 }
-"""How the text of an item is written; other kinds have no text."""
+"""The deltas of an item's text, by kind: one group for an item; other kinds have no text."""

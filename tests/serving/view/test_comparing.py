@@ -17,7 +17,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 def side(data):
     seen, trace = Side(), Trace()
     for line in [*trace.feed(data), *trace.end()]:
-        seen.see(line)
+        seen.add(line)
     return seen
 
 

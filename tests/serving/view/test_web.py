@@ -14,7 +14,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view import web
-from interlock.serving.view.web import RecentStreams, Site, ViewerMiddleware
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware, site
 
 ASK = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
@@ -147,14 +147,15 @@ def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -
 
 
 def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
-    site = Site("a & b", [[["head", {}]], [["e", 1]]])
-    client = TestClient(site.app())
-    assert [client.get(path).status_code for path in ("/", "/lines", "/x/lines", f"{site.path}7/", f"{site.path}7/lines")] == [
-        404
-    ] * 5
-    answer = client.get(site.path)
+    path, app = site("a & b", [[["head", {}]], [["e", 1]]], [lambda: [[["e", 2]]]])
+    client = TestClient(app)
+    unknown = ("/", "/lines", "/x/lines", f"{path}7/", f"{path}7/lines")
+    assert [client.get(path).status_code for path in unknown] == [404] * 5
+    answer = client.get(path)
     assert "<title>a &amp; b · Interlock</title>" in answer.text
     assert "connect-src 'self'" in answer.text
     assert answer.headers["x-frame-options"] == "DENY"
-    assert client.get(f"{site.path}lines").text == '["head",{}]\n["e",1]\n'
-    assert Site("x", []).path != site.path
+    assert client.get(f"{path}lines").text == '["head",{}]\n["e",1]\n'
+    assert client.get(f"{path}0/").text == answer.text
+    assert client.get(f"{path}0/lines").text == '["e",2]\n'
+    assert site("x", [])[0] != path

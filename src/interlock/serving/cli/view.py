@@ -169,7 +169,7 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
         for batch in stream.batches(Trace(number, steps, dialect, redact), dialect):
             if len(streams) > 1:
                 for line in batch:
-                    side.see(line)
+                    side.add(line)
             yield batch
     if len(streams) > 1:
         yield [pairs(*sides)]
@@ -211,16 +211,15 @@ def _show(
         return
     from interlock.serving.http import server
     from interlock.serving.responses.active_runs import ActiveRuns
-    from interlock.serving.view.web import Site
+    from interlock.serving.view.web import site
 
-    site = Site(title, batches, pages)
-    app = site.app()
+    path, app = site(title, batches, pages)
     app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
     try:
         listening = server.listen("127.0.0.1", port)
     except OSError as error:
         fail(f"127.0.0.1:{port}: {error.strerror}")
-    address = f"{server.url_of(listening)}{site.path}"
+    address = f"{server.url_of(listening)}{path}"
 
     def ready() -> None:
         typer.echo(f"{title}: {address} (press Ctrl-C to stop)", err=True)

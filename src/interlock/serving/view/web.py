@@ -77,59 +77,44 @@ class _Feed:
                 await asyncio.sleep(_POLL_SECONDS)
 
 
-@define(eq=False)
-class Site:
-    """A page and the pages that it links to by number, at a random path that no other page in the browser can guess."""
+def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
+    """Return the path and the application of a page, and of the pages that it links to by number.
 
-    title: str
-    batches: Batches
-    pages: Sequence[Callable[[], Batches]] = ()
-    path: str = field(factory=lambda: f"/{secrets.token_urlsafe(16)}/", init=False)
-    _feed: _Feed = field(init=False)
+    The path is random, so that no other page in the browser can read the streams.
+    """
+    path = f"/{secrets.token_urlsafe(16)}/"
+    feed = _Feed(batches)
 
-    def __attrs_post_init__(self) -> None:
-        """Start to read the lines of the page."""
-        self._feed = _Feed(self.batches)
-
-    def app(self) -> Starlette:
-        """Return the site as an ASGI application."""
-        return Starlette(
-            routes=[
-                Route(self.path, self._page),
-                Route(f"{self.path}lines", self._lines),
-                Route(f"{self.path}{{number:int}}/", self._page),
-                Route(f"{self.path}{{number:int}}/lines", self._lines),
-            ]
-        )
-
-    async def _page(self, request: Request) -> Response:
-        if request.path_params.get("number", -1) >= len(self.pages):
+    async def page(request: Request) -> Response:
+        if request.path_params.get("number", -1) >= len(pages):
             return Response(status_code=404)
-        return HTMLResponse(served(self.title), headers=HEADERS)
+        return HTMLResponse(served(title), headers=HEADERS)
 
-    async def _lines(self, request: Request) -> Response:
+    async def lines(request: Request) -> Response:
         number = request.path_params.get("number")
-        if number is not None and number >= len(self.pages):
+        if number is not None and number >= len(pages):
             return Response(status_code=404)
-        feed = self._feed if number is None else _Feed(self.pages[number]())
-        return StreamingResponse(feed.read(), media_type=NDJSON, headers=HEADERS)
+        chosen = feed if number is None else _Feed(pages[number]())
+        return StreamingResponse(chosen.read(), media_type=NDJSON, headers=HEADERS)
+
+    routes = [
+        Route(path, page),
+        Route(f"{path}lines", lines),
+        Route(f"{path}{{number:int}}/", page),
+        Route(f"{path}{{number:int}}/lines", lines),
+    ]
+    return path, Starlette(routes=routes)
 
 
 @define(eq=False)
 class CapturedStream:
-    """The bytes of one stream, as they were sent, and its request.
-
-    Args:
-        url: The URL of the request.
-        method: The method of the request.
-        dialect: The dialect of the stream.
-        tenant: The tenant of the request; None without a valid key.
-    """
+    """The request and the bytes of one stream."""
 
     url: str
     method: str
     dialect: DialectName
     tenant: str | None = ""
+    """None without a valid API key."""
     number: int | None = field(default=None, init=False)
     """Its number in the list; None until its response begins."""
     start_time: float = field(factory=time.time, init=False)
@@ -184,12 +169,7 @@ def _response(chunk: bytes) -> Mapping[str, object]:
 
 @define(eq=False)
 class RecentStreams:
-    """The most recent streams of a server, within bounds.
-
-    Args:
-        keys: The API keys that open the viewer; None while they are not known.
-        redact: Whether to hide texts.
-    """
+    """The most recent streams of a server, and the API keys that show them; without `keys`, nobody sees them."""
 
     keys: Keys | None = field(repr=False)
     redact: bool = False
