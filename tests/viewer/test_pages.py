@@ -159,7 +159,7 @@ def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(opened) -> No
         key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}
         assert httpx.get(f"{url}/interlock/", headers=key).status_code == 401
         page = opened(f"{url}/interlock/", http_credentials={"username": "operator", "password": "secret"})
-        expect(page.locator(".empty")).to_contain_text("No response has been streamed yet")
+        expect(page.locator(".empty")).to_contain_text("No stream yet")
         asking = threading.Thread(
             target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, headers={"Authorization": "Bearer secret"}, timeout=120)
         )

@@ -187,5 +187,6 @@ def explanation(name: str, width: int) -> Iterator[str]:
 def _deviation_lines(name: str, width: int) -> Iterator[str]:
     habit = HABITS[name]
     severity = "not judged" if habit.severity == "not_judged" else "a deviation"
-    text = f"{habit.name} ({habit.rule}, {severity}): {habit.what}. Seen: {habit.seen}. Not an error, because {habit.why}."
+    seen = "" if habit.seen == "—" else f" Seen: {habit.seen}."
+    text = f"{habit.name} ({habit.rule}, {severity}): {habit.what}.{seen} Not an error, because {habit.why}."
     yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")
