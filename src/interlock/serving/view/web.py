@@ -91,7 +91,7 @@ def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = 
         return HTMLResponse(served(title), headers=HEADERS)
 
     async def lines(request: Request) -> Response:
-        number = request.path_params.get("number")
+        number: int | None = request.path_params.get("number")
         if number is not None and number >= len(pages):
             return Response(status_code=404)
         chosen = feed if number is None else _Feed(pages[number]())
