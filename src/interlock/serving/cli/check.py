@@ -76,14 +76,14 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 
     width = min(shutil.get_terminal_size((NARROW, 0)).columns, WIDE) if sys.stdout.isatty() else NARROW
     if explain is not None:
-        _echo(explanation(_known(explain, "--explain"), width))
+        _echo(explanation(_rule_or_deviation(explain, "--explain"), width))
         return
     names = list(expand_folders(sources or []))
     if not names:
         raise typer.BadParameter("give a file, a folder, a URL, or - for standard input", param_hint="SOURCE")
     if body is not None and (files := [name for name in names if not is_url(name)]):
         raise typer.BadParameter(f"a request is posted to a URL, and {files[0]} is not one", param_hint="--body")
-    ignored = {_known(name.strip(), "--ignore") for option in ignore or [] for name in option.split(",")}
+    ignored = {_rule_or_deviation(name.strip(), "--ignore") for option in ignore or [] for name in option.split(",")}
     request = UrlRequest.from_options(body, header or [], api_key, timeout)
 
     def judge(name: str) -> Result:
@@ -143,7 +143,7 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
     return ""
 
 
-def _known(name: str, option: str) -> str:
+def _rule_or_deviation(name: str, option: str) -> str:
     """Return the rule or deviation of a name, in its own spelling.
 
     Raises:
@@ -151,8 +151,8 @@ def _known(name: str, option: str) -> str:
     """
     from interlock.fsm.acceptor import HABITS, RULES
 
-    for known in (*RULES, *HABITS):
-        if name.lower() == known.lower():
-            return known
-    choices = ", ".join([*RULES, *HABITS])
-    raise typer.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
+    names = {each.lower(): each for each in (*RULES, *HABITS)}
+    if name.lower() not in names:
+        choices = ", ".join(names.values())
+        raise typer.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
+    return names[name.lower()]

@@ -133,10 +133,10 @@ class StreamSource:
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
         """Yield its lines as they come."""
-        from interlock.serving.view.recorded import recorded
+        from interlock.serving.view.recording_lines import recording_lines
 
         if self.recording is not None:
-            yield from recorded(self.recording, trace, DIALECTS[dialect])
+            yield from recording_lines(self.recording, trace, DIALECTS[dialect])
             return
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
@@ -159,7 +159,7 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
 
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
     """Yield the lines of the page for one stream, or for two side by side."""
-    from interlock.serving.view.comparing import Side, pairs
+    from interlock.serving.view.comparison import Side, pairs
     from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
 

@@ -13,7 +13,7 @@ A line is an array whose first entry names it:
 | `made` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
 | `end` | stream, and an object: the verdict |
 
-`comparing` and `coverage` make other lines.
+`comparison` and `coverage` make other lines.
 """
 
 from __future__ import annotations

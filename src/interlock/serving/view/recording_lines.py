@@ -18,7 +18,7 @@ from interlock.serving.view.event_lines import Line, Trace
 from interlock.serving.view.redaction import HIDDEN
 
 
-def recorded(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
+def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
     """Yield the lines of each step of the replay."""
     origin = _Origin(HarmonyParser(Routing.from_request(recording.request)) if recording.format == "harmony" else None)
     for step, frames in replay_steps(recording, dialect):

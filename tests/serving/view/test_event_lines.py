@@ -12,7 +12,7 @@ from interlock.fsm.deltas import Delta
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
 from interlock.serving.view.event_lines import Trace, encoded
-from interlock.serving.view.recorded import recorded
+from interlock.serving.view.recording_lines import recording_lines
 from interlock.serving.view.redaction import redacted, without_quotes
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +106,7 @@ def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
     recording = read(path)
-    told = [json.loads(line) for batch in recorded(recording, Trace()) for line in encoded(batch).splitlines()]
+    told = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encoded(batch).splitlines()]
     assert of(told, "f") == []
     made = [line[3] for line in of(told, "made")]
     assert len(made) > 1
@@ -123,8 +123,8 @@ def test_redacted_lines_say_nothing_that_was_said() -> None:
     assert "Hello" not in json.dumps(told)
     assert [line[3] for line in of(told, "e")] == [line[3] for line in of(lines(CORPUS / "legal" / "message.sse"), "e")]
     recording = read(ROOT / "recordings" / "web-search.jsonl")
-    hidden = b"".join(encoded(batch) for batch in recorded(recording, Trace(redact=True)))
-    shown = b"".join(encoded(batch) for batch in recorded(recording, Trace()))
+    hidden = b"".join(encoded(batch) for batch in recording_lines(recording, Trace(redact=True)))
+    shown = b"".join(encoded(batch) for batch in recording_lines(recording, Trace()))
     assert b"author" in shown
     assert b"author" not in hidden
     broken = json.dumps(lines(CORPUS / "broken" / "R5-not-json.sse", redact=True))
@@ -243,7 +243,7 @@ FRAMING = {*HARMONY.states, *Trigger}
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_no_string_of_a_recording_is_told(path) -> None:
-    told = [json.loads(line) for batch in recorded(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()]
+    told = [json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()]
     for made in (line[3] for line in of(told, "made")):
         assert {*made} <= {"deltas", "tokens", "framing", "text"}
         assert {*made["deltas"]} <= DELTAS

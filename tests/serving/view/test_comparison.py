@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.serving.view import comparing
-from interlock.serving.view.comparing import Side, pairs
+from interlock.serving.view import comparison
+from interlock.serving.view.comparison import Side, pairs
 from interlock.serving.view.coverage import Coverage
 from interlock.serving.view.event_lines import Steps, Trace
 
@@ -88,7 +88,7 @@ def test_values_of_any_shape_are_compared() -> None:
 
 
 def test_streams_too_long_to_be_aligned_with_care_are_compared_one_by_one(monkeypatch) -> None:
-    monkeypatch.setattr(comparing, "_LONGEST", 5)
+    monkeypatch.setattr(comparison, "_LONGEST", 5)
     assert {mark for _, _, mark, _ in rows(stream("legal/message.sse"), stream("legal/message.sse"))} == {"same"}
 
 
