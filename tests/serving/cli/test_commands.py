@@ -27,8 +27,8 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 TEXT = RECORDINGS / "text.jsonl"
 
 
-def run(*arguments: object, given: bytes | None = None):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=given)
+def run(*arguments: object, stdin: bytes | None = None):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
 def test_the_version_is_printed() -> None:
@@ -48,7 +48,7 @@ def test_replay_writes_the_stream_and_nothing_else() -> None:
 
 
 def test_replay_reads_standard_input() -> None:
-    assert run("replay", "-", given=TEXT.read_bytes()).stdout_bytes == run("replay", TEXT).stdout_bytes
+    assert run("replay", "-", stdin=TEXT.read_bytes()).stdout_bytes == run("replay", TEXT).stdout_bytes
 
 
 def test_replay_cuts_the_recording_into_chunks() -> None:
@@ -71,7 +71,7 @@ def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
 
 
 def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
-    result = run("replay", "-", given=b"{}\n")
+    result = run("replay", "-", stdin=b"{}\n")
     message = "interlock: standard input:1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
@@ -89,11 +89,11 @@ def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
 def test_replay_speaks_the_other_dialect() -> None:
     result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
     assert "event: response.reasoning.delta\n" in result.stdout
-    assert run("check", "-", "--dialect", "open_responses", given=result.stdout_bytes).exit_code == 0
+    assert run("check", "-", "--dialect", "open_responses", stdin=result.stdout_bytes).exit_code == 0
 
 
 def test_check_says_that_a_legal_stream_is_legal() -> None:
-    result = run("check", "-", given=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
+    result = run("check", "-", stdin=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
     assert (result.exit_code, result.stdout) == (0, "legal: standard input: 9 events, 1 item, completed\n")
 
 
@@ -105,12 +105,12 @@ def test_check_lists_what_is_wrong_with_a_stream() -> None:
 
 def test_check_lists_what_is_missing_at_the_end() -> None:
     data = (CORPUS / "legal" / "nothing.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
-    result = run("check", "-", "--strict", given=data)
+    result = run("check", "-", "--strict", stdin=data)
     assert (result.exit_code, result.stdout.splitlines()[3].split()[0]) == (1, "R3")
 
 
 def test_check_of_what_is_no_stream_says_so() -> None:
-    result = run("check", "-", given=b"\x00\xff")
+    result = run("check", "-", stdin=b"\x00\xff")
     assert (result.exit_code, result.stderr) == (2, "interlock: standard input: neither server-sent events nor JSON lines\n")
 
 
@@ -223,8 +223,8 @@ def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
 
 
 def test_serve_on_a_port_that_is_taken_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         result = run("serve", "--port", port)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"interlock: 127.0.0.1:{port}: Address already in use")
@@ -254,9 +254,9 @@ def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(want
 
 @pytest.mark.parametrize("command", [command.__name__ for command in EXAMPLES])
 def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
-    shown = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
-    assert shown
-    assert [line for line in shown if f"interlock {command}" not in line] == []
+    examples = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
+    assert examples
+    assert [line for line in examples if f"interlock {command}" not in line] == []
 
 
 def test_a_shell_is_told_how_to_complete() -> None:

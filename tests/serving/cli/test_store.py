@@ -25,12 +25,12 @@ def call(*arguments):
 
 
 def fill(url, story):
-    async def told():
+    async def run():
         store = open_store(url)
         await story(store)
         await store.close()
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
 def ended(number):

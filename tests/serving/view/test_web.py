@@ -41,8 +41,8 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
         "list",
         [(1, True, len(streamed[1].encode())), (0, True, len(streamed[0].encode()))],
     )
-    told = lines(client.get("/interlock/1/lines"))
-    assert told[0][1]["streams"] == [
+    trace_lines = lines(client.get("/interlock/1/lines"))
+    assert trace_lines[0][1]["streams"] == [
         {
             "name": listed[0]["id"],
             "request": {
@@ -53,9 +53,9 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
         }
     ]
     data = [line.removeprefix("data: ") for line in streamed[1].splitlines() if line.startswith("data: ")]
-    assert [line[8] for line in told if line[0] == "e"] == data
-    assert told[-1][2]["legal"]
-    assert all(line[6] is not None for line in told if line[0] == "e")
+    assert [line[8] for line in trace_lines if line[0] == "e"] == data
+    assert trace_lines[-1][2]["legal"]
+    assert all(line[6] is not None for line in trace_lines if line[0] == "e")
 
 
 def test_what_the_client_gets_is_not_changed() -> None:
@@ -128,13 +128,13 @@ def test_a_stream_is_shown_while_it_goes_on() -> None:
         asking.start()
         while not recent.streams:
             time.sleep(0.01)
-        seen: list[tuple[bool, str]] = []
+        received: list[tuple[bool, str]] = []
         with client.stream("GET", f"{url}/interlock/0/lines") as answer:
-            seen.extend((recent.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
+            received.extend((recent.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
         asking.join()
-    kinds = [kind for over, kind in seen if not over]
+    kinds = [kind for over, kind in received if not over]
     assert kinds.count("e") > 5
-    assert seen[-1] == (True, "end")
+    assert received[-1] == (True, "end")
 
 
 def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -> None:
