@@ -111,13 +111,7 @@ def stream(
 ) -> list[Body]:
     """Create a legal stream: the bodies of its events, as plain JSON values that share nothing.
 
-    Args:
-        chance: Makes the choices.
-        kinds: The kinds of item to choose from.
-        endings: The statuses of the response to choose from.
-        min_items: The fewest items to open; one without text is left out of the stream.
-        max_items: The most items to open.
-        dialect: The dialect of the stream.
+    `min_items` and `max_items` bound the items to open; the stream leaves out those without text.
     """
     driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
     frames: list[bytes] = []

@@ -35,13 +35,7 @@ _TEXTS: Final = st.one_of(
 
 @frozen
 class Broken:
-    """A stream that breaks a rule.
-
-    Args:
-        events: The bodies of its events.
-        rule: The rule that it breaks; it may break others as a consequence.
-        what: The change to a legal stream that broke it.
-    """
+    """A stream that breaks `rule`, and perhaps others as a consequence; `what` says how it was changed."""
 
     events: list[Body]
     rule: str
@@ -71,26 +65,13 @@ def legal_streams(
     dialect: DialectName = "openai",
     max_items: int = 4,
 ) -> list[Body]:
-    """Draw a stream that breaks no rule, as the bodies of its events.
-
-    Args:
-        draw: Passed by Hypothesis.
-        kinds: The kinds of item to choose from.
-        endings: The statuses of the response to choose from.
-        dialect: The dialect of the stream.
-        max_items: The most items of a stream.
-    """
+    """Draw a stream that breaks no rule, as the bodies of its events: items of some `kinds`, and one of the `endings`."""
     return stream(_HypothesisChance(draw), kinds=kinds, endings=endings, max_items=max_items, dialect=dialect)
 
 
 @st.composite
 def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: DialectName = "openai") -> Broken:
-    """Draw a legal stream with one change that breaks a rule.
-
-    Args:
-        draw: Passed by Hypothesis.
-        rule: The rule to break, one of `RULES`; None for any of them.
-        dialect: The dialect of the stream.
+    """Draw a legal stream with one change that breaks a rule: one of `RULES`, or any of them for None.
 
     Raises:
         ValueError: The rule is not one of `RULES`.
@@ -108,12 +89,7 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
 
 @st.composite
 def sse_bytes(draw: st.DrawFn, events: Sequence[Body]) -> list[bytes]:
-    """Draw the bytes of a stream in non-empty chunks, split anywhere, as a network may split them.
-
-    Args:
-        draw: Passed by Hypothesis.
-        events: The bodies of its events.
-    """
+    """Draw the bytes of a stream in non-empty chunks, split anywhere, as a network may split them."""
     data = frames(events)
     cuts = sorted(draw(st.sets(st.integers(1, len(data) - 1), max_size=20)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

@@ -22,21 +22,14 @@ _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "un
 
 @frozen
 class Result:
-    """The result of checking one source.
-
-    Args:
-        source: Its name.
-        verdict: The verdict; None if the source cannot be read.
-        reported: The findings to report, in the order of the verdict.
-        error: Why the source cannot be read.
-        strict: Whether deviations count as errors.
-    """
+    """The verdict on one source with the findings to report, or the error why it cannot be read."""
 
     source: str
     verdict: Verdict | None
     reported: Sequence[Reported] = ()
     error: str = ""
     strict: bool = False
+    """Whether deviations count as errors."""
 
     @property
     def word(self) -> Word:

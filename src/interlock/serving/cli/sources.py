@@ -54,13 +54,7 @@ class SourceError(Exception):
 
 @frozen
 class Source:
-    """An open stream.
-
-    Args:
-        chunks: Its bytes, as they arrive.
-        content_type: The `Content-Type` of a server's answer; None without a server.
-        request: The body of the request; None for GET, and without a server.
-    """
+    """An open stream; of a server also the `Content-Type` of its answer and the body of the request, if it was POST."""
 
     chunks: Iterator[bytes]
     content_type: str | None = None

@@ -88,14 +88,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @frozen
 class StreamSource:
-    """A stream or a recording to show.
-
-    Args:
-        name: Its path, `-`, or URL.
-        source: The bytes after `beginning`.
-        beginning: The first bytes.
-        recording: The whole recording; None for a stream.
-    """
+    """A stream, with its `beginning` and the rest of its bytes in `source`; or a whole recording."""
 
     name: str
     source: Source

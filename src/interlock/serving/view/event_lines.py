@@ -69,14 +69,7 @@ class _Lane:
 
 @define(eq=False)
 class Trace:
-    """Makes the lines of one stream.
-
-    Args:
-        stream: The number of the stream, from 0.
-        steps: Shared by all streams of a page.
-        dialect: The dialect of the stream.
-        redact: Whether to hide its texts.
-    """
+    """Makes the lines of one stream, which has a number from 0; all streams of a page share their steps."""
 
     stream: int = 0
     steps: Steps = field(factory=Steps)
