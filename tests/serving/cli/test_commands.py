@@ -227,7 +227,7 @@ def test_serve_on_a_port_that_is_taken_says_so() -> None:
         port = other.getsockname()[1]
         result = run("serve", "--port", port)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"interlock: 127.0.0.1:{port}: Address already in use")
+    assert result.stderr == f"interlock: 127.0.0.1:{port}: Address already in use; choose another port with --port\n"
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

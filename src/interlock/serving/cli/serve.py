@@ -12,7 +12,7 @@ import typer
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.fsm.errors import InterlockError
-from interlock.serving.cli.sources import fail, is_url, read_recording
+from interlock.serving.cli.sources import fail, is_url, listen, read_recording
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
@@ -144,10 +144,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys, redact=redact))
-    try:
-        listening = server.listen(host, port)
-    except OSError as error:
-        fail(f"{host}:{port}: {error.strerror}")
+    listening = listen(host, port)
     ready = f"Serving {', '.join(running.models)} at {server.url_of(listening)}/v1"
     if view:
         ready += f", its streams at {server.url_of(listening)}/interlock/"

@@ -1,7 +1,8 @@
-"""The input of commands: files, folders, standard input and URLs."""
+"""The input of commands: files, folders, standard input and URLs; and how a command fails without it."""
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
@@ -111,6 +112,22 @@ def fail(message: str) -> NoReturn:
     """
     typer.echo(clean(f"interlock: {message}"), err=True)
     raise typer.Exit(UNUSABLE)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind a port, or end the command.
+
+    Raises:
+        typer.Exit: The port is in use, or the host is not this machine.
+    """
+    from interlock.serving.http import server
+
+    try:
+        return server.listen(host, port)
+    except OSError as error:
+        reason = f"{error.strerror}".partition(" (while attempting")[0]
+        advice = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
+        fail(f"{host}:{port}: {reason}{advice}")
 
 
 def is_url(source: str) -> bool:

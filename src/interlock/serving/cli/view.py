@@ -28,6 +28,7 @@ from interlock.serving.cli.sources import (
     fail,
     is_recording,
     is_url,
+    listen,
     open_source,
 )
 
@@ -208,10 +209,7 @@ def _show(
 
     path, app = site(title, batches, pages)
     app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
-    try:
-        listening = server.listen("127.0.0.1", port)
-    except OSError as error:
-        fail(f"127.0.0.1:{port}: {error.strerror}")
+    listening = listen("127.0.0.1", port)
     address = f"{server.url_of(listening)}{path}"
 
     def ready() -> None:
