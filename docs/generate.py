@@ -34,7 +34,7 @@ from interlock.parsers import parser_for
 from interlock.parsers.families import SYNTAXES, USUAL, family
 from interlock.parsers.families.drawing import picture_of
 from interlock.parsers.families.reference_encoders import Said, encode
-from interlock.serving.cli.diagram import process_graphs, stream_graphs
+from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
 
 ROOT = Path(__file__).parents[1]

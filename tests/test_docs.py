@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import HABITS, RULES
-from interlock.serving.cli.diagram import process_graphs, stream_graphs
+from interlock.serving.cli.machines import process_graphs, stream_graphs
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = {**stream_graphs(), **process_graphs()}

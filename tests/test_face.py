@@ -60,9 +60,9 @@ def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_r
     driver, other = driver_for({"model": "m", "temperature": 0.5}), driver_for({})
     frames = [
         *driver.feed([Start(), "Hello", Open("function_call", {"name": "now"})]),
-        *driver.feed([EndTurn("stop", Usage(1, 0, 2)), Finish()]),
+        *driver.feed([EndTurn("stop", Usage(input_tokens=1, output_tokens=2)), Finish()]),
     ]
-    assert_legal([*frames, interlock.DONE_FRAME])
+    assert_legal([*frames, interlock.DONE_FRAME], strict=True)
     assert driver.response["temperature"] == 0.5
     assert driver.response["id"] != other.response["id"]
     assert re.fullmatch(r"resp_[0-9a-f]{32}", driver.response["id"])

@@ -17,7 +17,7 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
-from interlock.serving.view.watching import Watch, Watching
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -61,7 +61,7 @@ def take(
 def live(browser: Browser) -> None:
     """Take a picture of a stream that goes on, in the server that makes it."""
     app = create_app(EmbeddedEngine(rate=20))
-    app.add_middleware(Watching, watch=Watch(Keys()))
+    app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys()))
     with ServerThread(app) as url:
         asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=120))
         asking.start()

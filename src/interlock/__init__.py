@@ -1,17 +1,14 @@
-"""Interlock: a finite-state-machine streaming engine for the Responses API.
+"""Interlock: a finite-state-machine streaming engine for the OpenAI Responses API.
 
-`interlock.parsers` turns what a model wrote into deltas, `interlock.fsm` turns deltas into events in a legal order,
-`interlock.events` writes them, `interlock.testing` judges streams in tests, and `interlock.serving` is the only package with IO.
-
-    events/    the vocabulary
+    events/    the types on the wire
     fsm/       the lifecycles and the driver
-    parsers/   what a model wrote, as deltas
-    serving/   the server, the engines, the command, the plugin
-    testing/   for the tests of others
+    parsers/   from model output to deltas
+    serving/   the server, the engines, the command, the vLLM plugin; the only package with IO
+    testing/   assertions and strategies for tests
     embedding  a driver with defaults
-    late       names that are imported when they are first used
+    late       lazy exports
 
-What an embedder needs is exported here too, and imported when it is first used.
+The public names for embedders are exported here, and imported when they are first used.
 """
 
 from __future__ import annotations
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
         Cancel,
         Close,
         Delta,
+        EndOutput,
         EndPart,
         EndTurn,
         Enqueue,
@@ -73,6 +71,7 @@ __all__ = [
     "Chunk",
     "Close",
     "Delta",
+    "EndOutput",
     "EndPart",
     "EndTurn",
     "Enqueue",

@@ -1,7 +1,4 @@
-"""A driver with defaults: ids that nobody can guess, and the real time.
-
-`interlock.fsm` has neither chance nor a clock, so its driver has to be given both. This module, above it, gives them.
-"""
+"""A driver with random ids and the system clock, which `interlock.fsm` may not use itself."""
 
 from __future__ import annotations
 
@@ -40,11 +37,11 @@ def driver_for(
     """Create the driver of one response.
 
     Args:
-        request: The body of `POST /v1/responses`, already found valid.
-        writer: The form of the events; frames of server-sent events in OpenAI's dialect by default.
-        ids: Makes ids; 128 random bits each by default.
-        clock: Tells the time in seconds since the epoch; the system's clock by default.
-        response_id: The id of the response, where it is known already.
+        request: The valid body of `POST /v1/responses`.
+        writer: The form of the events; by default, server-sent events in OpenAI's dialect.
+        ids: Makes ids; by default, of 128 random bits.
+        clock: Returns the time in seconds since the epoch.
+        response_id: The id of the response; by default, a new one.
     """
-    chosen = cast("Writer[T]", SseWriter()) if writer is None else writer  # without a writer, T is bytes: see the overloads
+    chosen = cast("Writer[T]", SseWriter()) if writer is None else writer  # without a writer, T is bytes
     return ResponseDriver(response_settings(request), writer=chosen, ids=ids, clock=clock, response_id=response_id)

@@ -1,4 +1,4 @@
-"""Exports that are imported when they are first used, so that importing a package imports nothing of it."""
+"""Lazy exports: importing a package imports none of its modules."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from importlib import import_module
 
 
 def exporter(package: str, names: Collection[str], homes: Sequence[str]) -> Callable[[str], object]:
-    """Create the `__getattr__` of a package (PEP 562).
+    """Create the `__getattr__` of a package (PEP 562), which imports an exported name from the module that defines it.
 
     Args:
-        package: Its name.
-        names: What it exports.
-        homes: The modules that define it, one of them for each name.
+        package: The name of the package.
+        names: The exported names.
+        homes: The modules that define them.
     """
 
     def find(name: str) -> object:
-        """Import an exported name.
-
-        Raises:
-            AttributeError: The name is not exported.
-        """
         if name in names:
             for home in map(import_module, homes):
                 if hasattr(home, name):

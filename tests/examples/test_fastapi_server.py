@@ -56,7 +56,7 @@ def ended():
 
 def streamed(url, **request):
     answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "stream": True, **request}, timeout=60)
-    assert_legal(answer.content)
+    assert_legal(answer.content, strict=True)
     return answer
 
 

@@ -8,11 +8,11 @@ import random
 
 from corpus.broken import BROKEN
 from corpus.legal import LEGAL
+from stream_mutations import mutated
 
 from interlock.events.dialects import from_open_responses
 from interlock.fsm import oracle
 from interlock.testing import findings
-from interlock.testing.mutations import mutated
 from interlock.testing.scripts import stream
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))

@@ -1,10 +1,18 @@
+import attrs
 import pytest
 
 from interlock.fsm.deltas import EndTurn, Fail, Open, Progress, Run, Succeed, Usage
 
 
 def test_usages_add_up_field_by_field():
-    assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
+    one = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
+    other = Usage(input_tokens=10, cached_tokens=20, output_tokens=30, reasoning_tokens=40, cache_write_tokens=50)
+    assert attrs.astuple(one + other) == (11, 22, 33, 44, 55)
+
+
+def test_the_fields_of_usage_are_named_because_their_order_is_arbitrary():
+    with pytest.raises(TypeError, match="positional argument"):
+        Usage(1, 2, 3)
 
 
 def test_an_item_of_no_kind_is_refused():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import HABITS, Acceptor, judge
-from interlock.testing.mutations import renumbered
+from interlock.testing.faults import renumbered
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
 OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}

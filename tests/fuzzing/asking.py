@@ -97,7 +97,7 @@ class Asker:
             assert len(answer.content) < 10_000, "an error repeats too much of its request"
             return str(answer.status_code)
         if streamed:
-            assert_legal(answer.content)
+            assert_legal(answer.content, strict=True)
             response = json.loads(answer.content.split(b"\ndata: ")[-2].partition(b"\n")[0])["response"]
         else:
             response = answer.json()
@@ -108,7 +108,7 @@ class Asker:
         if response["background"] is True:
             kept = self._client.get(f"{self.url}/v1/responses/{response['id']}", params={"stream": "true"})
             assert kept.status_code == 200, kept.text[:500]
-            assert_legal(kept.content)
+            assert_legal(kept.content, strict=True)
             response = self._client.get(f"{self.url}/v1/responses/{response['id']}").json()
         assert response["status"] in ENDED, response["status"]
         error = response["error"]

@@ -14,7 +14,7 @@ import pytest
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
 from interlock.fsm.acceptor import Judge
-from interlock.serving.cli.report import Checked, as_annotations, as_json, as_text
+from interlock.serving.cli.report import Result, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import Source
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
@@ -94,8 +94,8 @@ def look_at(chance, data, other):
     for piece in pieces(chance, data):
         judging.feed(piece)
     verdict = judging.end()
-    checked = Checked("a", verdict, verdict.reported)
-    text = [*as_text(checked, 80), *as_annotations(checked), as_json([checked]).decode()]
+    result = Result("a", verdict, verdict.reported)
+    text = [*as_text(result, 80), *as_annotations(result), as_json([result]).decode()]
     clean("\n".join(text)).encode()
     sides = [StreamSource("a", Source(pieces(chance, one))) for one in (data, other)]
     for batch in page_batches(sides[: chance.randint(1, 2)], dialect, redact=chance.random() < 0.5):

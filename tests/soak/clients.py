@@ -60,7 +60,7 @@ class Place:
 
 def _judged(answer: httpx.Response) -> dict[str, object]:
     assert answer.status_code == 200, answer.text
-    assert_legal(answer.content)
+    assert_legal(answer.content, strict=True)
     return dict(json.loads(answer.content.split(b"\ndata: ")[-2].partition(b"\n")[0])["response"])
 
 
@@ -118,7 +118,7 @@ async def dawdles(at: Place) -> None:
             return
         async for piece in pieces:
             read += piece
-    assert_legal(bytes(read))
+    assert_legal(bytes(read), strict=True)
 
 
 async def breaks(at: Place) -> None:
@@ -168,7 +168,7 @@ async def talks_in_lanes(at: Place) -> None:
         for received in frames.values():
             last = [place for place, frame in enumerate(received, 1) if frame["type"] in ENDS]
             for start, end in zip([0, *last], last, strict=False):
-                assert_legal(received[start:end])
+                assert_legal(received[start:end], strict=True)
         await socket.send(json.dumps({"type": "response.create", **at.asked()}))
 
 

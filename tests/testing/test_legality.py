@@ -1,30 +1,56 @@
 """An assertion on a stream says all that is wrong with it."""
 
+from pathlib import Path
+
 import pytest
 from corpus.broken import BROKEN, BROKEN_FRAMES
 from corpus.frames import framed
 from corpus.legal import LEGAL
+from typer.testing import CliRunner
 
+from interlock.serving.cli.commands import app
 from interlock.testing import assert_legal
+
+CORPUS = Path(__file__).parents[1] / "corpus"
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_passes_as_events_and_as_bytes(name):
-    assert_legal(LEGAL[name])
-    assert_legal(iter(LEGAL[name]))
-    assert_legal(framed(LEGAL[name]))
+    assert_legal(LEGAL[name], strict=True)
+    assert_legal(iter(LEGAL[name]), strict=True)
+    assert_legal(framed(LEGAL[name]), strict=True)
+
+
+def test_deviations_fail_in_a_strict_assertion_alone():
+    openai = framed(LEGAL["message"]).removesuffix(b"data: [DONE]\n\n")
+    assert_legal(openai)
+    with pytest.raises(AssertionError, match=r"R3 at event 11, the end: the stream has no end marker \[DONE\]$"):
+        assert_legal(openai, strict=True)
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+def test_a_stream_is_judged_as_the_command_judges_it(path):
+    for strict in (False, True):
+        try:
+            assert_legal(path.read_bytes(), strict=strict)
+            status = 0
+        except AssertionError:
+            status = 1
+        command = ["check", str(path), *(["--strict"] if strict else [])]
+        unknown = path.stem in {"R14-unknown-action", "R14-unknown-item"}  # which the command never counts
+        assert CliRunner().invoke(app, command).exit_code == (0 if unknown else status)
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_stream_fails_by_its_rule(name):
     with pytest.raises(AssertionError, match=rf"^the stream is not legal:\n(.*\n)*  {name.split('-')[0]} at event"):
-        assert_legal(BROKEN[name])
+        assert_legal(BROKEN[name], strict=True)
 
 
 @pytest.mark.parametrize("name", BROKEN_FRAMES)
 def test_bytes_that_are_framed_wrongly_fail(name):
     with pytest.raises(AssertionError, match=name.split("-")[0]):
-        assert_legal(BROKEN_FRAMES[name])
+        assert_legal(BROKEN_FRAMES[name], strict=True)
 
 
 def test_the_message_says_where_what_and_what_was_legal():

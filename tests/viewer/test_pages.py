@@ -17,7 +17,7 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
-from interlock.serving.view.watching import Watch, Watching
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "corpus"
@@ -154,12 +154,12 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server,
 
 def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(opened) -> None:
     app = create_app(EmbeddedEngine(rate=8), api_key="secret")
-    app.add_middleware(Watching, watch=Watch(Keys.of(["secret"])))
+    app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys.of(["secret"])))
     with ServerThread(app) as url:
         key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}
         assert httpx.get(f"{url}/interlock/", headers=key).status_code == 401
         page = opened(f"{url}/interlock/", http_credentials={"username": "operator", "password": "secret"})
-        expect(page.locator(".empty")).to_contain_text("No response has been streamed yet")
+        expect(page.locator(".empty")).to_contain_text("No stream yet")
         asking = threading.Thread(
             target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, headers={"Authorization": "Bearer secret"}, timeout=120)
         )

@@ -211,7 +211,7 @@ def test_an_event_is_copied_as_json(opened, written) -> None:
     expect(page.locator(".said")).to_have_text("Copied the event.")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["type"] == "response.in_progress"
     press(page, "u")
-    expect(page.locator(".said")).to_have_text("The request of this stream is not known.")
+    expect(page.locator(".said")).to_have_text("The request of this stream is unknown.")
 
 
 def test_a_recording_shows_the_tokens_and_the_framing(opened, written) -> None:

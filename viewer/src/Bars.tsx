@@ -41,7 +41,7 @@ export function verdict(stream: Stream): { look: string; text: string } {
   const deviations = all.length - errors;
   const { ending } = stream;
   if (ending?.broken) return { look: "bad", text: ending.broken };
-  if (ending && !ending.readable) return { look: "bad", text: "no server-sent events" };
+  if (ending && !ending.readable) return { look: "bad", text: "no events" };
   if (errors) return { look: "bad", text: `illegal: ${plural(errors, "error")}${deviations ? `, ${plural(deviations, "deviation")}` : ""}` };
   if (!ending) return { look: "live", text: "streaming …" };
   if (deviations) return { look: "warn", text: `legal, ${plural(deviations, "deviation")}` };
@@ -86,7 +86,7 @@ export function Header({ streams, theme, redacted, said, title, turn, help, chil
       </span>
       <div class="tools">
         {children}
-        <button type="button" onClick={turn} title="Dark, light, or as the system (t)" aria-label={`Colours: ${theme}`}>
+        <button type="button" onClick={turn} title="Dark, light or system colours (t)" aria-label={`Colours: ${theme}`}>
           {theme === "dark" ? "☾" : theme === "light" ? "☀" : "◐"}
         </button>
         <button type="button" onClick={help} title="Keys (?)" aria-label="Keys">
@@ -114,7 +114,7 @@ export function Transport({ stream, cursor, playing, speed, timed, go, play, cho
   const time = stream.time.at(cursor);
   const where = stream.data[cursor] === DONE ? `the end after ${plural(stream.events, "event")}` : `event ${count(cursor)} of ${count(stream.events)}`;
   return (
-    <nav class="transport" aria-label="Moving through the stream">
+    <nav class="transport" aria-label="Playback">
       <div class="buttons">
         <button type="button" onClick={() => go(0)} aria-label="First event" title="First event (Home)">
           <Icon name="first" />
@@ -168,13 +168,13 @@ const KEYS: [string, string][] = [
   ["[ ]", "previous, next event of the same item"],
   ["Home End", "first, last event"],
   ["n  N", "next, previous finding"],
-  ["/", "search; Esc leaves, Enter goes to the next match"],
+  ["/", "search; Enter goes to the next match, Esc leaves"],
   ["space", "play or pause"],
   ["+ −", "faster, slower"],
   ["e", "unfold or fold a run of events"],
   ["c", "copy the event as JSON"],
   ["u", "copy the request as curl"],
-  ["t", "dark, light, or as the system"],
+  ["t", "dark, light or system colours"],
   ["?", "this list"],
 ];
 

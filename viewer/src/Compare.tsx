@@ -15,8 +15,8 @@ const ROW = 28;
 const MARKS: Record<Pair["mark"], [string, string]> = {
   same: ["=", "the same"],
   differs: ["≠", "differs"],
-  left: ["−", "only in the left one"],
-  right: ["+", "only in the right one"],
+  left: ["−", "only in the left stream"],
+  right: ["+", "only in the right stream"],
 };
 
 function Cell({ stream, range }: { stream: Stream; range: [number, number] | null }) {
@@ -150,10 +150,10 @@ export function Compare({ page, version }: { page: Page; version: number }) {
         ))}
       </div>
       <main class="compare">
-        <section class="rows" aria-label="Events beside one another">
+        <section class="rows" aria-label="Events side by side">
           <p class="found" role="status">
             {pairs.rows.length ? `${plural(differences, "difference")} in ${plural(pairs.rows.length, "row")}` : "Reading both streams …"}
-            <span class="quiet">ids, times, numbers and the division into deltas are no differences</span>
+            <span class="quiet">ids, times, numbers and the boundaries of deltas are not compared</span>
           </p>
           <div class="scroll" ref={scroller} tabIndex={0} role="listbox" aria-label="Rows" onScroll={(event) => look({ top: event.currentTarget.scrollTop, height: view.height })}>
             <div class="inside" role="presentation" style={{ height: `${rows.length * ROW}px` }}>
@@ -186,7 +186,7 @@ export function Compare({ page, version }: { page: Page; version: number }) {
             <section key={side} aria-label={`The event of ${(side ? right : left).name}`}>
               <h2>{(side ? right : left).name}</h2>
               {text === undefined ? (
-                <p class="empty">Nothing answers to it here.</p>
+                <p class="empty">This stream has no such event.</p>
               ) : (
                 <JsonView key={at} value={text} before={texts[1 - side] === undefined ? undefined : steady(texts[1 - side], text, volatile)} />
               )}

@@ -65,7 +65,7 @@ export function CoverageView({ page }: { page: Page }) {
         <section class="centre" aria-label="The machine">
           <div class="caption">
             <h2>{picture?.name}</h2>
-            <p class="deed quiet">Solid green: fired, with how often. Dashed green: perhaps. Dotted: never. Choose an edge to see which streams fire it.</p>
+            <p class="deed quiet">Solid green: fired, with the count. Dashed green: may have fired. Dotted: never fired. Select an edge to see the streams that fire it.</p>
           </div>
           {picture && (
             <div class="picture" role="group" aria-label={`Picture of ${picture.name}`}>
@@ -75,11 +75,11 @@ export function CoverageView({ page }: { page: Page }) {
         </section>
         <section class="inspector" aria-label="The edge">
           {edge ? (
-            <div class="panel" tabIndex={0} role="group" aria-label="The edge that is chosen">
+            <div class="panel" tabIndex={0} role="group" aria-label="The selected edge">
               <div class="caption">
                 {edge.triggers.map((trigger) => {
                   const [times, perhaps] = of(name, edge.source, trigger.name, edge.dest);
-                  const said = [times ? `fired ${plural(times, "time")}` : "", perhaps ? `may have fired ${plural(perhaps, "time")}: its events are also another edge's` : ""];
+                  const said = [times ? `fired ${plural(times, "time")}` : "", perhaps ? `may have fired ${plural(perhaps, "time")}: another edge emits the same events` : ""];
                   return (
                     <p key={trigger.name} class="deed">
                       <b>{edge.source}</b> ─<i>{trigger.name}</i>→ <b>{edge.dest}</b>
@@ -112,10 +112,10 @@ export function CoverageView({ page }: { page: Page }) {
                   );
                 })}
               </ul>
-              {!files.length && <p class="empty">No stream of the folder fires this edge.</p>}
+              {!files.length && <p class="empty">No stream in the folder fires this edge.</p>}
             </div>
           ) : (
-            <p class="empty">No edge is chosen.</p>
+            <p class="empty">No edge is selected.</p>
           )}
         </section>
       </main>

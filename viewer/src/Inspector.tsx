@@ -31,7 +31,7 @@ export function FindingCard({ finding, page }: { finding: Finding; page: Page })
         </p>
       )}
       {habit ? (
-        <p class="rule quiet">Why it is no error: {plain(habit[1])}.</p>
+        <p class="rule quiet">Not an error, because {plain(habit[1])}.</p>
       ) : (
         rule && (
           <p class="rule quiet">
@@ -50,7 +50,7 @@ export function FindingCard({ finding, page }: { finding: Finding; page: Page })
 function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(event: number): void }) {
   const [shown, show] = useState(100);
   const all = stream.found.flatMap((event) => stream.findingsOf(event).map((finding) => ({ event, finding })));
-  if (!all.length) return <p class="empty">{stream.ending ? "Nothing is wrong with this stream." : "Nothing is wrong so far."}</p>;
+  if (!all.length) return <p class="empty">{stream.ending ? "This stream has no findings." : "No findings so far."}</p>;
   const kinds = (["error", "deviation", "not_judged"] as const).map((severity) => [severity, all.filter((one) => one.finding.severity === severity)] as const);
   return (
     <div class="findings">
@@ -95,7 +95,7 @@ function Text({ shown }: { shown: Shown }) {
     const box = end.current;
     if (box) box.scrollTop = box.scrollHeight;
   }, [shown]);
-  if (!shown.text) return <p class="empty">No text has been written here.</p>;
+  if (!shown.text) return <p class="empty">No text at this event.</p>;
   const part = shown.text.slice(-limit);
   const added = Math.min(shown.added, part.length);
   const hidden = shown.text.length - part.length;
@@ -113,7 +113,7 @@ function Text({ shown }: { shown: Shown }) {
 }
 
 function MadeOf({ made }: { made: Made | undefined }) {
-  if (!made) return <p class="empty">Nothing of the recording stands before this event alone: it follows from the event before it.</p>;
+  if (!made) return <p class="empty">The engine wrote nothing for this event alone: it follows from the event before it.</p>;
   return (
     <div class="made">
       {made.tokens && (
@@ -130,13 +130,13 @@ function MadeOf({ made }: { made: Made | undefined }) {
       )}
       {made.text !== undefined && (
         <section>
-          <h3>{made.tokens ? "text" : "what the engine gave"}</h3>
+          <h3>{made.tokens ? "text" : "engine output"}</h3>
           <p class="plain">{made.text}</p>
         </section>
       )}
       {made.framing && made.framing.length > 0 && (
         <section>
-          <h3>the framing's machine</h3>
+          <h3>framing</h3>
           <ol class="framing">
             {made.framing.slice(0, 2000).map(([source, trigger, dest], at) => (
               <li key={at}>
@@ -205,7 +205,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
           <dd>{Number.isNaN(number) ? "none" : number}</dd>
           <dt>size</dt>
           <dd>{bytes(stream.size.at(cursor))}</dd>
-          {!Number.isNaN(stream.time.at(cursor)) && <dt>came after</dt>}
+          {!Number.isNaN(stream.time.at(cursor)) && <dt>arrived after</dt>}
           {!Number.isNaN(stream.time.at(cursor)) && <dd>{seconds(stream.time.at(cursor))}</dd>}
         </dl>
         {body === undefined ? <Raw data={data} /> : <JsonView key={cursor} value={body as Json} />}
@@ -217,7 +217,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   }
   return (
     <section class="inspector" aria-label="The event under the cursor">
-      <div class="tabs" role="tablist" aria-label="What is shown" onKeyDown={turn}>
+      <div class="tabs" role="tablist" aria-label="View" onKeyDown={turn}>
         {tabs.map(([one, name]) => (
           <button key={one} type="button" id={`tab-${one}`} role="tab" aria-selected={one === open} aria-controls="panel" tabIndex={one === open ? 0 : -1} onClick={(event) => (choose(one), event.detail > 0 && event.currentTarget.blur())}>
             {name}

@@ -1,7 +1,7 @@
 // The last responses of a server, newest first, as they come.
 
 import { Header, Help } from "./Bars";
-import { bytes, plural } from "./format";
+import { bytes } from "./format";
 import { useState } from "preact/hooks";
 import type { Page } from "./stream";
 import { useTheme } from "./theme";
@@ -12,14 +12,14 @@ export function List({ page }: { page: Page }) {
   const listed = page.listed;
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="the last streams of this server" turn={turn} help={() => setHelp(true)} />
+      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="recent streams of this server" turn={turn} help={() => setHelp(true)} />
       <main class="list">
         {listed.length ? (
           <table>
             <thead>
               <tr>
                 <th scope="col">response</th>
-                <th scope="col">began</th>
+                <th scope="col">start</th>
                 <th scope="col">status</th>
                 <th scope="col">size</th>
               </tr>
@@ -28,7 +28,7 @@ export function List({ page }: { page: Page }) {
               {listed.map((one) => (
                 <tr key={one.number}>
                   <td>
-                    <a href={`${one.number}/`}>{one.id || "a response without an id yet"}</a>
+                    <a href={`${one.number}/`}>{one.id || "a response without an id"}</a>
                     {one.model && <span class="quiet"> {one.model}</span>}
                   </td>
                   <td>{new Date(one.began * 1000).toLocaleTimeString()}</td>
@@ -37,7 +37,7 @@ export function List({ page }: { page: Page }) {
                   </td>
                   <td>
                     {bytes(one.bytes)}
-                    {one.cut && <span class="quiet"> {plural(1, "beginning")} kept</span>}
+                    {one.cut && <span class="quiet"> truncated</span>}
                   </td>
                 </tr>
               ))}
@@ -45,7 +45,7 @@ export function List({ page }: { page: Page }) {
           </table>
         ) : (
           <p class="empty" role="status">
-            No response has been streamed yet. Those that are made from now on appear here.
+            No stream yet. New streams appear here.
           </p>
         )}
       </main>

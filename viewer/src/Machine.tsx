@@ -157,13 +157,13 @@ function Ground({ edge }: { edge: Edge }) {
 
 /** What an event did, in a sentence. */
 export function Deed({ step, name }: { step: Step | undefined; name: string }) {
-  if (!step?.machine) return <p class="deed">This event is about no machine.</p>;
+  if (!step?.machine) return <p class="deed">This event belongs to no machine.</p>;
   if (!step.fired.length) return <p class="deed none">No edge of {step.machine} emits {short(name)} here.</p>;
   const [only] = step.fired;
   if (step.fired.length > 1 || !only)
     return (
       <p class="deed">
-        One of: {step.fired.map(([source, trigger, dest]) => `${source} ─${trigger}→ ${dest}`).join(", ")}. What comes later tells.
+        One of: {step.fired.map(([source, trigger, dest]) => `${source} ─${trigger}→ ${dest}`).join(", ")}. Later events decide which.
       </p>
     );
   const [source, trigger, dest, whole, silent] = only;

@@ -117,7 +117,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     const { found } = stream;
     const near = by > 0 ? found.find((event) => event > at.current) : found.findLast((event) => event < at.current);
     const next = near ?? (by > 0 ? found[0] : found[found.length - 1]);
-    if (next === undefined) say(stream.ending ? "Nothing is wrong with this stream." : "Nothing is wrong so far.");
+    if (next === undefined) say(stream.ending ? "This stream has no findings." : "No findings so far.");
     else {
       go(next);
       const [first] = stream.findingsOf(next);
@@ -130,8 +130,8 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     if (position >= 0 && position < lane.events.length) go(lane.events.at(position));
   };
   const give = (text: string | null, what: string): void => {
-    if (text === null) say("The request of this stream is not known.");
-    else void copy(text).then((done) => say(done ? `Copied ${what}.` : "The browser does not let the page copy."));
+    if (text === null) say("The request of this stream is unknown.");
+    else void copy(text).then((done) => say(done ? `Copied ${what}.` : "The browser does not allow copying."));
   };
   const keys: Record<string, () => void> = {
     ArrowLeft: () => go(at.current - 1),
@@ -225,7 +225,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       <>
         {header}
         <main class="waiting">
-          <p role="status">{stream.ending ? "There is no event in this stream." : "Waiting for the first event …"}</p>
+          <p role="status">{stream.ending ? "This stream has no events." : "Waiting for the first event …"}</p>
           {[...stream.findings.values()].flat().map((finding, at) => (
             <FindingCard key={at} finding={finding} page={page} />
           ))}
@@ -247,7 +247,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       {header}
       <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={measure} />
       <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} chosen={(lane) => (setFraming(lane.number < 0), setPane(lane.number < 0 ? "machine" : pane))} />
-      <div class="panes" role="group" aria-label="What is shown">
+      <div class="panes" role="group" aria-label="View">
         {["events", "machine", "inspector"].map((one) => (
           <button key={one} type="button" aria-pressed={pane === one} onClick={() => setPane(one)}>
             {one === "inspector" ? "details" : one}
@@ -282,7 +282,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
             </h2>
             {framed ? (
               <p class="deed quiet">
-                {framed.step.fired.length ? `${plural(framed.step.fired.length, "token")} and ends of turns before this event` : "No token came before this event alone"}
+                {framed.step.fired.length ? `${plural(framed.step.fired.length, "token")} and ends of turns before this event` : "No token belongs to this event alone"}
               </p>
             ) : (
               <Deed step={step} name={stream.nameOf(cursor)} />
@@ -293,7 +293,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
               <Machine picture={picture} step={step} path={path} visited={visited} several={framed !== null} prefix="m" />
             </div>
           ) : (
-            <p class="empty">Interlock declares no machine for this kind of item. What holds for all items is judged.</p>
+            <p class="empty">Interlock has no machine for this kind of item, and checks only the rules for all items.</p>
           )}
         </section>
         <Inspector stream={stream} cursor={cursor} tab={tab} choose={choose} go={go} />

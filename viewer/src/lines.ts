@@ -150,7 +150,7 @@ async function* texts(): AsyncGenerator<string> {
   } else {
     const from = document.querySelector<HTMLMetaElement>("meta[name=interlock-lines]");
     const answer = await fetch((from?.content ?? "lines") + location.search, { cache: "no-store" });
-    if (!answer.ok || !answer.body) throw new Error(`The lines cannot be read: ${answer.status} ${answer.statusText}`);
+    if (!answer.ok || !answer.body) throw new Error(`Cannot load the stream: ${answer.status} ${answer.statusText}`);
     body = answer.body;
   }
   const decoder = new TextDecoder();

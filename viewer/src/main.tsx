@@ -49,7 +49,7 @@ function fail(error: unknown): void {
 }
 
 function end(): void {
-  for (const stream of page.streams) stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the lines end before the stream does" };
+  for (const stream of page.streams) stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the connection ended before the stream" };
   draw();
   if (page.mode === "list") setTimeout(load, 2000);
 }

@@ -24,7 +24,7 @@ model stopped inside a call."""
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
 
-@frozen
+@frozen(kw_only=True)
 class Usage:
     """The tokens of one turn; the driver adds up the turns of a response.
 
@@ -45,11 +45,11 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """Add up two turns, field by field."""
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.output_tokens + other.output_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
 
 

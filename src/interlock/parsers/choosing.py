@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 from interlock.parsers.chunk import Parser
 from interlock.parsers.plain_text import PlainParser
@@ -29,7 +29,7 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
 
     Raises:
         ModuleNotFoundError: The format is `harmony`, and `openai_harmony` is not installed.
-        ValueError: There is no such family; the message lists those that there are.
+        ValueError: The format or family is unknown; the message lists the known ones.
     """
     match format:
         case "harmony":
@@ -47,4 +47,14 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
 
             return FamilyParser(family(tool_parser, reasoning_parser), Settings.from_request(request))
         case _:
-            assert_never(format)
+            raise ValueError(_unknown(str(format)))
+
+
+def _unknown(name: str) -> str:
+    from interlock.parsers.families import REASONINGS, SYNTAXES  # noqa: PLC0415
+
+    if name in SYNTAXES:
+        return f"{name!r} is a family, not a format: did you mean Tagged({name!r})?"
+    if name in REASONINGS:
+        return f"{name!r} is a family's reasoning, not a format: did you mean Tagged(reasoning_parser={name!r})?"
+    return f"unknown format {name!r}: give 'harmony', 'text', 'vllm', or Tagged(FAMILY) with one of {', '.join(SYNTAXES)}"

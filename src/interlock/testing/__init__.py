@@ -1,14 +1,11 @@
-"""For the tests of others: an assertion that a stream is legal, and Hypothesis strategies for legal and broken streams.
+"""Assertions on streams, and Hypothesis strategies for legal and broken streams, for the tests of clients and servers.
 
-`assert_legal`, `findings` and `frames` need no further package. The strategies need Hypothesis (the extra `testing`) and are
-imported when they are first used; `docs/testing.md` shows how to fuzz a client with them.
+The strategies need Hypothesis, and are imported when they are first used; `docs/testing.md` fuzzes a client with them.
 
     legality    an assertion that a stream is legal
     strategies  legal and broken streams for Hypothesis
     scripts     legal streams of random deltas
-    faults      how a stream is broken, by rule
-    mutations   random changes of a stream
-    chance      where choices come from
+    faults      ways to break a stream, by rule
 """
 
 from __future__ import annotations

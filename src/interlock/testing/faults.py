@@ -1,21 +1,18 @@
-"""Broken streams: a legal one, broken in one place, so that it breaks a rule that is known.
-
-One entry of `FAULTS` for each way to break a rule: the kinds of item and the ending that it needs, and a function that
-changes the events in place, or says that there is nothing in them to be broken in that way.
-"""
+"""Ways to break a legal stream in one place, each with the rule that the result breaks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from attrs import frozen
 
 from interlock.events.items import ItemKind
 from interlock.events.stream import TERMINAL
-from interlock.testing.chance import Chance
-from interlock.testing.mutations import renumbered
-from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending
+from interlock.testing.scripts import ENDINGS, KINDS, Body, Chance, Ending
+
+Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
+"""Changes the events of a stream in place; returns whether it has an event to change."""
 
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
 _WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
@@ -25,30 +22,27 @@ _STARTED: Final = (".searching", ".interpreting", ".generating")
 
 @frozen
 class Fault:
-    """A way to break a stream.
-
-    Args:
-        rule: The rule that it breaks.
-        what: What is done, in a few words.
-        apply: Changes the events, and says whether it could.
-        kinds: The kinds of item that the stream may have.
-        endings: The statuses in which it may end.
-    """
+    """A way to break a stream, and the `kinds` of item and `endings` of a stream that it applies to."""
 
     rule: str
     what: str
-    apply: Callable[[Chance, list[Body]], bool]
+    apply: Apply
     kinds: Sequence[ItemKind] = KINDS
     endings: Sequence[Ending] = ENDINGS
 
 
+def renumbered(events: Sequence[Body]) -> list[Body]:
+    """Number events anew, so that another fault is not a fault of numbering too."""
+    return [{**body, "sequence_number": number} for number, body in enumerate(events)]
+
+
 def _places(events: Sequence[Body], *ends: str) -> list[int]:
-    """Return where the events are whose names end in one of some ways."""
+    """Return the places of the events whose names end with one of the suffixes."""
     return [place for place, body in enumerate(events) if cast("str", body["type"]).endswith(ends)]
 
 
-def _drop(*ends: str) -> Callable[[Chance, list[Body]], bool]:
-    """Leave an event out."""
+def _drop(*ends: str) -> Apply:
+    """Drop an event."""
 
     def apply(chance: Chance, events: list[Body]) -> bool:
         places = _places(events, *ends)
@@ -60,7 +54,7 @@ def _drop(*ends: str) -> Callable[[Chance, list[Body]], bool]:
     return apply
 
 
-def _double(*ends: str) -> Callable[[Chance, list[Body]], bool]:
+def _double(*ends: str) -> Apply:
     """Send an event twice."""
 
     def apply(chance: Chance, events: list[Body]) -> bool:
@@ -73,16 +67,16 @@ def _double(*ends: str) -> Callable[[Chance, list[Body]], bool]:
     return apply
 
 
-def _set(path: str, value: object, *ends: str) -> Callable[[Chance, list[Body]], bool]:
-    """Change a field of an event, or take it away if the value is `...`; the way to it is written with dots."""
+def _set(path: str, value: object, *ends: str) -> Apply:
+    """Set a field of an event, given its dotted path; `...` deletes it."""
 
     def apply(chance: Chance, events: list[Body]) -> bool:
         places = _places(events, *ends)
         if not places:
             return False
-        *way, last = path.split(".")
+        *parents, last = path.split(".")
         holder = events[chance.choice(places)]
-        for step in way:
+        for step in parents:
             holder = cast("Body", holder[step])
         if value is ...:
             del holder[last]
@@ -94,7 +88,7 @@ def _set(path: str, value: object, *ends: str) -> Callable[[Chance, list[Body]],
 
 
 def _shift_index(chance: Chance, events: list[Body]) -> bool:
-    """Shift the index of an item by one, in all its events."""
+    """Raise the index of the last item, in all its events."""
     indices = sorted({cast("int", body["output_index"]) for body in events if "output_index" in body})
     if not indices:
         return False
@@ -106,23 +100,23 @@ def _shift_index(chance: Chance, events: list[Body]) -> bool:
 
 
 def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
-    """Begin a message with a delta of white space alone, and say so everywhere."""
+    """Begin a message with a delta of white space, consistently in all events."""
     place = next(iter(_places(events, "output_text.delta")), None)
     if place is None:
         return False
-    about = (events[place]["output_index"], events[place]["content_index"])
+    part_place = (events[place]["output_index"], events[place]["content_index"])
     events[place:place] = [{**events[place], "delta": " "}]
     for body in events[place:]:
-        if (body.get("output_index"), body.get("content_index")) == about and "text" in body:
+        if (body.get("output_index"), body.get("content_index")) == part_place and "text" in body:
             body["text"] = f" {body['text']}"
-        for part in _parts_of(body, *about):
+        for part in _parts_of(body, *part_place):
             part["text"] = f" {part['text']}"
     events[:] = renumbered(events)
     return True
 
 
 def _parts_of(body: Body, output_index: object, content_index: object) -> Iterator[Body]:
-    """Yield the part of an index wherever an event shows it whole."""
+    """Yield a content part wherever an event has the whole part."""
     items: list[object] = []
     if body.get("output_index") == output_index:
         if "part" in body and body.get("content_index") == content_index:
@@ -149,24 +143,24 @@ FAULTS: Final = (
     Fault("R2", "a number is wrong", _set("sequence_number", 10_000, "")),
     Fault("R3", "the terminal event is missing", _drop(*_END)),
     Fault("R3", "the terminal event comes twice", _double(*_END)),
-    Fault("R3", "the response's status is another", _set("response.status", "in_progress", *_END)),
+    Fault("R3", "the response has another status", _set("response.status", "in_progress", *_END)),
     Fault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
     Fault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
     Fault("R6", "an output index is skipped", _shift_index),
     Fault("R7", "an item is never added", _drop("output_item.added")),
     Fault("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
-    Fault("R7", "an event is about an item that is not there", _set("item_id", "msg_nobody", ".delta", ".searching")),
+    Fault("R7", "an event names an item that does not exist", _set("item_id", "msg_nobody", ".delta", ".searching")),
     Fault("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
     Fault("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
     Fault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
-    Fault("R9", "a text is not what its deltas said", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
-    Fault("R9", "a delta is another", _set("delta", "something else", ".delta")),
+    Fault("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
+    Fault("R9", "a delta is changed", _set("delta", "something else", ".delta")),
     Fault("R10", "a text does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
-    Fault("R10", "a call does not say that it is in progress", _drop("call.in_progress"), kinds=_RUN),
-    Fault("R11", "a tool comes to its end and never started", _drop(*_STARTED), kinds=_RUN),
+    Fault("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
+    Fault("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
     Fault(
         "R12",
-        "the response does not say what cut it",
+        "the response does not say why it is incomplete",
         _set("response.incomplete_details", {}, *_INCOMPLETE),
         endings=("incomplete",),
     ),
@@ -179,6 +173,5 @@ FAULTS: Final = (
     Fault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
     Fault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
 )
-"""Every way to break a stream, by the rule that it breaks."""
 RULES: Final = tuple(dict.fromkeys(fault.rule for fault in FAULTS))
-"""The rules that a stream can be made to break."""
+"""The rules that `FAULTS` can break."""

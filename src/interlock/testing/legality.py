@@ -1,4 +1,4 @@
-"""Whether a stream is legal, for assertions."""
+"""Assertions on streams: what is wrong with one, judged as `interlock check` judges it."""
 
 from __future__ import annotations
 
@@ -10,42 +10,36 @@ from interlock.fsm.acceptor import Acceptor, Finding, judge
 
 
 def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
-    """Return what is wrong with a stream.
-
-    Args:
-        events: The bodies of its events.
-        dialect: The dialect of the stream.
-    """
+    """Return what is wrong with a stream, given the bodies of its events."""
     acceptor = Acceptor(dialect=dialect)
-    return [*(found for body in events for found in acceptor.feed(body)), *acceptor.end()]
+    return [*(finding for body in events for finding in acceptor.feed(body)), *acceptor.end()]
 
 
 def assert_legal(
-    stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", strict: bool = True
+    stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", strict: bool = False
 ) -> None:
-    """Assert that a stream breaks no rule.
+    """Assert that a stream has no error, as `interlock check` does.
 
     Args:
-        stream: The bodies of its events; or its bytes, whole or in pieces, and then its framing is judged too.
+        stream: The bodies of its events; or its bytes, whole or in chunks, whose framing is judged too.
         dialect: The dialect of the stream.
-        strict: Whether a deviation, which every client that was tried copes with, breaks a rule too.
+        strict: Whether deviations, which every tested client accepts, and events and items that are not judged fail too.
 
     Raises:
-        AssertionError: It breaks one. The message has a line for each finding.
+        AssertionError: The message has a line for each finding.
     """
-    given = [stream] if isinstance(stream, bytes) else list(stream)
-    if given and all(isinstance(piece, bytes) for piece in given):
-        found = [one.finding for one in judge(cast("list[bytes]", given), dialect=dialect).reported]
+    chunks = [stream] if isinstance(stream, bytes) else list(stream)
+    if chunks and all(isinstance(chunk, bytes) for chunk in chunks):
+        found = [reported.finding for reported in judge(cast("list[bytes]", chunks), dialect=dialect).reported]
     else:
-        found = findings(cast("list[Mapping[str, object]]", given), dialect=dialect)
-    if not strict:
-        found = [one for one in found if one.severity == "error"]
-    if found:
-        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, found)]))
+        found = findings(cast("list[Mapping[str, object]]", chunks), dialect=dialect)
+    wrong = [finding for finding in found if strict or finding.severity == "error"]
+    if wrong:
+        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, wrong)]))
 
 
-def _line(found: Finding) -> str:
-    about = f" of {found.item}" if found.item else ""
-    expected = f"; expected: {', '.join(found.expected)}" if found.expected else ""
-    state = f" ({found.state})" if found.state else ""
-    return f"  {found.rule} at event {found.event}, {found.came or 'the end'}{about}{state}: {found.message}{expected}"
+def _line(finding: Finding) -> str:
+    item = f" of {finding.item}" if finding.item else ""
+    state = f" ({finding.state})" if finding.state else ""
+    expected = f"; expected: {', '.join(finding.expected)}" if finding.expected else ""
+    return f"  {finding.rule} at event {finding.event}, {finding.came or 'the end'}{item}{state}: {finding.message}{expected}"

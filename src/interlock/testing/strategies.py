@@ -1,4 +1,4 @@
-"""Hypothesis strategies: legal streams, broken ones, and their bytes in pieces."""
+"""Hypothesis strategies for legal streams, broken streams, and their bytes in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ try:
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the strategies of interlock.testing need Hypothesis; install it with: pip install 'interlock[testing]'",
+        "the strategies of interlock.testing need Hypothesis: pip install hypothesis",
         name=error.name,
     ) from error
 
@@ -27,7 +27,7 @@ __all__ = ["Broken", "broken_streams", "legal_streams", "sse_bytes"]
 
 T = TypeVar("T")
 
-_PIECES: Final = st.one_of(
+_TEXTS: Final = st.one_of(
     st.sampled_from(["rain", "", " ", "\n", "é", '"\\', "\u2028", "𝄞", "data: [DONE]\n\n"]),
     st.text(max_size=5),
 )
@@ -35,13 +35,7 @@ _PIECES: Final = st.one_of(
 
 @frozen
 class Broken:
-    """A stream that breaks a rule.
-
-    Args:
-        events: The bodies of its events.
-        rule: The rule: it is broken, and others may be broken in its wake.
-        what: What was done to a legal stream, in a few words.
-    """
+    """A stream that breaks `rule`, and perhaps others as a consequence; `what` says how it was changed."""
 
     events: list[Body]
     rule: str
@@ -49,22 +43,17 @@ class Broken:
 
 
 @frozen
-class _Drawn:
-    """Lets Hypothesis make the choices."""
-
+class _HypothesisChance:
     draw: st.DrawFn
 
     def choice(self, options: Sequence[T]) -> T:
-        """Choose one of some options."""
         return self.draw(st.sampled_from(options))
 
     def randint(self, low: int, high: int) -> int:
-        """Choose a whole number."""
         return self.draw(st.integers(low, high))
 
     def text(self) -> str:
-        """Choose a piece of text."""
-        return self.draw(_PIECES)
+        return self.draw(_TEXTS)
 
 
 @st.composite
@@ -76,58 +65,31 @@ def legal_streams(
     dialect: DialectName = "openai",
     max_items: int = 4,
 ) -> list[Body]:
-    """Draw a stream that breaks no rule: the events of a driver that is fed what models, tools and servers may do.
-
-    Args:
-        draw: Passed by Hypothesis.
-        kinds: The kinds of item that a stream may have.
-        endings: The statuses in which it may end.
-        dialect: The dialect of the stream.
-        max_items: How many items it has at most.
-
-    Returns:
-        The bodies of its events.
-    """
-    return stream(_Drawn(draw), kinds=kinds, endings=endings, max_items=max_items, dialect=dialect)
+    """Draw a stream that breaks no rule, as the bodies of its events: items of some `kinds`, and one of the `endings`."""
+    return stream(_HypothesisChance(draw), kinds=kinds, endings=endings, max_items=max_items, dialect=dialect)
 
 
 @st.composite
 def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: DialectName = "openai") -> Broken:
-    """Draw a stream that was legal before one thing was changed.
-
-    Args:
-        draw: Passed by Hypothesis.
-        rule: The rule to be broken, one of `RULES`; any if none is given.
-        dialect: The dialect of the stream.
-
-    Returns:
-        The stream, with the rule that it breaks.
+    """Draw a legal stream with one change that breaks a rule: one of `RULES`, or any of them for None.
 
     Raises:
-        ValueError: No stream can be made to break that rule.
+        ValueError: The rule is not one of `RULES`.
     """
     if rule not in {None, *RULES}:
-        raise ValueError(f"there are no streams that break {rule}; there are: {', '.join(RULES)}")
+        raise ValueError(f"no single stream can break {rule}; choose one of {', '.join(RULES)}")
     fault: Fault = draw(st.sampled_from([fault for fault in FAULTS if rule in {None, fault.rule}]))
-    chance = _Drawn(draw)
+    chance = _HypothesisChance(draw)
     events = copy.deepcopy(stream(chance, kinds=fault.kinds, endings=fault.endings, min_items=1, max_items=3))
     assume(fault.apply(chance, events))
-    assume(any(found.rule == fault.rule for found in findings(events)))
-    said = events if dialect == "openai" else [DIALECTS[dialect].spoken(body) for body in events]
-    return Broken(said, fault.rule, fault.what)
+    assume(any(finding.rule == fault.rule for finding in findings(events)))
+    bodies = events if dialect == "openai" else [DIALECTS[dialect].spoken(body) for body in events]
+    return Broken(bodies, fault.rule, fault.what)
 
 
 @st.composite
 def sse_bytes(draw: st.DrawFn, events: Sequence[Body]) -> list[bytes]:
-    """Draw the bytes of a stream, cut into pieces at any places, as a network may.
-
-    Args:
-        draw: Passed by Hypothesis.
-        events: The bodies of its events.
-
-    Returns:
-        The pieces, none of them empty.
-    """
+    """Draw the bytes of a stream in non-empty chunks, split anywhere, as a network may split them."""
     data = frames(events)
     cuts = sorted(draw(st.sets(st.integers(1, len(data) - 1), max_size=20)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

@@ -21,8 +21,8 @@ LEGAL = CORPUS / "legal" / "message.sse"
 STREAM = LEGAL.read_bytes()
 
 
-def run(*arguments, given=None):
-    return CliRunner().invoke(app, ["check", *map(str, arguments)], input=given, catch_exceptions=False)
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(app, ["check", *map(str, arguments)], input=stdin, catch_exceptions=False)
 
 
 def test_a_legal_stream_is_called_legal_and_the_status_is_0() -> None:
@@ -85,14 +85,14 @@ def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
 
 def test_a_person_reads_errors_first_and_deviations_after_them_in_80_columns() -> None:
     frames = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
-    assert run("-", given=frames).stdout.splitlines() == [
+    assert run("-", stdin=frames).stdout.splitlines() == [
         "illegal: standard input: 1 error, 1 deviation in 10 events, 1 item, completed",
         "",
         "Errors: wrong content",
         "  R9   output_text.done: text differs from the deltas at character 5",
         "       line 19, event 6, message msg_0 (output_text)",
         "",
-        "Deviations: unusual, and every client tried copes (--strict counts them)",
+        "Deviations: unusual, but every tested client accepts them (--strict: errors)",
         "  R3   the stream has no end marker [DONE] [no-done-marker]",
         "       at the end",
     ]
@@ -118,13 +118,13 @@ def test_a_rule_or_a_habit_can_be_ignored() -> None:
     path = CORPUS / "broken" / "R3-no-done-marker.sse"
     assert run(path, "--strict", "--ignore", "r2, no-done-marker").exit_code == 0
     assert run(CORPUS / "broken" / "R9-delta-lost.sse", "--ignore", "R9").exit_code == 0
-    refused = run(path, "--ignore", "R99")
-    assert (refused.exit_code, "no rule and no deviation 'R99'" in refused.stderr) == (2, True)
+    result = run(path, "--ignore", "R99")
+    assert (result.exit_code, "no rule or deviation is named 'R99'; choose one of R1, R2, " in result.stderr) == (2, True)
 
 
 def test_the_same_finding_is_listed_once_and_counted() -> None:
     crlf = CORPUS / "broken" / "R5-crlf.sse"
-    assert [found["times"] for found in sources(run(crlf, "--json"))[0]["findings"]] == [12]
+    assert [finding["times"] for finding in sources(run(crlf, "--json"))[0]["findings"]] == [12]
     assert "12 times" in run(crlf).stdout
 
 
@@ -153,17 +153,21 @@ def test_bare_lines_of_json_are_judged_without_their_framing(tmp_path) -> None:
     bodies = [line.removeprefix(b"data: ") for line in STREAM.splitlines() if line.startswith(b"data: {")]
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"\n\n".join(bodies))
-    (said,) = sources(run(path, "--json"))
-    assert (said["verdict"], said["events"], [found["habit"] for found in said["findings"]]) == ("legal", 11, ["bare-lines"])
+    (source,) = sources(run(path, "--json"))
+    assert (source["verdict"], source["events"], [finding["habit"] for finding in source["findings"]]) == (
+        "legal",
+        11,
+        ["bare-lines"],
+    )
     path.write_bytes(b"\n".join([*bodies[:4], b"{", *bodies[4:]]))
-    found = sources(run(path, "--json"))[0]["findings"][0]
-    assert (found["line"], found["message"]) == (5, "the data is not a JSON object: '{'")
+    finding = sources(run(path, "--json"))[0]["findings"][0]
+    assert (finding["line"], finding["message"]) == (5, "the data is not a JSON object: '{'")
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 @pytest.mark.parametrize("body", [r'{"type": "\ud800"}', '{"type": {}}', '{"type": "response.created", "response": {"id": []}}'])
 def test_what_cannot_be_encoded_or_hashed_is_judged_and_written(form, body) -> None:
-    result = run("-", "--format", form, given=f"data: {body}\n\n")
+    result = run("-", "--format", form, stdin=f"data: {body}\n\n")
     assert (result.exit_code, "R14" in result.output) == (1, True)
 
 
@@ -188,16 +192,16 @@ def test_a_rule_that_is_none_is_not_explained() -> None:
 
 def test_there_has_to_be_a_stream_and_a_request_has_to_have_a_server(tmp_path) -> None:
     assert run().exit_code == 2
-    refused = run(LEGAL, "--body", tmp_path)
-    assert (refused.exit_code, "is not one" in refused.stderr) == (2, True)
+    result = run(LEGAL, "--body", tmp_path)
+    assert (result.exit_code, "is not one" in result.stderr) == (2, True)
 
 
 def test_what_json_says_is_what_its_schema_says() -> None:
     schema = json.loads((CORPUS.parents[1] / "docs" / "check.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     files = sorted(CORPUS.glob("*/*.sse"))
-    said = json.loads(run(*files, "/no/such", "--json").stdout)
-    assert (len(said["sources"]), list(Draft202012Validator(schema).iter_errors(said))) == (len(files) + 1, [])
+    report = json.loads(run(*files, "/no/such", "--json").stdout)
+    assert (len(report["sources"]), list(Draft202012Validator(schema).iter_errors(report))) == (len(files) + 1, [])
     fields = schema["$defs"]["finding"]["properties"].keys()
     assert fields == {"times", *(field.name for field in attrs.fields(Finding))}
 
@@ -208,19 +212,19 @@ def test_there_is_colour_on_a_terminal() -> None:
 
 
 def test_a_program_is_told_that_there_was_nothing_to_judge() -> None:
-    result = run("-", "--json", given=b"\x00\xff")
+    result = run("-", "--json", stdin=b"\x00\xff")
     assert (result.exit_code, sources(result)) == (
         2,
-        [{"source": "standard input", "verdict": "unreadable", "error": "no server-sent events"}],
+        [{"source": "standard input", "verdict": "unreadable", "error": "neither server-sent events nor JSON lines"}],
     )
 
 
 def test_a_resumed_stream_begins_where_it_is_said_to() -> None:
     tail = STREAM[STREAM.index(b"event: response.output_text.delta") :]
-    assert run("-", "--from", 4, given=tail).exit_code == 0
-    assert rules(run("-", "--from", 3, "--json", given=tail)) == {"R2"}
-    guessed = run("-", given=tail)
-    assert (guessed.exit_code, "(--from 4) [resumed]" in " ".join(guessed.stdout.split())) == (0, True)
+    assert run("-", "--from", 4, stdin=tail).exit_code == 0
+    assert rules(run("-", "--from", 3, "--json", stdin=tail)) == {"R2"}
+    result = run("-", stdin=tail)
+    assert (result.exit_code, "(--from 4) [resumed]" in " ".join(result.stdout.split())) == (0, True)
 
 
 def test_items_that_are_written_at_once_are_legal_if_that_is_permitted() -> None:
@@ -229,13 +233,13 @@ def test_items_that_are_written_at_once_are_legal_if_that_is_permitted() -> None
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Answers as the path says, and keeps what it was asked."""
+    """Answers by path, and stores the requests."""
 
-    asked: list = []  # noqa: RUF012 - the tests' own
+    requests: list = []  # noqa: RUF012 - the tests' own
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.asked.append((json.loads(body), dict(self.headers)))
+        self.requests.append((json.loads(body), dict(self.headers)))
         self.answer()
 
     def do_GET(self) -> None:
@@ -272,8 +276,8 @@ def test_a_server_is_asked_for_a_stream(url, tmp_path) -> None:
     body = tmp_path / "request.json"
     body.write_text('{"model": "m", "input": "hi"}')
     result = run(f"{url}/v1/responses", "--body", body, "--api-key", "k", "--header", "X-Test: yes")
-    asked, headers = Answer.asked.pop()
-    assert (result.exit_code, asked) == (0, {"model": "m", "input": "hi", "stream": True})
+    request, headers = Answer.requests.pop()
+    assert (result.exit_code, request) == (0, {"model": "m", "input": "hi", "stream": True})
     assert (headers["Authorization"], headers["X-Test"], headers["Accept"]) == ("Bearer k", "yes", "text/event-stream")
 
 
@@ -282,8 +286,8 @@ def test_a_stream_that_is_kept_is_got(url) -> None:
 
 
 def test_the_content_type_is_judged(url) -> None:
-    (said,) = sources(run(f"{url}/plain", "--json"))
-    assert [found["message"] for found in said["findings"]] == [
+    (source,) = sources(run(f"{url}/plain", "--json"))
+    assert [finding["message"] for finding in source["findings"]] == [
         "the content type is 'application/json' instead of text/event-stream"
     ]
 
@@ -304,14 +308,14 @@ def test_a_server_that_refuses_is_quoted(url) -> None:
 def test_a_server_that_takes_no_get_needs_a_body() -> None:
     with ServerThread(create_app(EmbeddedEngine())) as url:
         result = run(f"{url}/v1/responses")
-    error = "405 Method Not Allowed: it takes no GET; add --body FILE to POST the request in a file"
+    error = "405 Method Not Allowed: the server does not accept GET here; add --body FILE to POST the request in a file"
     assert (result.exit_code, result.stderr) == (2, f"interlock: {url}/v1/responses: {error}\n")
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("http://127.0.0.1:1/v1/responses", "interlock: http://127.0.0.1:1/v1/responses: "),
+        ("http://127.0.0.1:1/v1/responses", "interlock: http://127.0.0.1:1/v1/responses: Connection refused"),
         ("http://127.0.0.1:port/", "interlock: http://127.0.0.1:port/: "),
         ("/no/such/file", "interlock: /no/such/file: No such file or directory"),
     ],
@@ -331,4 +335,12 @@ def test_a_request_that_cannot_be_posted_is_named(text, wrong, tmp_path) -> None
 
 
 def test_a_header_has_a_colon() -> None:
-    assert run(LEGAL, "--header", "nonsense").exit_code == 2
+    result = run(LEGAL, "--header", "nonsense")
+    assert (result.exit_code, "'nonsense' has no colon; write NAME:VALUE" in result.stderr) == (2, True)
+
+
+def test_a_recording_is_replayed_before_it_is_checked() -> None:
+    recording = CORPUS.parents[1] / "recordings" / "text.jsonl"
+    message = f"a recording is not a stream; run: interlock replay {recording} | interlock check -"
+    result = run(recording)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {recording}: {message}\n")

@@ -27,8 +27,8 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 TEXT = RECORDINGS / "text.jsonl"
 
 
-def run(*arguments: object, given: bytes | None = None):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=given)
+def run(*arguments: object, stdin: bytes | None = None):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
 def test_the_version_is_printed() -> None:
@@ -48,7 +48,7 @@ def test_replay_writes_the_stream_and_nothing_else() -> None:
 
 
 def test_replay_reads_standard_input() -> None:
-    assert run("replay", "-", given=TEXT.read_bytes()).stdout_bytes == run("replay", TEXT).stdout_bytes
+    assert run("replay", "-", stdin=TEXT.read_bytes()).stdout_bytes == run("replay", TEXT).stdout_bytes
 
 
 def test_replay_cuts_the_recording_into_chunks() -> None:
@@ -71,7 +71,7 @@ def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
 
 
 def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
-    result = run("replay", "-", given=b"{}\n")
+    result = run("replay", "-", stdin=b"{}\n")
     message = "interlock: standard input:1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
@@ -89,11 +89,11 @@ def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
 def test_replay_speaks_the_other_dialect() -> None:
     result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
     assert "event: response.reasoning.delta\n" in result.stdout
-    assert run("check", "-", "--dialect", "open_responses", given=result.stdout_bytes).exit_code == 0
+    assert run("check", "-", "--dialect", "open_responses", stdin=result.stdout_bytes).exit_code == 0
 
 
 def test_check_says_that_a_legal_stream_is_legal() -> None:
-    result = run("check", "-", given=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
+    result = run("check", "-", stdin=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
     assert (result.exit_code, result.stdout) == (0, "legal: standard input: 9 events, 1 item, completed\n")
 
 
@@ -105,13 +105,13 @@ def test_check_lists_what_is_wrong_with_a_stream() -> None:
 
 def test_check_lists_what_is_missing_at_the_end() -> None:
     data = (CORPUS / "legal" / "nothing.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
-    result = run("check", "-", "--strict", given=data)
+    result = run("check", "-", "--strict", stdin=data)
     assert (result.exit_code, result.stdout.splitlines()[3].split()[0]) == (1, "R3")
 
 
 def test_check_of_what_is_no_stream_says_so() -> None:
-    result = run("check", "-", given=b"\x00\xff")
-    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: no server-sent events\n")
+    result = run("check", "-", stdin=b"\x00\xff")
+    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: neither server-sent events nor JSON lines\n")
 
 
 WEATHER = {
@@ -206,7 +206,10 @@ def test_serve_writes_the_format_of_a_family() -> None:
 
 def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
     result = run("serve", "--family", "pythonic")
-    assert (result.exit_code, result.stderr.partition(",")[0]) == (2, "interlock: --family pythonic: choose one of qwen3_coder")
+    assert (result.exit_code, result.stderr.partition(",")[0]) == (
+        2,
+        "interlock: --family pythonic: unknown family; choose one of qwen3_coder",
+    )
 
 
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
@@ -220,11 +223,11 @@ def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
 
 
 def test_serve_on_a_port_that_is_taken_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         result = run("serve", "--port", port)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"interlock: 127.0.0.1:{port}: Address already in use")
+    assert result.stderr == f"interlock: 127.0.0.1:{port}: Address already in use; choose another port with --port\n"
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
@@ -244,16 +247,16 @@ def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(want
         for line in text.partition("Commands:\n")[2].splitlines()
         if line.startswith("  ") and line[2] != " "
     }
-    assert {command.__name__ for command, _ in EXAMPLES} <= set(listed)
+    assert {command.__name__ for command in EXAMPLES} <= set(listed)
     assert [line for line in listed.values() if line.endswith("...")] == []
     assert not set(text) & set("╭─│╰")
 
 
-@pytest.mark.parametrize("command", [command.__name__ for command, _ in EXAMPLES])
+@pytest.mark.parametrize("command", [command.__name__ for command in EXAMPLES])
 def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
-    shown = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
-    assert shown
-    assert [line for line in shown if f"interlock {command}" not in line] == []
+    examples = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
+    assert examples
+    assert [line for line in examples if f"interlock {command}" not in line] == []
 
 
 def test_a_shell_is_told_how_to_complete() -> None:

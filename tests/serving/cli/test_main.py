@@ -1,4 +1,4 @@
-"""The command says what it lacks where it lacks something."""
+"""The command names the package that is missing."""
 
 import subprocess
 import sys
@@ -28,18 +28,19 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("package", "arguments", "extra"),
+    ("package", "arguments", "name", "extra"),
     [
-        ("typer", ["--help"], "cli"),
-        ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "cli"),
-        ("uvicorn", ["serve"], "serve"),
-        ("mcp_types", ["serve", "--allow-mcp-host", "mcp.example"], "serve"),
+        ("typer", ["--help"], "typer", "cli"),
+        ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "oss-harmony", "cli"),
+        ("uvicorn", ["serve"], "uvicorn", "serve"),
+        ("mcp_types", ["serve", "--allow-mcp-host", "mcp.example"], "mcp", "serve"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(package, arguments, extra) -> None:
+def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs_it(package, arguments, name, extra) -> None:
     command = [sys.executable, "-c", WITHOUT, package, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, check=False, input="", text=True, timeout=60)  # noqa: S603 - our own
-    message = f"interlock: this command needs {package}; the extra '{extra}' of interlock installs it\n"
+    everything = f"in a checkout of Interlock, pip install '.[{extra}]' installs everything"
+    message = f"interlock: this command needs {package}: pip install {name} ({everything})\n"
     assert (done.returncode, done.stderr) == (1, message)
 
 

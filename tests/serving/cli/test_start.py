@@ -41,7 +41,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("command", "others"), LIGHT.items(), ids=lambda given: given.split("/")[0] if isinstance(given, str) else ""
+    ("command", "others"), LIGHT.items(), ids=lambda command: command.split("/")[0] if isinstance(command, str) else ""
 )
 def test_a_light_command_imports_no_heavy_package(command, others) -> None:
     arguments = [sys.executable, "-X", "utf8", "-c", PROGRAM, *command.split()]

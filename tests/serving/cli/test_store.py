@@ -25,12 +25,12 @@ def call(*arguments):
 
 
 def fill(url, story):
-    async def told():
+    async def run():
         store = open_store(url)
         await story(store)
         await store.close()
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
 def ended(number):
@@ -51,7 +51,7 @@ def test_what_is_in_a_store_is_counted(url) -> None:
     assert lines[1:] == [
         "responses: 1 ended, 1 running",
         "conversations: 0, items: 0, events: 1",
-        "resp_2 is made by server-7, owner number 1",
+        "resp_2 runs on server-7 (lease 1)",
     ]
 
 
@@ -61,8 +61,8 @@ def test_an_empty_store_has_none(url) -> None:
 
 def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
     fill(url, lambda store: store.put("", ended(1)))
-    assert call("sweep", "--store", url) == (0, "0 expired responses and 0 logs removed\n")
-    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "1 expired responses and 0 logs removed\n")
+    assert call("sweep", "--store", url) == (0, "deleted 0 expired responses and 0 event logs\n")
+    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 expired responses and 0 event logs\n")
     monkeypatch.setenv("INTERLOCK_STORE", url)
     assert call("migrate") == (0, "layout 1 is up to date\n")
 
@@ -87,7 +87,7 @@ def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> No
 def test_what_cannot_be_exported_is_said(url) -> None:
     fill(url, lambda store: store.put("", ended(1)))
     code, output = call("export", "resp_1", "--store", url)
-    assert (code, output.startswith("interlock: resp_1 has no events: it was made in the foreground")) == (2, True)
+    assert (code, output.startswith("interlock: resp_1 has no events: it did not run in the background")) == (2, True)
     assert call("export", "resp_2", "--store", url) == (2, "interlock: the store has no response 'resp_2'\n")
     assert call("export", "resp_1", "--store", url, "--tenant", "other", "--body")[0] == 2
 

@@ -1,4 +1,4 @@
-"""The command shows what the proof found, and its status says whether the proof holds."""
+"""The command prints the figures of the proof, and its status says whether the proof holds."""
 
 import json
 import os
@@ -22,9 +22,9 @@ UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None, ())
 
 @pytest.fixture
 def run(monkeypatch):
-    def run(*arguments, found=None):
-        known = partial(prove, kinds=("function_call",)) if found is None else lambda **_: found
-        monkeypatch.setattr(proof, "prove", known)
+    def run(*arguments, result=None):
+        stub = partial(prove, kinds=("function_call",)) if result is None else lambda **_: result
+        monkeypatch.setattr(proof, "prove", stub)
         return CliRunner().invoke(app, ["verify", *arguments])
 
     return run
@@ -49,10 +49,10 @@ def test_more_open_items_can_be_asked_for(run):
 
 
 def test_a_counterexample_is_shown_with_its_path(run):
-    result = run(found=REFUTED)
+    result = run(result=REFUTED)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-4:] == [
-        "a counterexample:",
+        "counterexample:",
         "    Close()",
         "    'text'",
         "R9: event 4: it is not the same",
@@ -60,7 +60,7 @@ def test_a_counterexample_is_shown_with_its_path(run):
 
 
 def test_a_program_gets_the_counterexample_too(run):
-    result = run("--json", found=REFUTED)
+    result = run("--json", result=REFUTED)
     figures = json.loads(result.stdout)
     assert result.exit_code == 1
     assert figures.pop("seconds") >= 0
@@ -83,7 +83,7 @@ def test_a_program_gets_the_counterexample_too(run):
 
 
 def test_an_edge_that_never_fired_is_named(run):
-    result = run(found=UNFIRED)
+    result = run(result=UNFIRED)
     assert result.exit_code == 1
     assert "pending/pad" in result.stdout
     assert result.stdout.splitlines()[-1] == "some edges never fired"
@@ -115,6 +115,6 @@ def test_progress_is_shown_on_a_terminal_alone() -> None:
         assert done.stdout.splitlines()[-1] == b"every stream is legal, and every edge fired"
         assert not done.stderr
     os.close(end)
-    shown = os.read(terminal, 10_000)
+    output = os.read(terminal, 10_000)
     os.close(terminal)
-    assert b"Exploring the driver" in shown
+    assert b"Exploring the driver" in output

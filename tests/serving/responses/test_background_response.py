@@ -112,7 +112,7 @@ async def run_to_end(store, *script):
 @pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"later": 2}], ids=str)
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
     frames, stored = asyncio.run(run_to_end(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
-    assert_legal([*frames, DONE])
+    assert_legal([*frames, DONE], strict=True)
     assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
 
 
@@ -133,7 +133,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
     monkeypatch.setattr(background, "FINISH_PATIENCE", 0.0)
     response, frames = asyncio.run(lost())
     assert response["error"]["message"] == "The response could not be stored."
-    assert_legal([*frames, DONE])
+    assert_legal([*frames, DONE], strict=True)
     assert last(frames)["error"]["message"] == "The server that made the response was lost."
 
 
@@ -163,7 +163,7 @@ def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_h
         return frames, read_on, (await store.get(TENANT, response_id)).response
 
     frames, read_on, response = asyncio.run(ended())
-    assert_legal([*read_on, DONE])
+    assert_legal([*read_on, DONE], strict=True)
     assert read_on[:count] == frames
     assert last(read_on) == response
     assert response["status"] == ("cancelled" if cancelled else "failed")

@@ -138,9 +138,12 @@ def test_one_call_at_a_time_if_the_request_wants_that(url, tools) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tool-server", "nonsense"], "--tool-server nonsense: not NAME=URL with a NAME of code_interpreter, web_search"),
-        (["--tool-server", "python=http://a"], "--tool-server python=http://a: not NAME=URL"),
-        (["--tool-server", "web_search=a"], "--tool-server web_search=a: not NAME=URL"),
+        (
+            ["--tool-server", "nonsense"],
+            "--tool-server nonsense: write NAME=URL, where NAME is one of code_interpreter, web_search",
+        ),
+        (["--tool-server", "python=http://a"], "--tool-server python=http://a: write NAME=URL"),
+        (["--tool-server", "web_search=a"], "--tool-server web_search=a: write NAME=URL"),
         (["--allow-mcp-host", "10.0.0.0/99"], "--allow-mcp-host: '10.0.0.0/99' does not appear to be"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The document of the viewer, and the lines that it is given."""
+"""The document of the viewer, and its lines."""
 
 import base64
 import gzip
@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from interlock.events.stream import EVENTS
@@ -17,13 +16,12 @@ from interlock.fsm.acceptor.track import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
 from interlock.serving.view.page import writes
-from interlock.serving.view.site import Site
 
 ROOT = Path(__file__).parents[3]
 
 
-def view(*arguments, given=None):
-    return CliRunner().invoke(app, ["view", *map(str, arguments)], input=given, catch_exceptions=False)
+def view(*arguments, stdin=None):
+    return CliRunner().invoke(app, ["view", *map(str, arguments)], input=stdin, catch_exceptions=False)
 
 
 def lines(html):
@@ -72,29 +70,29 @@ def test_the_same_stream_gives_the_same_page(tmp_path) -> None:
     for name in ("one.html", "other.html"):
         assert view(recording, "--html", tmp_path / name).exit_code == 0
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
-    told = lines((tmp_path / "one.html").read_text("utf-8"))
-    assert told[0][1]["streams"] == [{"name": "answer.jsonl"}]
-    assert told[-1][0] == "end"
+    trace_lines = lines((tmp_path / "one.html").read_text("utf-8"))
+    assert trace_lines[0][1]["streams"] == [{"name": "answer.jsonl"}]
+    assert trace_lines[-1][0] == "end"
 
 
 def test_a_pipe_can_be_viewed(tmp_path) -> None:
     data = (ROOT / "tests" / "corpus" / "legal" / "message.sse").read_bytes()
-    assert view("-", "--html", tmp_path / "out.html", given=data).exit_code == 0
-    told = lines((tmp_path / "out.html").read_text("utf-8"))
-    assert told[0][1]["streams"] == [{"name": "standard input"}]
-    assert told[-1] == ["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]
+    assert view("-", "--html", tmp_path / "out.html", stdin=data).exit_code == 0
+    trace_lines = lines((tmp_path / "out.html").read_text("utf-8"))
+    assert trace_lines[0][1]["streams"] == [{"name": "standard input"}]
+    assert trace_lines[-1] == ["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
-        (["a", "b", "c"], "interlock: give one stream, two to compare them, or --coverage FOLDER alone"),
+        (["a", "b", "c"], "interlock: give one stream to show, two streams to compare, or --coverage FOLDER alone"),
     ],
 )
-def test_what_cannot_be_viewed_is_refused(arguments, said) -> None:
+def test_what_cannot_be_viewed_is_refused(arguments, message) -> None:
     result = view(*arguments)
-    assert (result.exit_code, result.stderr.strip()) == (2, said)
+    assert (result.exit_code, result.stderr.strip()) == (2, message)
 
 
 def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> None:
@@ -103,17 +101,3 @@ def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> Non
     result = view(file, "--html", tmp_path / "out.html")
     assert result.exit_code == 2
     assert "broken.jsonl:2: Expected `array | null`, got `str` - at `$.token_ids`" in result.stderr
-
-
-def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
-    site = Site("a & b", [[["head", {}]], [["e", 1]]])
-    client = TestClient(site.app())
-    assert [client.get(path).status_code for path in ("/", "/lines", "/x/lines", f"{site.path}7/", f"{site.path}7/lines")] == [
-        404
-    ] * 5
-    answer = client.get(site.path)
-    assert "<title>a &amp; b · Interlock</title>" in answer.text
-    assert "connect-src 'self'" in answer.text
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert client.get(f"{site.path}lines").text == '["head",{}]\n["e",1]\n'
-    assert Site("x", []).path != site.path

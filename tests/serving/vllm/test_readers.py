@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from attrs import evolve
 from fake_vllm import Completion, Output, Request
 from recovery.notation import answer, call, items, reasoning
 
@@ -181,14 +182,14 @@ def test_the_text_of_the_token_that_ends_a_round_is_dropped():
 
 def test_what_a_turn_cost_is_counted():
     reading = reader()
-    prompt = Usage(3, 1, cache_write_tokens=2)
+    prompt = Usage(input_tokens=3, cached_tokens=1, cache_write_tokens=2)
     reading.begin(rendered_call())
     fed(reading, output([], ""))
     fed(reading, output(MARKED.encode("ab", ["</think>"], "c")))
-    assert reading.end("stop", prompt)[-1] == EndTurn("stop", Usage(3, 1, 4, 2, 2))
+    assert reading.end("stop", prompt)[-1] == EndTurn("stop", evolve(prompt, output_tokens=4, reasoning_tokens=2))
     reading.begin(rendered_call(prompt=[1, 2, 3]))
     fed(reading, output([97]))
-    assert reading.end("length", prompt)[-1] == EndTurn("length", Usage(3, 1, 1, 1, 2))
+    assert reading.end("length", prompt)[-1] == EndTurn("length", evolve(prompt, output_tokens=1, reasoning_tokens=1))
 
 
 def test_log_probabilities_go_with_their_text():
@@ -203,7 +204,7 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
     reading.begin(rendered_call(prompt=[1]))
     for at in range(0, len(ids), size):
         fed(reading, output(ids[at : at + size]))
-    assert reading.end("stop", Usage())[-1].usage == Usage(0, 0, len(ids), 6)
+    assert reading.end("stop", Usage())[-1].usage == Usage(output_tokens=len(ids), reasoning_tokens=6)
 
 
 @pytest.mark.parametrize(

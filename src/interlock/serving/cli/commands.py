@@ -1,13 +1,9 @@
-"""The commands of `interlock`, with examples of each.
-
-Each command is a module of its own, but for `replay`, which stands here. What a program may read goes to standard output and is
-never coloured; messages go to standard error.
-"""
+"""The list of the commands, with examples, and the command `interlock replay`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,26 +12,23 @@ import typer
 import interlock
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.check import check
-from interlock.serving.cli.diagram import diagram
+from interlock.serving.cli.machines import diagram, verify
 from interlock.serving.cli.serve import serve
 from interlock.serving.cli.sources import read_recording
 from interlock.serving.cli.store import store
-from interlock.serving.cli.verify import verify
 from interlock.serving.cli.view import view
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="A recording; - for standard input.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="A recording of an engine's output, or - for standard input.")],
     *,
-    chunk: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Cut the recording into chunks of N tokens first.")
-    ] = None,
+    chunk: Annotated[int | None, typer.Option(min=1, metavar="N", help="Split the output into chunks of N tokens.")] = None,
     stream: Annotated[bool, typer.Option(help="Write the stream, or only the final response as JSON.")] = True,
-    dialect: Annotated[DialectName, typer.Option(help="The dialect to write.")] = "openai",
+    dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
 ) -> None:
-    """Write the stream that a recording makes.
+    """Write the stream of a recording.
 
-    The recording goes through parser, driver and encoder, as the output of an engine does in the server.
+    The recorded output goes through parser, driver and encoder, as an engine's output does in the server.
     """
     import orjson
 
@@ -53,67 +46,49 @@ def replay(
 
 app = typer.Typer(
     name="interlock",
-    help="A finite-state-machine streaming engine for the Responses API.",
-    epilog="`interlock COMMAND --help` lists the options of a command and shows examples.",
+    help="Serve, check and view streams of the Responses API.",
+    epilog="Run `interlock COMMAND --help` for the options of a command and examples.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: it reads the same in a pipe, and needs no further import
+    rich_markup_mode=None,  # plain help reads the same in a pipe, and starts faster
     pretty_exceptions_enable=False,
 )
 
-EXAMPLES: Final[tuple[tuple[Callable[..., None], tuple[str, ...]], ...]] = (
-    (
-        serve,
-        (
-            "interlock serve --port 8001 --rate 30",
-            "interlock serve --script recordings/mcp-call.jsonl",
-            "interlock serve --engine vllm openai/gpt-oss-20b",
-        ),
+EXAMPLES: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
+    serve: (
+        "interlock serve --port 8001 --rate 30",
+        "interlock serve --script recordings/mcp-call.jsonl",
+        "interlock serve --engine vllm openai/gpt-oss-20b",
     ),
-    (
-        check,
-        (
-            "interlock check stream.sse recordings/",
-            "interlock check http://127.0.0.1:8000/v1/responses --body request.json",
-            "curl -sN ... | interlock check - --json",
-            "interlock check --explain R10",
-        ),
+    check: (
+        "interlock check stream.sse streams/",
+        "interlock check http://127.0.0.1:8000/v1/responses --body request.json",
+        "curl -sN ... | interlock check - --json",
+        "interlock check --explain R10",
     ),
-    (
-        view,
-        (
-            "interlock view recordings/web-search.jsonl",
-            "interlock view stream.sse --html out.html",
-            "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
-            "interlock view before.sse after.sse",
-        ),
+    view: (
+        "interlock view recordings/web-search.jsonl",
+        "interlock view stream.sse --html out.html",
+        "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
+        "interlock view before.sse after.sse",
     ),
-    (verify, ("interlock verify", "interlock verify --json")),
-    (
-        diagram,
-        (
-            "interlock diagram message --format table",
-            "interlock diagram mcp_call --format svg > mcp_call.svg",
-        ),
+    verify: ("interlock verify", "interlock verify --json"),
+    diagram: ("interlock diagram message --format table", "interlock diagram mcp_call --format svg > mcp_call.svg"),
+    replay: (
+        "interlock replay recordings/web-search.jsonl",
+        "interlock replay recordings/answer.jsonl --chunk 1 | interlock check -",
     ),
-    (
-        replay,
-        (
-            "interlock replay recordings/web-search.jsonl",
-            "interlock replay recordings/answer.jsonl --chunk 1 | interlock check -",
-        ),
-    ),
-)
-"""The commands in the order of the help, each with examples."""
+}
+"""The commands in the order of the help, with examples."""
 
-for command, examples in EXAMPLES:
-    # `\b` keeps the lines of a paragraph as they are.
+for command, examples in EXAMPLES.items():
+    # `\b` keeps the line breaks of a paragraph.
     app.command(epilog="\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]))(command)
 
 app.add_typer(store, name="store")
 
 
-def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value like this
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes the value of an option by position
     if value:
         typer.echo(f"interlock {interlock.__version__}")
         raise typer.Exit
@@ -126,4 +101,4 @@ def options(
         bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Handle the options that stand before a command."""
+    """Handle the options before a command."""

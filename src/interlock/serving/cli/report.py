@@ -1,4 +1,4 @@
-"""The findings of `interlock check` as text for a person, as JSON for a program, or as annotations of a CI job."""
+"""The findings of `interlock check` as text, as JSON, or as annotations for GitHub Actions."""
 
 from __future__ import annotations
 
@@ -15,72 +15,63 @@ from interlock.events.json import dumps
 from interlock.fsm.acceptor import HABITS, RULES, Finding, Reported, Verdict
 
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
-"""The verdict on a source, in a word."""
 
 _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
 _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
 
 
 @frozen
-class Checked:
-    """A source that was judged.
-
-    Args:
-        source: What it is called.
-        verdict: The verdict; None if there was nothing to judge.
-        reported: The findings to show, in the order of the verdict.
-        error: Why there was nothing to judge.
-        strict: Whether a deviation counts as an error.
-    """
+class Result:
+    """The verdict on one source with the findings to report, or the error why it cannot be read."""
 
     source: str
     verdict: Verdict | None
     reported: Sequence[Reported] = ()
     error: str = ""
     strict: bool = False
+    """Whether deviations count as errors."""
 
     @property
     def word(self) -> Word:
-        """The verdict in a word."""
+        """The verdict in one word."""
         if self.verdict is None:
             return "unreadable"
-        bad = ("error", "deviation") if self.strict else ("error",)
-        return "illegal" if self.count(*bad) else "legal"
+        return "illegal" if self.count("error") or (self.strict and self.count("deviation")) else "legal"
 
-    def count(self, *severities: str) -> int:
-        """Return how many different findings have one of some severities."""
-        return sum(each.finding.severity in severities for each in self.reported)
+    def count(self, severity: str) -> int:
+        """Return how many different findings have a severity."""
+        return sum(each.finding.severity == severity for each in self.reported)
 
 
-def as_json(results: Iterable[Checked]) -> bytes:
-    """Return all sources with their findings as one JSON object; `docs/check.schema.json` is its schema."""
-    sources = [_object(checked) for checked in results]
+def as_json(results: Iterable[Result]) -> bytes:
+    """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
+    sources = [_object(result) for result in results]
     words = [source["verdict"] for source in sources]
     worst = next((word for word in ("illegal", "unreadable") if word in words), "legal")
     return msgspec.json.format(dumps({"version": 1, "verdict": worst, "sources": sources}), indent=2)
 
 
-def _object(checked: Checked) -> dict[str, object]:
-    fields: dict[str, object] = {"source": checked.source, "verdict": checked.word}
-    if checked.verdict is None:
-        return {**fields, "error": checked.error}
+def _object(result: Result) -> dict[str, object]:
+    fields: dict[str, object] = {"source": result.source, "verdict": result.word}
+    if result.verdict is None:
+        return {**fields, "error": result.error}
     return {
         **fields,
-        "responses": checked.verdict.responses,
-        "events": checked.verdict.events,
-        "items": checked.verdict.items,
-        "status": checked.verdict.status,
-        "counts": {severity: checked.count(severity) for severity in _COMMANDS},
-        "findings": [{**attrs.asdict(reported.finding), "times": reported.times} for reported in checked.reported],
+        "responses": result.verdict.responses,
+        "events": result.verdict.events,
+        "items": result.verdict.items,
+        "status": result.verdict.status,
+        "counts": {severity: result.count(severity) for severity in _COMMANDS},
+        "findings": [{**attrs.asdict(reported.finding), "times": reported.times} for reported in result.reported],
     }
 
 
-def as_annotations(checked: Checked) -> Iterator[str]:
-    """Yield the findings as the commands by which a job of GitHub Actions annotates files."""
-    file = f"file={_escaped(checked.source, ':,')}"
-    if checked.verdict is None:
-        yield f"::error {file}::{_escaped(checked.error)}"
-    for reported in checked.reported:
+def as_annotations(result: Result) -> Iterator[str]:
+    """Yield the findings as workflow commands of GitHub Actions, which annotate the files."""
+    file = f"file={_escaped(result.source, ':,')}"
+    if result.verdict is None:
+        yield f"::error {file}::{_escaped(result.error)}"
+    for reported in result.reported:
         finding = reported.finding
         place = f"{file},line={finding.line or 1},title={_escaped(finding.rule, ':,')}"
         yield f"::{_COMMANDS[finding.severity]} {place}::{_escaped(_sentence(reported))}"
@@ -90,42 +81,35 @@ def _escaped(text: str, more: str = "") -> str:
     return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{more}" else letter for letter in text)
 
 
-def as_text(checked: Checked, width: int) -> Iterator[str]:
-    """Yield the findings as lines for a person: errors first, wrong order before wrong content.
-
-    Args:
-        checked: A source that was judged.
-        width: The greatest length of a line.
-    """
-    yield f"{typer.style(checked.word, fg=_COLOURS[checked.word], bold=True)}: {_about(checked)}"
-    for heading, chosen in _groups(checked.reported):
-        if chosen:
+def as_text(result: Result, width: int) -> Iterator[str]:
+    """Yield the findings as lines of text: errors first, wrong order before wrong content."""
+    yield f"{typer.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
+    for heading, group in _groups(result.reported):
+        if group:
             yield ""
             yield typer.style(heading, bold=True)
-            for reported in chosen:
+            for reported in group:
                 yield from _entry(reported, width)
 
 
-def _about(checked: Checked) -> str:
-    verdict = checked.verdict
+def _summary(result: Result) -> str:
+    verdict = result.verdict
     if verdict is None:
-        return f"{checked.source}: {checked.error}"
-    counts = [counted(number, noun) for noun in ("error", "deviation") if (number := checked.count(noun))]
-    if number := checked.count("not_judged"):
+        return f"{result.source}: {result.error}"
+    counts = [counted(number, noun) for noun in ("error", "deviation") if (number := result.count(noun))]
+    if number := result.count("not_judged"):
         counts.append(f"{number} not judged")
     several = f"{verdict.responses} responses, " if verdict.responses > 1 else ""
     size = f"{several}{counted(verdict.events, 'event')}, {counted(len(verdict.items), 'item')}, {verdict.status or 'not ended'}"
     findings = f"{', '.join(counts)} in " if counts else ""
-    return f"{checked.source}: {findings}{size}"
+    return f"{result.source}: {findings}{size}"
 
 
 def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
         yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
-    for severity, heading in (
-        ("deviation", "Deviations: unusual, and every client tried copes (--strict counts them)"),
-        ("not_judged", "Not judged: unknown to Interlock"),
-    ):
+    deviations = "Deviations: unusual, but every tested client accepts them (--strict: errors)"
+    for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock")):
         yield heading, [each for each in reported if each.finding.severity == severity]
 
 
@@ -142,7 +126,6 @@ def _entry(reported: Reported, width: int) -> Iterator[str]:
 
 
 _MARGIN: Final = " " * 7
-"""The margin in which the rule stands."""
 
 
 def _sentence(reported: Reported) -> str:
@@ -162,7 +145,7 @@ def _place(finding: Finding) -> str:
 
 
 def _short(name: str) -> str:
-    """Leave out the prefix that all wire names have."""
+    """Drop the prefix that all wire names share."""
     return name.removeprefix("response.")
 
 
@@ -171,32 +154,32 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def explained(name: str, width: int) -> Iterator[str] | None:
-    """Return the lines that explain a rule (`R10`) or a deviation (`late-done`); None if there is none of that name."""
-    rule = RULES.get(name.upper())
-    if rule is None:
-        habit = HABITS.get(name.lower())
-        return None if habit is None else iter(_habit_lines(habit.name, width))
-    return _rule_lines(rule.number, width)
-
-
-def _rule_lines(number: str, width: int) -> Iterator[str]:
-    rule = RULES[number]
+def explanation(name: str, width: int) -> Iterator[str]:
+    """Yield the lines that explain a rule (`R10`) or a deviation (`late-done`)."""
+    if name in HABITS:
+        yield from _deviation_lines(name, width)
+        return
+    rule = RULES[name]
     yield typer.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
-    why = rule.breaks or "One stream alone cannot show this: the tests of the parsers compare two."
-    yield from textwrap.wrap(why.replace("`", ""), width, initial_indent="An error because: " if rule.breaks else "")
-    names = [habit.name for habit in HABITS.values() if habit.rule == number]
-    if names:
+    why = (
+        f"An error because: {rule.breaks}"
+        if rule.breaks
+        else "One stream cannot show this: the tests of the parsers compare two."
+    )
+    yield from textwrap.wrap(why.replace("`", ""), width)
+    deviations = [habit.name for habit in HABITS.values() if habit.rule == name]
+    if deviations:
         yield ""
-        yield "Departures from it that are not errors:"
-        for name in names:
-            yield from _habit_lines(name, width)
+        yield "Exceptions that are not errors:"
+        for deviation in deviations:
+            yield from _deviation_lines(deviation, width)
 
 
-def _habit_lines(name: str, width: int) -> Iterator[str]:
+def _deviation_lines(name: str, width: int) -> Iterator[str]:
     habit = HABITS[name]
-    sort = "not judged" if habit.severity == "not_judged" else "a deviation"
-    text = f"{habit.name} ({habit.rule}, {sort}): {habit.what}. Seen: {habit.seen}. Not an error, because {habit.why}."
+    severity = "not judged" if habit.severity == "not_judged" else "a deviation"
+    seen = "" if habit.seen == "—" else f" Seen: {habit.seen}."
+    text = f"{habit.name} ({habit.rule}, {severity}): {habit.what}.{seen} Not an error, because {habit.why}."
     yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")

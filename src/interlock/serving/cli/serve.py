@@ -1,4 +1,4 @@
-"""The command `interlock serve`: the standalone server with the embedded engine or a recording, or vLLM with the plugin."""
+"""The command `interlock serve`: the standalone server, or vLLM with the plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.fsm.errors import InterlockError
-from interlock.serving.cli.sources import fail, is_url, read_recording
+from interlock.serving.cli.sources import fail, is_url, listen, read_recording
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from interlock.serving.tools.tool_runner import ToolRunner
 
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
-"""The environment variable that holds the key of the server."""
 
 MIB: Final = 2**20
 
@@ -30,96 +29,86 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     *,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0 for any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0 for any free one.")] = 8000,
     engine: Annotated[
         Literal["embedded", "vllm"],
         typer.Option(
-            help="Where model output comes from: the embedded engine, which needs no model, or vLLM. `--engine vllm MODEL` "
-            "starts `vllm serve MODEL` with the plugin, and takes vLLM's options instead of those listed here."
+            help="The engine: the embedded one, which needs no model, or vLLM. `--engine vllm MODEL` runs `vllm serve MODEL` "
+            "with the plugin, and takes the options of vLLM instead of these."
         ),
     ] = "embedded",
     api_key: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY",
-            help=f"A key that clients may send; can be repeated. Without it, the key in {KEY_VARIABLE} counts.",
-        ),
+        typer.Option(metavar="KEY", help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set."),
     ] = None,
     share_between_keys: Annotated[
         bool,
         typer.Option(
             "--share-between-keys",
             envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
-            help="Let all keys share what is stored, which each has for itself otherwise.",
+            help="Let all API keys see the same stored responses, instead of each its own.",
         ),
     ] = False,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Let pages of this origin in; can be repeated; * for all."),
+        typer.Option(metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."),
     ] = None,
-    dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that ask for none.")] = "openai",
+    dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that name none.")] = "openai",
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name that clients may ask for; can be repeated, for clients that insist on one: --model tiny --model gpt-4o.",
+            help="The name of the model; repeat it for clients that insist on another: --model tiny --model gpt-4o.",
         ),
     ] = None,
     rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
     script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Replay the turns of this recording, and the results of its tools.")
+        Path | None, typer.Option(metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Have the embedded engine write the format of this family of models: qwen3_coder, …"),
+        typer.Option(metavar="NAME", help="Let the embedded engine write the format of a model family, such as qwen3_coder."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
             envvar="INTERLOCK_STORE",
-            help="Where responses are stored: memory:, sqlite:PATH (the processes of one host), redis://HOST (several hosts).",
+            help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST (shared by hosts).",
         ),
     ] = None,
     max_stored: Annotated[
         int,
-        typer.Option(
-            min=1,
-            metavar="MIB",
-            help="The memory for stored responses and their events in `memory:`; the least recently used are evicted.",
-        ),
+        typer.Option(min=1, metavar="MIB", help="The size of the default store in memory; it evicts the least recently used."),
     ] = 256,
     max_streams: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="The most responses that are made at once; one more is refused with 429."),
+        typer.Option(min=1, metavar="N", help="The most responses to generate at once; further requests receive 429."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
     tool_server: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=URL", help=f"The MCP server behind a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."
-        ),
+        typer.Option(metavar="NAME=URL", help=f"The MCP server of a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."),
     ] = None,
     tool_timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time for the call of a hosted tool.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time for a call of a hosted tool.")
     ] = CALL_SECONDS,
     view: Annotated[
-        bool, typer.Option("--view", help="Show the last streams at /interlock/, to clients with the API key.")
+        bool, typer.Option("--view", help="Show recent streams at /interlock/, to clients with the API key.")
     ] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="Hide the texts in the streams that are shown.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Hide the texts of the streams that --view shows.")] = False,
     allow_mcp_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST",
-            help="A host whose MCP servers a request may name, or a network of private addresses; can be repeated; "
-            "* for all public hosts.",
+            help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
         ),
     ] = None,
 ) -> None:
-    """Serve the Responses API, with the embedded engine or with vLLM."""
+    """Serve the Responses API, with the embedded engine or vLLM."""
     if engine == "vllm":
-        fail("vLLM is started by the command itself: interlock serve --engine vllm MODEL")
+        fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys
@@ -152,13 +141,10 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         sealing_keys=sealing_keys,
     )
     if view:
-        from interlock.serving.view.watching import Watch, Watching
+        from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-        application.add_middleware(Watching, watch=Watch(keys, redact=redact))
-    try:
-        listening = server.listen(host, port)
-    except OSError as error:
-        fail(f"{host}:{port}: {error.strerror}")
+        application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys, redact=redact))
+    listening = listen(host, port)
     ready = f"Serving {', '.join(running.models)} at {server.url_of(listening)}/v1"
     if view:
         ready += f", its streams at {server.url_of(listening)}/interlock/"
@@ -169,7 +155,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @contextmanager
 def _option(name: str = "") -> Generator[None]:
-    """End the command with a message about an option where its value is refused."""
+    """End the command if the value of an option is refused."""
     try:
         yield
     except (ValueError, InterlockError) as error:
@@ -177,19 +163,19 @@ def _option(name: str = "") -> Generator[None]:
 
 
 def _family(name: str | None) -> Tagged | None:
-    """Return the format of a family with the reasoning that its models write."""
+    """Return the format of a family, with the reasoning that its models write."""
     from interlock.parsers import Tagged
     from interlock.parsers.families import USUAL
 
     if name is not None and name not in USUAL:
-        fail(f"--family {name}: choose one of {', '.join(USUAL)}")
+        fail(f"--family {name}: unknown family; choose one of {', '.join(USUAL)}")
     return None if name is None else Tagged(name, USUAL[name])
 
 
 def _engine(
     script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: Tagged | None
 ) -> tuple[Engine, ToolRunner]:
-    """Return the engine and its tools; a script brings the results of its tools along."""
+    """Return the engine and its tools; a script has the results of its own."""
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
     from interlock.serving.tools.tool_runner import RecordedTools
@@ -208,6 +194,6 @@ def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
         name, _, url = option.partition("=")
         tools: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
         if not tools or not is_url(url):
-            fail(f"--tool-server {option}: not NAME=URL with a NAME of {', '.join(HOSTED_TOOLS)}")
+            fail(f"--tool-server {option}: write NAME=URL, where NAME is one of {', '.join(HOSTED_TOOLS)}")
         servers[tools[0]] = url
     return servers

@@ -1,17 +1,15 @@
-"""Where a command's input comes from: a file, a folder, standard input, or a server's answer; and how a command fails without it.
-
-This module knows files and connections, and nothing of what the bytes say.
-"""
+"""The input of commands: files, folders, standard input and URLs; and how a command fails without it."""
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, cast
@@ -28,24 +26,26 @@ if TYPE_CHECKING:
 UNUSABLE: Final = 2
 """The exit status when the input cannot be used, as for a wrong option."""
 SUFFIXES: Final = frozenset({".sse", ".jsonl", ".ndjson", ".txt", ".log"})
-"""The endings of the files of a folder that are taken for streams."""
+"""The suffixes of the streams in a folder."""
 URL_SECONDS: Final = 300.0
-"""Seconds that a URL may take to be read, unless an option says otherwise."""
+"""The default of `--timeout`."""
 
 _CHUNK: Final = 2**16
-"""The most bytes that are read at once."""
+"""The most bytes to read at once."""
 _QUOTED: Final = 200
-"""How much of a server's refusal is repeated, in bytes."""
+"""Bytes of a server's error message to repeat."""
+_DECLARATION: Final = 512
+"""Bytes of a recording in which it declares itself."""
 
 BodyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="POST the request in this file to the URL; without it, GET the URL.")
+    Path | None, typer.Option(metavar="FILE", help="POST the request in this JSON file to the URL, instead of GET.")
 ]
 Headers = Annotated[
     list[str] | None, typer.Option(metavar="NAME:VALUE", help="Add a header to the request; can be repeated.", show_default=False)
 ]
-ApiKey = Annotated[str | None, typer.Option(metavar="KEY", help="The key to send to the server.")]
+ApiKey = Annotated[str | None, typer.Option(metavar="KEY", help="The API key to send to the URL.")]
 Timeout = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time to read a URL, from the connection to the end.")
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Stop reading a URL after this time, connecting included.")
 ]
 
 
@@ -55,13 +55,7 @@ class SourceError(Exception):
 
 @frozen
 class Source:
-    """A stream that is being read.
-
-    Args:
-        chunks: Its bytes, as they arrive.
-        content_type: The media type that the server declares; None if there is no server.
-        request: The body that was posted; None for a GET, and without a server.
-    """
+    """An open stream; of a server also the `Content-Type` of its answer and the body of the request, if it was POST."""
 
     chunks: Iterator[bytes]
     content_type: str | None = None
@@ -70,13 +64,7 @@ class Source:
 
 @frozen
 class UrlRequest:
-    """How URLs are requested.
-
-    Args:
-        body: The file with the request to POST; None for GET.
-        headers: Further headers.
-        timeout: Seconds that reading a URL may take, from the connection to the last byte.
-    """
+    """The request for a URL: POST with the JSON in the file `body`, else GET."""
 
     body: Path | None = None
     headers: Mapping[str, str] = {}
@@ -84,7 +72,7 @@ class UrlRequest:
 
     @classmethod
     def from_options(cls, body: Path | None, headers: Iterable[str], api_key: str | None, timeout: float) -> UrlRequest:
-        """Read the options that `check` and `view` share.
+        """Read the options of `check` and `view`.
 
         Raises:
             typer.BadParameter: A header has no colon.
@@ -93,15 +81,15 @@ class UrlRequest:
         for header in headers:
             name, colon, value = header.partition(":")
             if not colon:
-                raise typer.BadParameter(f"{header!r} has no colon", param_hint="--header")
+                raise typer.BadParameter(f"{header!r} has no colon; write NAME:VALUE", param_hint="--header")
             fields[name.strip()] = value.strip()
         return cls(body, fields, timeout)
 
     def content(self) -> bytes | None:
-        """Return the body to send: that of the file, made to ask for a stream.
+        """Return the body to POST, with `stream` set to true; None for GET.
 
         Raises:
-            SourceError: The file cannot be read, or holds no JSON object.
+            SourceError: The file cannot be read, or has no JSON object.
         """
         if self.body is None:
             return None
@@ -117,13 +105,44 @@ class UrlRequest:
 
 
 def fail(message: str) -> NoReturn:
-    """Print a message to standard error and end the command with status 2.
+    """Print a message to standard error and end the command.
 
     Raises:
         typer.Exit: Always.
     """
     typer.echo(clean(f"interlock: {message}"), err=True)
     raise typer.Exit(UNUSABLE)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind a port, or end the command.
+
+    Raises:
+        typer.Exit: The port is in use, or the host is not this machine.
+    """
+    from interlock.serving.http import server
+
+    try:
+        return server.listen(host, port)
+    except OSError as error:
+        reason = f"{error.strerror}".partition(" (while attempting")[0]
+        advice = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
+        fail(f"{host}:{port}: {reason}{advice}")
+
+
+def is_url(source: str) -> bool:
+    """Return whether a source is a URL."""
+    return source.startswith(("http://", "https://"))
+
+
+def is_recording(beginning: bytes) -> bool:
+    """Return whether a file that begins so is a recording of an engine's output, and not a stream."""
+    return b'"interlock_recording"' in beginning[:_DECLARATION]
+
+
+def display_name(source: str) -> str:
+    """Return the name of a source in messages."""
+    return "standard input" if source == "-" else source
 
 
 def read_recording(file: Path) -> Recording:
@@ -138,25 +157,16 @@ def read_recording(file: Path) -> Recording:
     try:
         return read(sys.stdin.buffer if piped else file)
     except RecordingError as error:
-        fail(f"{'standard input' if piped else file}:{error.line}: {error.message}")
+        fail(f"{display_name(str(file))}:{error.line}: {error.message}")
     except OSError as error:
         fail(f"{file}: {error.strerror}")
 
 
-def is_url(source: str) -> bool:
-    """Return whether a source is a URL."""
-    return source.startswith(("http://", "https://"))
-
-
-def title_of(source: str) -> str:
-    """Return what a source is called in messages."""
-    return "standard input" if source == "-" else source
-
-
-def expanded(sources: Iterable[str]) -> Iterator[str]:
-    """Yield every source; in place of a folder its streams, those of its folders included, sorted by name."""
+def expand_folders(sources: Iterable[str]) -> Iterator[str]:
+    """Yield the sources, with a folder replaced by the streams in it and in its folders, sorted by name."""
     for source in sources:
-        if source != "-" and not is_url(source) and _is_folder(folder := Path(source)):
+        folder = Path(source)
+        if source != "-" and not is_url(source) and _is_folder(folder):
             files = [path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()]
             yield from map(str, files or [folder])
         else:
@@ -166,19 +176,19 @@ def expanded(sources: Iterable[str]) -> Iterator[str]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # its name is too long, or a folder above it may not be entered: opening it says why
+    except OSError:  # the name is too long, or a parent is not accessible: opening it says why
         return False
 
 
 @contextmanager
-def opened(name: str, request: UrlRequest | None = None) -> Generator[Source]:
-    """Open a stream: a path, `-` for standard input, or a URL. It is closed afterwards.
+def open_source(name: str, request: UrlRequest | None = None) -> Generator[Source]:
+    """Open a path, `-` for standard input, or a URL, and close it afterwards.
 
     Raises:
         SourceError: It cannot be opened or read, the server refuses, or it takes too long.
     """
     if is_url(name):
-        with _fetched(name, request or UrlRequest()) as source:
+        with _fetch(name, request or UrlRequest()) as source:
             yield source
         return
     try:
@@ -190,7 +200,7 @@ def opened(name: str, request: UrlRequest | None = None) -> Generator[Source]:
 
 
 @contextmanager
-def _fetched(url: str, request: UrlRequest) -> Generator[Source]:
+def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
     body = request.content()
     try:
         parts = urlsplit(url)
@@ -198,50 +208,39 @@ def _fetched(url: str, request: UrlRequest) -> Generator[Source]:
         connection = kind(parts.netloc, timeout=request.timeout)
     except (ValueError, http.client.InvalidURL) as error:
         raise SourceError(f"{url}: {error}") from error
-    with _limited(connection, request.timeout) as late:
-        try:
-            response = _answer(connection, parts, body, request.headers)
-            yield Source(_chunks(response, late), response.getheader("Content-Type", ""), body)
-        except OSError as error:
-            took_too_long = late.is_set() or isinstance(error, TimeoutError)
-            raise SourceError(f"{url}: {f'not read within {request.timeout:g} seconds' if took_too_long else error}") from error
-
-
-@contextmanager
-def _limited(connection: http.client.HTTPConnection, timeout: float) -> Generator[threading.Event]:
-    """Break a connection off after some seconds, however slowly the server goes on; yield the event that is set then.
-
-    A timeout of the socket only bounds each wait, and a server that sends a byte now and then is never silent.
-    """
     late = threading.Event()
     sockets: list[socket.socket] = []
-    connect = connection.connect
 
-    def connect_and_remember() -> None:
-        connect()
-        sockets.append(connection.sock)  # the connection forgets it where the answer ends with it
-
-    def break_off() -> None:
+    def disconnect() -> None:
+        """Disconnect from a slow server: the timeout of a socket restarts with each byte."""
         late.set()
         for each in filter(None, (connection.sock, *sockets)):
             with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state is the reader's
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state belongs to the reader
 
-    setattr(connection, "connect", connect_and_remember)  # noqa: B010 - of this connection alone
-    timer = threading.Timer(timeout, break_off)
+    timer = threading.Timer(request.timeout, disconnect)
     timer.daemon = True
     timer.start()
     try:
-        yield late
+        with closing(connection):
+            response = _response(connection, parts, body, request.headers, sockets)
+            yield Source(_chunks(response, late), response.getheader("Content-Type", ""), body)
+    except OSError as error:
+        too_late = late.is_set() or isinstance(error, TimeoutError)
+        reason = f"not read within {request.timeout:g} seconds" if too_late else error.strerror or error
+        raise SourceError(f"{url}: {reason}") from error
     finally:
         timer.cancel()
-        connection.close()
 
 
-def _answer(
-    connection: http.client.HTTPConnection, parts: SplitResult, body: bytes | None, headers: Mapping[str, str]
+def _response(
+    connection: http.client.HTTPConnection,
+    parts: SplitResult,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    sockets: list[socket.socket],
 ) -> http.client.HTTPResponse:
-    """Send the request, and return the response.
+    """Send the request, and return the response; its socket is added to `sockets`, because the connection may forget it.
 
     Raises:
         OSError: The server cannot be reached, does not answer, or does not speak HTTP.
@@ -250,12 +249,14 @@ def _answer(
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **headers}
     try:
+        connection.connect()
+        sockets.append(connection.sock)
         connection.request("POST" if body else "GET", target, body, fields)
         response = connection.getresponse()
         if response.status != http.client.OK:
             text = response.read(_QUOTED).decode(errors="replace").strip()
             if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
-                text = "it takes no GET; add --body FILE to POST the request in a file"
+                text = "the server does not accept GET here; add --body FILE to POST the request in a file"
             raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(str(error)) from error
@@ -263,10 +264,10 @@ def _answer(
 
 
 def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterator[bytes]:
-    """Read until the stream ends or breaks: reporting what is missing then is left to the judge.
+    """Yield the chunks until the stream ends or breaks: the judge reports what is missing.
 
     Raises:
-        TimeoutError: It was broken off, because it took too long.
+        TimeoutError: The server was too slow.
     """
     try:
         while chunk := response.read1(_CHUNK):

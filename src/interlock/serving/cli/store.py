@@ -1,7 +1,4 @@
-"""The commands `interlock store …`: what is in a store, and what an operator has to do to it by hand.
-
-They open the store that servers use, which may go on meanwhile.
-"""
+"""The commands `interlock store …`, for the store of running servers."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-AT_ONCE: Final = 500
-"""The most events that are read at once."""
+PAGE: Final = 500
+"""The most events to read at once."""
 
 Url = Annotated[
     str,
@@ -30,36 +27,36 @@ Url = Annotated[
     ),
 ]
 
-store = typer.Typer(help="Look into a store, delete what is expired, and migrate it.", no_args_is_help=True)
+store = typer.Typer(help="Inspect, clean up, migrate and export a store.", no_args_is_help=True)
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store info --store sqlite:responses.db")
 def info(url: Url) -> None:
-    """Count what is in a store, and show which server makes which response."""
-    stored = _run(url, lambda store: store.info())
-    responses = ", ".join(f"{count} {state}" for state, count in sorted(stored.responses.items())) or "none"
-    typer.echo(f"{stored.kind}, layout {stored.version}, {stored.size:,} bytes")
+    """Count what a store has, and list running responses."""
+    contents = _run(url, lambda store: store.info())
+    responses = ", ".join(f"{count} {state}" for state, count in sorted(contents.responses.items())) or "none"
+    typer.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
     typer.echo(f"responses: {responses}")
-    typer.echo(f"conversations: {stored.conversations}, items: {stored.items}, events: {stored.events}")
-    for lease in stored.leases:
-        typer.echo(f"{lease.response_id} is made by {lease.owner}, owner number {lease.epoch}")
+    typer.echo(f"conversations: {contents.conversations}, items: {contents.items}, events: {contents.events}")
+    for lease in contents.leases:
+        typer.echo(f"{lease.response_id} runs on {lease.owner} (lease {lease.epoch})")
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store sweep --store redis://127.0.0.1")
 def sweep(url: Url) -> None:
-    """Delete expired responses now. Servers do this periodically."""
+    """Delete expired responses now (servers do this periodically)."""
     deleted = _run(url, lambda store: store.sweep())
-    typer.echo(f"{deleted.expired} expired responses and {deleted.trimmed} logs removed")
+    typer.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store migrate --store sqlite:responses.db")
 def migrate(url: Url) -> None:
-    """Bring the layout of a store up to date. Stop the servers first."""
+    """Update the layout of a store; stop its servers first."""
 
-    async def work(store: ResponseStore) -> tuple[int, int]:
+    async def update(store: ResponseStore) -> tuple[int, int]:
         return await store.migrate(), (await store.info()).version
 
-    before, after = _run(url, work)
+    before, after = _run(url, update)
     typer.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
 
 
@@ -71,24 +68,27 @@ def export(
     response_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the response.")],
     url: Url,
     *,
-    tenant: Annotated[str, typer.Option(help="To whom it belongs; by default to all who share the store.")] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The tenant of the response, if the server has several API keys; see docs/state.md."),
+    ] = "",
     body: Annotated[bool, typer.Option("--body", help="Write the response as JSON instead of its events.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write into a file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Write the events of a background response, for `interlock check` and `interlock view`."""
+    """Write the events of a background response."""
     from interlock.events.json import dumps
 
-    async def work(store: ResponseStore) -> bytes | None:
+    async def read(store: ResponseStore) -> bytes | None:
         if not body:
             return await _events(store, tenant, response_id)
         stored = await store.get(tenant, response_id)
         return None if stored is None else dumps(stored.response) + b"\n"
 
-    content = _run(url, work)
+    content = _run(url, read)
     if content is None:
         fail(f"the store has no response {response_id!r}")
     if not content:
-        fail(f"{response_id} has no events: it was made in the foreground, or its log is deleted; --body writes the response")
+        fail(f"{response_id} has no events: it did not run in the background, or its log was deleted; add --body for its JSON")
     if output is None:
         sys.stdout.buffer.write(content)
     else:
@@ -96,9 +96,9 @@ def export(
 
 
 async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes | None:
-    """Return all committed events, as they are sent; None if there is no such response."""
+    """Return all committed events, as frames; None if there is no such response."""
     frames: list[bytes] = []
-    while log := await store.read(tenant, response_id, len(frames), AT_ONCE):
+    while log := await store.read(tenant, response_id, len(frames), PAGE):
         frames += log.frames
         if not log.frames:
             return b"".join(frames)
@@ -106,11 +106,7 @@ async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes 
 
 
 def _run(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
-    """Open a store, do something with it, and close it; end the command if the store cannot be used.
-
-    Raises:
-        typer.Exit: It cannot be used.
-    """
+    """Open a store, await the work on it, and close it; end the command if the store cannot be used."""
     from interlock.serving.store import StoreError, open_store
 
     async def run() -> R:

@@ -1,7 +1,4 @@
-"""The command `interlock view`: streams on a page, served to the browser on this machine or written to a file.
-
-It knows files, connections and browsers. What the page shows is made in `interlock.serving.view`.
-"""
+"""The command `interlock view`: streams on a page, served to a browser on this machine or written to a file."""
 
 from __future__ import annotations
 
@@ -26,11 +23,13 @@ from interlock.serving.cli.sources import (
     SourceError,
     Timeout,
     UrlRequest,
-    expanded,
+    display_name,
+    expand_folders,
     fail,
+    is_recording,
     is_url,
-    opened,
-    title_of,
+    listen,
+    open_source,
 )
 
 if TYPE_CHECKING:
@@ -38,12 +37,10 @@ if TYPE_CHECKING:
     from interlock.serving.view.event_lines import Line, Trace
 
 Batches: TypeAlias = "Iterator[Sequence[Line]]"
-"""The lines of a page as they come; those of a batch are sent together."""
+"""The lines of a page as they come, those of a batch together."""
 
 _SIDES: Final = 2
-"""The most streams that are shown side by side."""
-_BEGINNING: Final = 512
-"""Bytes of a source in which a recording declares itself."""
+"""The most streams to show side by side."""
 
 
 def view(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -51,57 +48,48 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
         list[str] | None,
         typer.Argument(
             metavar="FILE|-|URL",
-            help="A stream or a recording: a file, - for standard input, or a URL. Two are shown side by side.",
+            help="A stream or a recording: a file, - for standard input, or a URL. Give two to compare them.",
         ),
     ] = None,
     *,
     coverage: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Show how often the streams of this folder fire each edge.")
+        Path | None, typer.Option(metavar="FOLDER", help="Count how often the streams in this folder fire each edge.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page to this file, in one piece.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page to this file, instead of serving it.")] = None,
     body: BodyFile = None,
     header: Headers = None,
     api_key: ApiKey = None,
     timeout: Timeout = URL_SECONDS,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the streams.")] = "openai",
-    redact: Annotated[bool, typer.Option("--redact", help="Hide texts; kinds, names and lengths stay.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Hide texts, but show kinds, names and lengths.")] = False,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the page, on this machine; 0 for any that is free.")
-    ] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the page; 0 for any free one.")] = 0,
 ) -> None:
-    """Walk through a stream on a page in the browser.
+    """Step through a stream on a page in the browser.
 
-    The page shows its items in time, its events, its machines, and what is wrong.
+    The page shows its items over time, its events, its state machines and its errors.
     """
     names = sources or []
     if coverage is None and 0 < len(names) <= _SIDES:
         request = UrlRequest.from_options(body, header or [], api_key, timeout)
         with ExitStack() as stack:
-            streams = [_opened(stack, name, request) for name in names]
+            streams = [_open(stack, name, request) for name in names]
             batches = page_batches(streams, dialect, redact=redact)
             _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
     elif coverage is not None and not names:
-        files = [name for name in expanded([str(coverage)]) if Path(name).is_file()]
+        files = [name for name in expand_folders([str(coverage)]) if Path(name).is_file()]
         if not files:
-            fail(f"{coverage}: this folder has no streams and no recordings")
+            fail(f"{coverage}: no streams or recordings in this folder")
         title = f"coverage of {coverage.name or coverage.resolve().name}"
         pages = [partial(_file_batches, name, dialect, redact=redact) for name in files]
         _show(title, _coverage_batches(coverage, files, dialect, linked=html is None), html, port, browser=browser, pages=pages)
     else:
-        fail("give one stream, two to compare them, or --coverage FOLDER alone")
+        fail("give one stream to show, two streams to compare, or --coverage FOLDER alone")
 
 
 @frozen
 class StreamSource:
-    """A source whose beginning was read.
-
-    Args:
-        name: Its path, `-`, or URL.
-        source: The rest of its bytes.
-        beginning: The bytes that were read.
-        recording: The recording that it is, if it is one.
-    """
+    """A stream, with its `beginning` and the rest of its bytes in `source`; or a whole recording."""
 
     name: str
     source: Source
@@ -110,27 +98,27 @@ class StreamSource:
 
     @classmethod
     def read(cls, name: str, source: Source) -> StreamSource:
-        """Read the beginning of a source, and all of it if it is a recording.
+        """Read the beginning of a source, and all of a recording.
 
         Raises:
-            RecordingError: It is a recording that cannot be read.
+            RecordingError: The recording is malformed.
         """
         from interlock.serving.engines.recordings import read
 
         if is_url(name):
             return cls(name, source)
         beginning = next(source.chunks, b"")
-        if b'"interlock_recording"' not in beginning[:_BEGINNING]:
+        if not is_recording(beginning):
             return cls(name, source, beginning)
         return cls(name, source, recording=read((beginning + b"".join(source.chunks)).splitlines()))
 
     @property
     def title(self) -> str:
-        """What the page calls it."""
-        return title_of(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
+        """Its name on the page."""
+        return display_name(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
 
     def about(self, *, redact: bool) -> Mapping[str, object]:
-        """Return what the page says before the first event; the request counts as text."""
+        """Return its name, and its request unless texts are hidden."""
         if redact or not is_url(self.name):
             return {"name": self.title}
         body = self.source.request
@@ -139,10 +127,10 @@ class StreamSource:
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
         """Yield its lines as they come."""
-        from interlock.serving.view.recorded import recorded
+        from interlock.serving.view.recording_lines import recording_lines
 
         if self.recording is not None:
-            yield from recorded(self.recording, trace, DIALECTS[dialect])
+            yield from recording_lines(self.recording, trace, DIALECTS[dialect])
             return
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
@@ -151,21 +139,21 @@ class StreamSource:
         yield [*trace.end()]
 
 
-def _opened(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
-    """Open a source until a stack is left, or end the command with a message that says why it cannot be read."""
+def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
+    """Open a source until the stack closes it, or end the command with a message."""
     from interlock.serving.engines.recordings import RecordingError
 
     try:
-        return StreamSource.read(name, stack.enter_context(opened(name, request)))
+        return StreamSource.read(name, stack.enter_context(open_source(name, request)))
     except SourceError as error:
-        fail(f"{error}")
+        fail(str(error))
     except RecordingError as error:
         fail(f"{name}:{error.line}: {error.message}")
 
 
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
-    """Yield the lines of the page of one stream, or of two side by side."""
-    from interlock.serving.view.comparing import Side, pairs
+    """Yield the lines of the page for one stream, or for two side by side."""
+    from interlock.serving.view.comparison import Side, pairs
     from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
 
@@ -175,14 +163,14 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
         for batch in stream.batches(Trace(number, steps, dialect, redact), dialect):
             if len(streams) > 1:
                 for line in batch:
-                    side.see(line)
+                    side.add(line)
             yield batch
     if len(streams) > 1:
         yield [pairs(*sides)]
 
 
 def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
-    """Yield the lines of the page that counts which edges files fire; what cannot be read is left out."""
+    """Yield the lines of the coverage page; unreadable files are left out."""
     from interlock.serving.engines.recordings import RecordingError
     from interlock.serving.view.coverage import Coverage
     from interlock.serving.view.event_lines import Steps, Trace
@@ -191,14 +179,14 @@ def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, 
     yield [head("coverage", [])]
     steps, coverage = Steps(), Coverage()
     for name in files:
-        with suppress(SourceError, RecordingError), opened(name) as source:
+        with suppress(SourceError, RecordingError), open_source(name) as source:
             stream = StreamSource.read(name, source)
             coverage.add(str(Path(name).relative_to(folder)), stream.batches(Trace(0, steps, dialect), dialect))
     yield [coverage.line(linked=linked)]
 
 
 def _file_batches(name: str, dialect: DialectName, *, redact: bool) -> Batches:
-    with opened(name) as source:
+    with open_source(name) as source:
         yield from page_batches([StreamSource.read(name, source)], dialect, redact=redact)
 
 
@@ -211,25 +199,21 @@ def _show(
     browser: bool,
     pages: Sequence[Callable[[], Batches]] = (),
 ) -> None:
-    """Write a page to a file, or serve it to this machine, with the pages that it links to, until the command is interrupted."""
+    """Write a page to a file, or serve it and the pages that it links to until Ctrl-C."""
     if html is not None:
         _write(html, title, batches)
         return
     from interlock.serving.http import server
     from interlock.serving.responses.active_runs import ActiveRuns
-    from interlock.serving.view.site import Site
+    from interlock.serving.view.web import site
 
-    site = Site(title, batches, pages)
-    app = site.app()
+    path, app = site(title, batches, pages)
     app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
-    try:
-        listening = server.listen("127.0.0.1", port)
-    except OSError as error:
-        fail(f"127.0.0.1:{port}: {error.strerror}")
-    address = f"{server.url_of(listening)}{site.path}"
+    listening = listen("127.0.0.1", port)
+    address = f"{server.url_of(listening)}{path}"
 
     def ready() -> None:
-        typer.echo(f"{title}: {address} (Ctrl-C ends)", err=True)
+        typer.echo(f"{title}: {address} (press Ctrl-C to stop)", err=True)
         if browser:
             webbrowser.open(address)
 
@@ -244,4 +228,4 @@ def _write(file: Path, title: str, batches: Batches) -> None:
         file.write_bytes(page)
     except OSError as error:
         fail(f"{file}: {error.strerror}")
-    typer.echo(f"{file}: {len(page) // 1000} kB", err=True)
+    typer.echo(f"{file}: {len(page) // 1000} kB written", err=True)

@@ -412,7 +412,10 @@ def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[Step]:
             yield Step(parser.feed(output.chunk), output=output)
         input_tokens = max((output.input_tokens for output in turn.outputs), default=0)
         cached_tokens = max((output.cached_tokens for output in turn.outputs), default=0)
-        yield Step(parser.end(turn.finish_reason, Usage(input_tokens, cached_tokens)), ends_turn=turn.finish_reason)
+        yield Step(
+            parser.end(turn.finish_reason, Usage(input_tokens=input_tokens, cached_tokens=cached_tokens)),
+            ends_turn=turn.finish_reason,
+        )
         for call, result in zip(driver.ready, turn.results, strict=False):
             yield Step(tool_deltas(call, result), result=result)
     yield Step([Finish()])

@@ -52,7 +52,7 @@ from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.view.watching import Watch, Watching
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 __all__ = ["InterlockPlugin"]
 
@@ -88,7 +88,7 @@ class InterlockPlugin:
     """vLLM's application; None if vLLM's own route stays."""
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """Ends the responses whose process was lost."""
-    _watch: Watch | None = field(default=None, init=False)
+    _recent: RecentStreams | None = field(default=None, init=False)
     """The latest streams, for the viewer."""
 
     def attach_router(self, app: Starlette) -> None:
@@ -99,8 +99,8 @@ class InterlockPlugin:
                 with suppress(ImportError):  # a uvicorn that takes no WebSockets
                     import_module("interlock.serving.http.bounded_protocol").install()
             if obstacle is None and os.environ.get(VIEW) == "1":
-                self._watch = Watch(None, redact=os.environ.get(VIEW_REDACT) == "1")
-                app.add_middleware(Watching, watch=self._watch)
+                self._recent = RecentStreams(None, redact=os.environ.get(VIEW_REDACT) == "1")
+                app.add_middleware(ViewerMiddleware, recent=self._recent)
         except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
             obstacle = f"{error!r}"
         if obstacle is None:
@@ -144,8 +144,8 @@ class InterlockPlugin:
         logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
         if sealing_keys is None:
             logger.warning(RANDOM_KEY)
-        if self._watch is not None:
-            self._watch.keys = keys
+        if self._recent is not None:
+            self._recent.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
         if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
             logger.warning(

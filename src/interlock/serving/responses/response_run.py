@@ -338,7 +338,7 @@ def summary_of(driver: ResponseDriver[Any]) -> Summary:
 def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
     """Return the usage of a turn after a step, where 0 changes nothing."""
     return Usage(
-        output.input_tokens or usage.input_tokens,
-        output.cached_tokens or usage.cached_tokens,
+        input_tokens=output.input_tokens or usage.input_tokens,
+        cached_tokens=output.cached_tokens or usage.cached_tokens,
         cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
     )

@@ -93,7 +93,7 @@ def _store(extra: str, name: str, package: str) -> Callable[..., ResponseStore]:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise StoreUnfit(f"This store needs {package}; install it with: pip install 'interlock[{extra}]'") from error
+        raise StoreUnfit(f"This store needs {package}: pip install {package}") from error
 
 
 def _read(scheme: str, query: str, readers: Mapping[str, Reader]) -> dict[str, object]:

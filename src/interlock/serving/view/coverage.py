@@ -1,4 +1,4 @@
-"""How often each edge of each lifecycle fired in a set of streams, and in which of them."""
+"""How often the streams of a set fire each edge of each lifecycle."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _Edge: TypeAlias = tuple[str, str, str, str]
 
 @define(eq=False)
 class Coverage:
-    """Counts the edges that fired; an edge counts when its last event arrived, and with it edges before it that emit nothing."""
+    """Counts edges: each counts at its last event, together with the edges before it that emit nothing."""
 
     files: list[dict[str, object]] = field(factory=list[dict[str, object]], init=False)
     _fired: dict[int, tuple[Sequence[_Edge], bool]] = field(factory=dict[int, "tuple[Sequence[_Edge], bool]"], init=False)
-    """The edges of each step, and whether it is certain that they fired: whether they have no alternative."""
+    """The edges of each step, and whether they certainly fired, because they have no alternative."""
     _certain: Counter[_Edge] = field(factory=Counter[_Edge], init=False)
     _possible: Counter[_Edge] = field(factory=Counter[_Edge], init=False)
     _files: dict[_Edge, dict[int, None]] = field(factory=dict[_Edge, "dict[int, None]"], init=False)
     """The numbers of the files that fire each edge, in order."""
 
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
-        """Count the edges of a stream by the lines of its trace; all traces share their steps."""
+        """Count the edges of a stream from the lines of its trace, which shares its steps with all others."""
         steps: list[int] = []
         events = findings = 0
         for line in (line for batch in batches for line in batch):
@@ -55,16 +55,11 @@ class Coverage:
                 self._files.setdefault(edge, {})[number] = None
 
     def line(self, *, linked: bool) -> Line:
-        """Return the line for the page; `linked` tells whether the page of each stream can be opened, by its number."""
-        edges = [
-            {
-                **dict(zip(("machine", "source", "trigger", "dest"), edge, strict=True)),
-                "count": self._certain[edge],
-                "perhaps": self._possible[edge],
-                "files": [*files],
-            }
-            for edge, files in self._files.items()
-        ]
+        """Return the line for the page; `linked` if the site has a page for each stream, by its number."""
+        edges: list[dict[str, object]] = []
+        for edge, files in self._files.items():
+            names = dict(zip(("machine", "source", "trigger", "dest"), edge, strict=True))
+            edges.append({**names, "count": self._certain[edge], "perhaps": self._possible[edge], "files": [*files]})
         return "cover", {"files": self.files, "edges": edges, "linked": linked}
 
 

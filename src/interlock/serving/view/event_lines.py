@@ -1,19 +1,19 @@
-"""A stream as lines of JSON for the page: its events, how each moved a machine, and the findings of the judge.
+"""The lines of JSON that a page receives: the events of a stream, how each moved a machine, and the findings of the judge.
 
-A line is an array whose first entry says what it is:
+A line is an array whose first entry names it:
 
-| line | what follows |
+| line | further entries |
 |---|---|
 | `head` | an object: the pictures of the machines, the rules, what events write, the names of the streams |
 | `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
 | `step` | the number of a step, and an object: machine, edges that may have fired, states |
-| `e` | stream, lane, wire name, sequence number, step, milliseconds since the beginning, size in bytes, data |
+| `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
 | `f` | stream, event, and an object: a finding. Events are counted from 0; the end is the number of events |
-| `fix` | stream, and pairs of an event and the number of its step, which later events made certain |
-| `made` | stream, event, and an object: the tokens, deltas and steps of the framing that a recording has before the event |
+| `fix` | stream, and pairs of an event and the number of its step, which later events determined |
+| `made` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
 | `end` | stream, and an object: the verdict |
 
-Other lines are made by `comparing` and `coverage`.
+`comparison` and `coverage` make other lines.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
-"""A line for the page; see above."""
 
 RESPONSE_LANE: Final = 0
 
 
 @define(eq=False)
 class Steps:
-    """The different steps of all streams of a page, each with a number and one line."""
+    """The distinct steps of all streams of a page, by number."""
 
     numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
 
@@ -60,7 +59,7 @@ class _Lane:
 
     number: int
     events: list[int] = field(factory=list[int])
-    """The events that moved its machine, except those that moved it as the event before did."""
+    """The events that moved its machine, except repetitions of a step."""
     steps: list[Step] = field(factory=list[Step])
     numbers: list[int] = field(factory=list[int])
     named: bool = False
@@ -70,36 +69,24 @@ class _Lane:
 
 @define(eq=False)
 class Trace:
-    """Follows one stream and makes its lines.
-
-    Args:
-        stream: The number of the stream, from 0.
-        steps: Shared by all streams of a page.
-        dialect: The dialect by which the stream is judged.
-        redact: Whether its texts are hidden.
-    """
+    """Makes the lines of one stream, which has a number from 0; all streams of a page share their steps."""
 
     stream: int = 0
     steps: Steps = field(factory=Steps)
     dialect: DialectName = "openai"
     redact: bool = False
     events: int = field(default=0, init=False)
-    """How many events have a line."""
+    """The number of events so far."""
     _judge: Judge = field(init=False)
     _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with the lane of the response."""
+        """Add the lane of the response."""
         self._judge = Judge(dialect=self.dialect)
         self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
 
     def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
-        """Feed some bytes, and yield the lines of the events that they complete.
-
-        Args:
-            chunk: The next bytes of the stream, split anywhere.
-            time: When they arrived, in milliseconds since the beginning; None if that is not known.
-        """
+        """Yield the lines of the events that a chunk completes; `time` is its arrival in milliseconds since the start."""
         for judged in self._judge.follow(chunk):
             yield from self._event(judged, time)
 
@@ -141,7 +128,6 @@ class Trace:
             yield from self._settle(lane)
 
     def _lane(self, judged: Judged) -> _Lane:
-        """Return the lane of an event: that of its item, or of the response."""
         index: object = judged.step.index if judged.step else (judged.body or {}).get("output_index")
         if type(index) is not int:
             return self._lanes[None]
@@ -158,7 +144,7 @@ class Trace:
         return number, line
 
     def _settle(self, lane: _Lane) -> Iterator[Line]:
-        """Yield which edges fired, now that the end of the lane makes it certain."""
+        """Correct the steps, now that the end of the lane determines which edges fired."""
         fixes: list[int] = []
         for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
             number, line = self.steps.number(step)
@@ -194,10 +180,9 @@ class Trace:
 
 
 def _hidden(data: str, body: Mapping[str, object] | None) -> str:
-    """Return the data of an event with its texts hidden."""
     return data if data == MARKER else str(redacted(data)) if body is None else dumps(body).decode()
 
 
 def encoded(lines: Iterable[Line]) -> bytes:
-    """Return lines as they are sent: JSON, each with a line feed."""
+    """Return lines as newline-delimited JSON."""
     return b"".join(dumps(line) + b"\n" for line in lines)

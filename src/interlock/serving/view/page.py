@@ -1,7 +1,6 @@
-"""The HTML document of the viewer: its program and style, and its lines or the address that serves them.
+"""The HTML document of the viewer: its script and style, and its lines or the address that serves them.
 
-A stream is not to be trusted, so the document's policy lets nothing run but its own program, and nothing load from elsewhere. It
-works from a disk and without a network.
+Streams are not trusted: the policy of the document allows only its own script, and loads nothing. It needs no network.
 """
 
 from __future__ import annotations
@@ -35,13 +34,12 @@ from interlock.serving.view.event_lines import Line, encoded
 PAGE: Final = Path(__file__).parent / "page"
 
 VERSION: Final = 1
-"""The version of the lines; the page refuses others."""
+"""The version of the lines; the page accepts no other."""
 
 NDJSON: Final = "application/x-ndjson"
-"""The media type of the lines."""
 
 Mode: TypeAlias = Literal["stream", "compare", "coverage", "list"]
-"""What the page shows: one stream, two beside one another, how often edges fired, or the last responses of a server."""
+"""What the page shows: one stream, two side by side, how often edges fired, or the recent streams of a server."""
 
 HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
@@ -49,7 +47,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""The headers of every response of a viewer."""
+"""The headers of all responses of the viewer."""
 
 
 @cache
@@ -63,12 +61,9 @@ def _machines() -> object:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page: what it shows, and the machines and rules that later lines refer to.
+    """Return the first line of a page, with the machines and rules that later lines refer to.
 
-    Args:
-        mode: What the page shows.
-        streams: For each stream its `name`, and its `request` (`method`, `url`, `body`) if that is known.
-        redact: Whether texts are hidden.
+    Each stream has a `name`, and its `request` (`method`, `url`, `body`) if that is known.
     """
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
@@ -77,16 +72,15 @@ def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = 
 
 
 _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
-"""The fields of an event beside the text that it writes."""
+"""The fields of an event that are not written into its item."""
 
 
 def writes() -> Mapping[str, Mapping[str, object]]:
-    """Return where each event writes in its item, as read from the types of the events; the page knows no event by name.
+    """Return where each event writes in its item, by wire name: the page knows no event by name.
 
-    Returns:
-        For each wire name an object: `op` is `all` (the item is the value of a field of the event), `put` (a part is),
-        `append` or `set` (a text), `push` (an entry of a list) or `status`; `from` is the field of the event; `to` the field
-        of the item or part; `list` and `index` are the fields with the part's list and its place there.
+    `op` is `all` (a field of the event is the item), `put` (it is a part), `append` or `set` (a text), `push` (an entry of a
+    list) or `status`; `from` is the field of the event, `to` the field of the item or part, and `list` and `index` are the fields
+    with the part's list and its place there.
     """
     return {name: write for name, event in EVENTS.items() for write in _write(event)}
 
@@ -136,7 +130,7 @@ def _document(title: str, connect: str, data: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)} · Interlock</title>\n<style>{_part('viewer.css')}</style>\n</head>\n<body>\n"
-        '<div id="app"></div>\n<noscript>This page needs JavaScript, its own and no other.</noscript>\n'
+        '<div id="app"></div>\n<noscript>This page needs JavaScript. It runs its own script only.</noscript>\n'
         f"{data}\n<script>{_part('viewer.js')}</script>\n</body>\n</html>\n"
     )
 
@@ -147,6 +141,6 @@ def served(title: str) -> str:
 
 
 def standalone(title: str, lines: Iterable[Line]) -> str:
-    """Return the document that holds its lines, the head first."""
+    """Return the document that contains its lines, the head first."""
     packed = base64.b64encode(gzip.compress(encoded(lines), mtime=0)).decode()
     return _document(title, "'none'", f'<script type="application/gzip" id="lines">{packed}</script>')

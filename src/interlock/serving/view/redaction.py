@@ -1,6 +1,6 @@
-"""Hiding the texts of a stream: they are replaced by their lengths, and the order, names and ids stay.
+"""Hiding the texts of a stream: marks replace their characters, and order, names and ids stay.
 
-The fields that stay are listed by place; anything else is hidden, so that an unknown field cannot leak.
+The fields to show are listed by place; everything else is hidden, so that an unknown field cannot leak.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ __all__ = ["HIDDEN", "MUCH", "redacted", "without_quotes"]
 
 
 class Leaf(Enum):
-    """What stays of a field."""
+    """What to show of a field."""
 
-    WORD = "strings too: identities, kinds and states"
+    WORD = "strings too: ids, kinds and states"
     NUMBER = "anything but strings"
     TEXT = "only its length"
 
 
 Place: TypeAlias = "Leaf | Mapping[str, Place]"
-"""What stays of a field, or of each member of an object or of the objects in a list; unnamed members are hidden."""
+"""What to show of a field, or of each field of an object or of the objects in a list; other fields are hidden."""
 
 
 def _place(words: str, numbers: str = "", texts: str = "", **inner: Place) -> Place:
@@ -91,13 +91,13 @@ EVENT: Final = _place(
 
 HIDDEN: Final = "•"
 MUCH: Final = HIDDEN * 3
-"""The mark for values without a length, and for the names of members."""
+"""The mark for values without a length, and for hidden fields."""
 
 _QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 def redacted(value: object, place: Place = EVENT) -> object:
-    """Return a JSON value with its texts hidden, each by as many marks as it has characters."""
+    """Return a JSON value with a mark for each character of its texts."""
     match value, place:
         case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
             return value
@@ -115,5 +115,5 @@ def redacted(value: object, place: Place = EVENT) -> object:
 
 
 def without_quotes(message: str) -> str:
-    """Return the message of a finding without its quotes of the stream."""
+    """Return the message of a finding without its quotations of the stream."""
     return _QUOTED.sub(f"'{MUCH}'", message)

@@ -1,4 +1,4 @@
-"""A recording as lines for the page: its stream, and before each event what the parser read and which deltas it made of it."""
+"""The lines of a recording: those of its stream, and before each event what the parser read and which deltas it returned."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from interlock.serving.view.event_lines import Line, Trace
 from interlock.serving.view.redaction import HIDDEN
 
 
-def recorded(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
-    """Yield the lines of a recording, a step of the replay at a time; `trace` follows the stream."""
+def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
+    """Yield the lines of each step of the replay."""
     origin = _Origin(HarmonyParser(Routing.from_request(recording.request)) if recording.format == "harmony" else None)
     for step, frames in replay_steps(recording, dialect):
         origin.take(step)
@@ -34,13 +34,10 @@ def recorded(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> I
 
 @define(eq=False)
 class _Origin:
-    """What was read since the last event.
-
-    Args:
-        parser: A second parser, which is fed token by token to see how each moves the framing; None for other formats.
-    """
+    """What was read since the last event."""
 
     parser: HarmonyParser | None
+    """A second parser, fed token by token to see how each moves the framing; None for other formats."""
     tokens: list[tuple[int, str]] = field(factory=list[tuple[int, str]], init=False)
     framing: list[tuple[str, str, str]] = field(factory=list[tuple[str, str, str]], init=False)
     """The edges of the framing that fired: source, trigger, dest."""
@@ -48,7 +45,7 @@ class _Origin:
     deltas: list[Delta] = field(factory=list[Delta], init=False)
 
     def take(self, step: Step) -> None:
-        """Record a step of the replay."""
+        """Add a step of the replay."""
         self.deltas += step.deltas
         if step.output is not None:
             chunk = step.output.chunk
@@ -74,7 +71,7 @@ class _Origin:
             self.framing.append((before, _trigger(meaning, before, parser.framing), parser.framing))
 
     def clear(self, *, redact: bool) -> dict[str, object]:
-        """Return what was read, with its texts hidden if that is wanted, and forget it."""
+        """Return what was read, and start anew."""
         made: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
         if self.tokens:
             made["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
@@ -101,7 +98,7 @@ def _written(token: int, meaning: str | bytes | Trigger) -> str:
 
 
 def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
-    """Return the trigger that a token was, by its effect: text outside of a content is a word, or prose that ends the header."""
+    """Return the trigger of a token: text outside of content is a word of a header, or prose that ends it."""
     if isinstance(meaning, Trigger):
         return meaning.value
     if before == "content":

@@ -1,7 +1,4 @@
-"""Small changes of a stream that may or may not break it: what a judge of streams has to have an opinion on.
-
-They know JSON and nothing of the rules.
-"""
+"""Small random changes of a stream, which may or may not break a rule. They know JSON and no rules."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
-from interlock.testing.chance import Chance
-from interlock.testing.scripts import Body
+from interlock.testing.faults import renumbered
+from interlock.testing.scripts import Body, Chance
 
 _Path: TypeAlias = tuple[str | int, ...]
 
@@ -28,21 +25,8 @@ _LOOKED_INTO: Final = frozenset({"id", "object", "status", "output", "usage", "e
 """The fields of a response that a stream is judged by; what else it echoes of the request is left alone."""
 
 
-def renumbered(events: Sequence[Body]) -> list[Body]:
-    """Number events anew, so that a change elsewhere is no fault of numbering."""
-    return [{**body, "sequence_number": number} for number, body in enumerate(events)]
-
-
 def mutated(chance: Chance, events: Sequence[Body]) -> tuple[str, list[Body]]:
-    """Change a stream in one place.
-
-    Args:
-        chance: Makes the choices.
-        events: The stream, which is not changed itself; it has an event at least.
-
-    Returns:
-        What was done, and the changed stream.
-    """
+    """Return what was changed, and a copy of the stream with that one change."""
     name = chance.choice(tuple(_MUTATIONS))
     return name, _MUTATIONS[name](chance, list(events))
 

@@ -1,7 +1,7 @@
-"""The alignment of two streams: which of their events correspond to each other, and how those differ.
+"""The alignment of two streams: which events correspond, and how they differ.
 
-Items are aligned first, by kind and name; then the events of each pair, with the deltas of a text taken as one. What differs from
-run to run (ids, times, numbers, how a text is divided into deltas) does not count as a difference.
+Items are aligned by kind and name, then their events, with consecutive deltas taken as one. What differs from run to run (ids,
+times, numbers, the boundaries of deltas) is no difference.
 """
 
 from __future__ import annotations
@@ -23,70 +23,62 @@ VOLATILE: Final = frozenset(
 """The fields that differ from run to run, at any depth."""
 
 _LONGEST: Final = 2000
-"""The greatest number of runs of an item that are aligned with care; more of them are paired in order."""
+"""The most runs of an item to align; of a longer item they are paired in order."""
 _PATHS: Final = 50
-"""The greatest number of differences that are named for two events."""
+"""The most differences to name for a pair of events."""
 
 
 @define(eq=False)
 class _Run:
-    """Consecutive events of one name and item.
-
-    Args:
-        lane: The number of the item's lane.
-        name: The wire name of the events.
-        start: The number of the first event.
-        end: The number after that of the last.
-        data: The data of the first event.
-        texts: The deltas of all events.
-    """
+    """Consecutive events of one name and lane; `start` to `end` are their numbers, `texts` their deltas."""
 
     lane: int
     name: str
     start: int
     end: int
     data: str
+    """The data of the first event."""
     texts: list[str] = field(factory=list[str])
 
 
 @define(eq=False)
 class Side:
-    """One of two streams, as far as comparing needs it."""
+    """One of two streams to align."""
 
     lanes: dict[int, tuple[object, object]] = field(factory=lambda: {0: ("response", None)}, init=False)
     """The kind and name of the item of each lane."""
     runs: list[_Run] = field(factory=list[_Run], init=False)
 
-    def see(self, line: Line) -> None:
-        """Read a line of the stream's trace."""
+    def add(self, line: Line) -> None:
+        """Add a line of the stream's trace."""
         match line:
             case ("lane", _, int() as lane, about):
                 item = cast("Mapping[str, object]", about)
                 self.lanes[lane] = (item["kind"], item["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
-                self._event(lane, name, data)
+                self._add_event(lane, name, data)
             case _:
                 pass
 
-    def _event(self, lane: int, name: str, data: str) -> None:
-        number = self.runs[-1].end if self.runs else 0
-        text = _delta(data) if name.endswith(".delta") else None
+    def _add_event(self, lane: int, name: str, data: str) -> None:
         last = self.runs[-1] if self.runs else None
+        text = _delta(data) if name.endswith(".delta") else None
         if text is not None and last is not None and (last.lane, last.name) == (lane, name):
             last.end += 1
             last.texts.append(text)
         else:
+            number = last.end if last else 0
             self.runs.append(_Run(lane, name, number, number + 1, data, [] if text is None else [text]))
 
 
 def pairs(left: Side, right: Side) -> Line:
-    """Return the line that aligns two streams: rows of events that correspond, in the order of the left stream."""
+    """Return the line that aligns two streams: rows of corresponding events, in the order of the left stream."""
     partners = dict(_partners(left, right))
-    paired = {id(run) for run in partners.values()}
-    unpaired = [run for run in right.runs if id(run) not in paired]
+    paired = set(partners.values())
+    unpaired = [run for run in right.runs if run not in paired]
     rows: list[Mapping[str, object]] = []
     for run in left.runs:
-        partner = partners.get(id(run))
+        partner = partners.get(run)
         while partner is not None and unpaired and unpaired[0].start < partner.start:
             rows.append(_row(None, unpaired.pop(0)))
         rows.append(_row(run, partner))
@@ -94,18 +86,17 @@ def pairs(left: Side, right: Side) -> Line:
     return "pairs", {"rows": rows, "volatile": sorted(VOLATILE)}
 
 
-def _partners(left: Side, right: Side) -> Iterator[tuple[int, _Run]]:
-    """Yield the identity of each run of the left stream that has a partner, with the partner."""
+def _partners(left: Side, right: Side) -> Iterator[tuple[_Run, _Run]]:
     left_lanes, right_lanes = list(left.lanes), list(right.lanes)
     for i, j in _aligned(list(left.lanes.values()), list(right.lanes.values())):
         left_runs = [run for run in left.runs if run.lane == left_lanes[i]]
         right_runs = [run for run in right.runs if run.lane == right_lanes[j]]
         for m, n in _aligned([run.name for run in left_runs], [run.name for run in right_runs]):
-            yield id(left_runs[m]), right_runs[n]
+            yield left_runs[m], right_runs[n]
 
 
 def _aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yield the places of equal values in two lists, each ascending."""
+    """Yield the indices of equal values in two lists, each ascending."""
     if max(len(left), len(right)) > _LONGEST:
         yield from ((place, place) for place, (a, b) in enumerate(zip(left, right, strict=False)) if a == b)
         return
@@ -116,7 +107,8 @@ def _aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tu
 def _row(left: _Run | None, right: _Run | None) -> Mapping[str, object]:
     paths: list[str] = []
     if left is not None and right is not None:
-        mark = "differs" if (paths := list(_differences(left, right))[:_PATHS]) else "same"
+        paths = list(_differences(left, right))[:_PATHS]
+        mark = "differs" if paths else "same"
     else:
         mark = "right" if left is None else "left"
     return {"left": left and (left.start, left.end), "right": right and (right.start, right.end), "mark": mark, "paths": paths}
@@ -128,12 +120,12 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
             yield "delta"
     elif left.data != right.data:
         try:
-            yield from [*_unlike(_parsed(left.data), _parsed(right.data), "")]
+            yield from [*_unequal(_parsed(left.data), _parsed(right.data), "")]
         except RecursionError:
             yield ""  # nested too deeply to say where
 
 
-def _unlike(left: object, right: object, path: str) -> Iterator[str]:
+def _unequal(left: object, right: object, path: str) -> Iterator[str]:
     """Yield the paths at which two JSON values differ, except in volatile fields."""
     if isinstance(left, dict) and isinstance(right, dict):
         a, b = cast("dict[str, object]", left), cast("dict[str, object]", right)
@@ -141,14 +133,14 @@ def _unlike(left: object, right: object, path: str) -> Iterator[str]:
             if name not in a or name not in b:
                 yield f"{path}.{name}"
             else:
-                yield from _unlike(a[name], b[name], f"{path}.{name}")
+                yield from _unequal(a[name], b[name], f"{path}.{name}")
     elif isinstance(left, list) and isinstance(right, list):
         values = cast("list[object]", left), cast("list[object]", right)
         if len(values[0]) != len(values[1]):
             yield path
             return
         for place, pair in enumerate(zip(*values, strict=True)):
-            yield from _unlike(*pair, f"{path}[{place}]")
+            yield from _unequal(*pair, f"{path}[{place}]")
     elif left != right:
         yield path
 
@@ -161,7 +153,6 @@ def _parsed(data: str) -> object:
 
 
 def _delta(data: str) -> str | None:
-    """Return the text of a delta; None if it has none."""
     body = _parsed(data)
     text = cast("dict[str, object]", body).get("delta") if isinstance(body, dict) else None
     return text if isinstance(text, str) else None

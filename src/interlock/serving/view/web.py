@@ -1,22 +1,23 @@
-"""The viewer inside of a server: the last streams are stored, and shown at `/interlock/` to those who have the server's key.
-
-It is an ASGI middleware, so it sees the bytes that clients receive and not how they are made. While a stream goes on, its bytes
-are only stored; they are judged when somebody opens the page, in a thread. The storage is bounded.
-"""
+"""The viewer over HTTP: the site of `interlock view`, and the middleware that shows the recent streams of a server."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
+import secrets
+import threading
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import Final, cast
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
 
 import orjson
 from attrs import define, field, frozen
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
@@ -26,59 +27,115 @@ from interlock.serving.view.event_lines import Line, Trace, encoded
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 
 MOUNT: Final = "/interlock/"
-WATCHED: Final = "/v1/responses"
+CAPTURED: Final = "/v1/responses"
 
 STREAMS: Final = 50
-"""The most streams that are stored."""
+"""The most streams to store."""
 STREAM_BYTES: Final = 8 * 2**20
-"""The most bytes that are stored of a stream; the rest is dropped."""
+"""The most bytes of a stream to store; the rest is dropped."""
 TOTAL_BYTES: Final = 64 * 2**20
-"""The most bytes that are stored of all streams; the oldest streams are evicted."""
+"""The most bytes of all streams to store; the oldest streams are evicted."""
 REQUEST_BYTES: Final = 2**18
-"""The most bytes of a request that is stored."""
+"""The size of the largest request to store."""
 
-_POLL_SECONDS: Final = 0.1
-_AT_ONCE: Final = 256
-"""The most chunks that are judged at once."""
+_POLL_SECONDS: Final = 0.05
+_BATCH: Final = 256
+"""The most chunks to judge at once."""
+
+Batches: TypeAlias = Iterable[Iterable[Line]]
+"""The lines of a page, those of a batch sent together; taking a batch may block."""
 
 
 @define(eq=False)
-class WatchedStream:
-    """One stream.
+class _Feed:
+    """The lines of one page, read once in a thread, for any number of clients."""
 
-    Args:
-        url: The URL of the request.
-        method: Its method.
-        dialect: The dialect of the stream.
-        tenant: The tenant of the request; None without a key.
+    batches: Batches
+    _chunks: list[bytes] = field(factory=list[bytes], init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._fill, name="interlock-view", daemon=True)
+        self._thread.start()
+
+    def _fill(self) -> None:
+        for batch in self.batches:
+            self._chunks.append(encoded(batch))
+
+    async def read(self) -> AsyncGenerator[bytes]:
+        """Yield all lines from the first, as they come."""
+        sent = 0
+        while True:
+            ended = not self._thread.is_alive()
+            chunks = self._chunks[sent:]
+            sent += len(chunks)
+            for chunk in chunks:
+                yield chunk
+            if ended:
+                return
+            if not chunks:
+                await asyncio.sleep(_POLL_SECONDS)
+
+
+def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
+    """Return the path and the application of a page, and of the pages that it links to by number.
+
+    The path is random, so that no other page in the browser can read the streams.
     """
+    path = f"/{secrets.token_urlsafe(16)}/"
+    feed = _Feed(batches)
+
+    async def page(request: Request) -> Response:
+        if request.path_params.get("number", -1) >= len(pages):
+            return Response(status_code=404)
+        return HTMLResponse(served(title), headers=HEADERS)
+
+    async def lines(request: Request) -> Response:
+        number: int | None = request.path_params.get("number")
+        if number is not None and number >= len(pages):
+            return Response(status_code=404)
+        chosen = feed if number is None else _Feed(pages[number]())
+        return StreamingResponse(chosen.read(), media_type=NDJSON, headers=HEADERS)
+
+    routes = [
+        Route(path, page),
+        Route(f"{path}lines", lines),
+        Route(f"{path}{{number:int}}/", page),
+        Route(f"{path}{{number:int}}/lines", lines),
+    ]
+    return path, Starlette(routes=routes)
+
+
+@define(eq=False)
+class CapturedStream:
+    """The request and the bytes of one stream."""
 
     url: str
     method: str
     dialect: DialectName
     tenant: str | None = ""
+    """None without a valid API key."""
     number: int | None = field(default=None, init=False)
     """Its number in the list; None until its response begins."""
-    began: float = field(factory=time.time, init=False)
+    start_time: float = field(factory=time.time, init=False)
     chunks: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False)
-    """Its bytes, each chunk with the milliseconds from the beginning to its arrival."""
+    """Each chunk with the milliseconds from the start to its arrival."""
     size: int = field(default=0, init=False)
     over: bool = field(default=False, init=False)
-    cut: bool = field(default=False, init=False)
-    """Whether bytes were dropped."""
+    truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
     """The body of the request; None if it is too long."""
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
-        """Store some bytes that were sent to the client."""
-        self.cut = self.cut or self.size + len(chunk) > STREAM_BYTES
-        if chunk and not self.cut:
+        """Store a chunk of the stream."""
+        self.truncated = self.truncated or self.size + len(chunk) > STREAM_BYTES
+        if chunk and not self.truncated:
             self.chunks.append(((time.monotonic() - self._start) * 1000, chunk))
             self.size += len(chunk)
 
     def add_request(self, chunk: bytes) -> None:
-        """Store some bytes of the request."""
+        """Store a chunk of the request."""
         if self.request is not None:
             self.request += chunk
             if len(self.request) > REQUEST_BYTES:
@@ -87,11 +144,11 @@ class WatchedStream:
     def entry(self) -> dict[str, object]:
         """Return its entry in the list."""
         response = _response(self.chunks[0][1] if self.chunks else b"")
-        state = {"number": self.number, "began": self.began, "over": self.over, "cut": self.cut, "bytes": self.size}
+        state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
     def about(self, *, redact: bool) -> Mapping[str, object]:
-        """Return what the page says before the first event."""
+        """Return the name and request of the stream for its page."""
         name = str(self.entry()["id"] or f"stream {self.number}")
         if redact or self.request is None:
             return {"name": name}
@@ -100,7 +157,7 @@ class WatchedStream:
 
 
 def _response(chunk: bytes) -> Mapping[str, object]:
-    """Return the response that the first event shows, as far as it can be read."""
+    """Return the response in the first event, as far as it can be read."""
     _, _, data = chunk.partition(b"data:")
     try:
         body: object = orjson.loads(data.partition(b"\n")[0])
@@ -111,53 +168,43 @@ def _response(chunk: bytes) -> Mapping[str, object]:
 
 
 @define(eq=False)
-class Watch:
-    """The last streams of a server.
-
-    Args:
-        keys: The keys that open the viewer; None while they are not known.
-        redact: Whether texts are hidden.
-    """
+class RecentStreams:
+    """The most recent streams of a server, and the API keys that show them; without `keys`, nobody sees them."""
 
     keys: Keys | None = field(repr=False)
     redact: bool = False
-    streams: dict[str, WatchedStream] = field(factory=dict[str, WatchedStream], init=False)
-    """By their numbers, as a path has them."""
+    streams: dict[str, CapturedStream] = field(factory=dict[str, CapturedStream], init=False)
+    """By their numbers, as in paths; the oldest first."""
     _next: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
-    """Bytes of all streams."""
 
-    def begin(self, scope: Scope) -> WatchedStream:
+    def capture(self, scope: Scope) -> CapturedStream:
         """Return the stream of a request."""
         headers = Headers(scope=scope)
         url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
         dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
-        return WatchedStream(url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
+        return CapturedStream(url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
 
-    def store(self, stream: WatchedStream) -> None:
+    def store(self, stream: CapturedStream) -> None:
         """Store a stream whose response has begun."""
         stream.number, self._next = self._next, self._next + 1
         self.streams[str(stream.number)] = stream
-        self._make_room()
+        self._evict()
 
-    def add(self, stream: WatchedStream, chunk: bytes) -> None:
-        """Store some bytes of a stream, unless it was evicted."""
+    def add(self, stream: CapturedStream, chunk: bytes) -> None:
+        """Store a chunk of a stream, unless the stream was evicted."""
         if str(stream.number) in self.streams:
             before = stream.size
             stream.add(chunk)
             self._bytes += stream.size - before
-            self._make_room()
+            self._evict()
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         while len(self.streams) > STREAMS or self._bytes > TOTAL_BYTES:
             self._bytes -= self.streams.pop(next(iter(self.streams))).size
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of an `Authorization` header: its key is a bearer token, or the password that a browser sends.
-
-        Returns:
-            None if the header has none of the keys.
-        """
+        """Return the tenant of an `Authorization` header; None without a valid key, as bearer token or as password."""
         if self.keys is None:
             return None
         scheme, _, credentials = authorization.partition(" ")
@@ -170,31 +217,26 @@ class Watch:
 
 
 @frozen(eq=False)
-class Watching:
-    """The middleware.
-
-    Args:
-        app: The server.
-        watch: Where the streams are stored.
-    """
+class ViewerMiddleware:
+    """The ASGI middleware that captures the streams of a server as clients receive them, and shows them at `/interlock/`."""
 
     app: ASGIApp
-    watch: Watch
+    recent: RecentStreams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show the stored streams, or pass a request on and store its stream."""
+        """Show the captured streams, or pass a request on and capture its stream."""
         path = scope.get("path", "")
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif path == MOUNT.rstrip("/") or path.startswith(MOUNT):
             await self._answer(scope)(scope, receive, send)
-        elif path == WATCHED or path.startswith(f"{WATCHED}/"):
-            await self._store(scope, receive, send)
+        elif path == CAPTURED or path.startswith(f"{CAPTURED}/"):
+            await self._capture(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
-    async def _store(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = self.watch.begin(scope)
+    async def _capture(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream = self.recent.capture(scope)
 
         async def receive_and_store() -> Message:
             message = await receive()
@@ -205,9 +247,9 @@ class Watching:
         async def store_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if Headers(raw=list(message["headers"])).get("content-type", "").startswith(CONTENT_TYPE):
-                    self.watch.store(stream)
+                    self.recent.store(stream)
             elif stream.number is not None:
-                self.watch.add(stream, bytes(message.get("body", b"")))
+                self.recent.add(stream, bytes(message.get("body", b"")))
             await send(message)
 
         try:
@@ -216,36 +258,42 @@ class Watching:
             stream.over = True
 
     def _answer(self, scope: Scope) -> Response:
-        tenant = self.watch.tenant(Headers(scope=scope).get("authorization", ""))
+        tenant = self.recent.tenant(Headers(scope=scope).get("authorization", ""))
         if tenant is None:
-            headers = {**HEADERS, "www-authenticate": 'Basic realm="Interlock: the password is the API key", charset="UTF-8"'}
-            return Response("The viewer needs the server's API key.\n", 401, headers, "text/plain")
+            headers = {
+                **HEADERS,
+                "www-authenticate": 'Basic realm="Interlock: enter the API key as the password", charset="UTF-8"',
+            }
+            return Response("Enter the server's API key as the password.\n", 401, headers, "text/plain")
         if scope["path"] == MOUNT.rstrip("/"):
             return RedirectResponse(MOUNT)
         number, _, last = scope["path"].removeprefix(MOUNT).rpartition("/")
-        streams = {name: stream for name, stream in self.watch.streams.items() if stream.tenant == tenant}
+        streams = {name: stream for name, stream in self.recent.streams.items() if stream.tenant == tenant}
         stream = streams.get(number)
         if last not in {"", "lines"} or (number and stream is None):
-            return Response("This stream does not exist, or no longer.\n", 404, HEADERS, "text/plain")
+            return Response(
+                f"There is no such stream, or it was evicted. {MOUNT} lists the others.\n", 404, HEADERS, "text/plain"
+            )
         if last == "":
             return HTMLResponse(served("Streams" if stream is None else f"stream {stream.number}"), headers=HEADERS)
         if stream is not None:
             return StreamingResponse(self._lines(stream), media_type=NDJSON, headers=HEADERS)
         entries = [stream.entry() for stream in reversed(streams.values())]
-        lines: list[Line] = [head("list", [], redact=self.watch.redact), ("listed", entries)]
+        lines: list[Line] = [head("list", [], redact=self.recent.redact), ("listed", entries)]
         return Response(encoded(lines), media_type=NDJSON, headers=HEADERS)
 
-    async def _lines(self, stream: WatchedStream) -> AsyncGenerator[bytes]:
-        """Yield the lines of a stream, also of one that goes on."""
-        trace = Trace(dialect=stream.dialect, redact=self.watch.redact)
-        yield encoded([head("stream", [stream.about(redact=self.watch.redact)], redact=self.watch.redact)])
+    async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
+        """Yield the lines of a stream, which may still go on; a thread judges it."""
+        redact = self.recent.redact
+        trace = Trace(dialect=stream.dialect, redact=redact)
+        yield encoded([head("stream", [stream.about(redact=redact)], redact=redact)])
         judged = 0
         while True:
             over = stream.over
             chunks = stream.chunks[judged:]
             judged += len(chunks)
-            for start in range(0, len(chunks), _AT_ONCE):
-                yield await asyncio.to_thread(_judged, trace, chunks[start : start + _AT_ONCE])
+            for start in range(0, len(chunks), _BATCH):
+                yield await asyncio.to_thread(_judged, trace, chunks[start : start + _BATCH])
             if over and judged == len(stream.chunks):
                 break
             if not chunks:

@@ -1,4 +1,4 @@
-"""The viewer inside of a server."""
+"""The viewer over HTTP: the site of `interlock view`, and the middleware in a server."""
 
 import base64
 import json
@@ -13,17 +13,17 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
-from interlock.serving.view import watching
-from interlock.serving.view.watching import Watch, Watching
+from interlock.serving.view import web
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware, site
 
 ASK = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
 
 def watched(api_key=None, *, redact=False, rate=0, **options):
     app = create_app(EmbeddedEngine(rate=rate), api_key=api_key, **options)
-    watch = Watch(Keys.of([api_key] if isinstance(api_key, str) else api_key or []), redact=redact)
-    app.add_middleware(Watching, watch=watch)
-    return app, watch
+    recent = RecentStreams(Keys.of([api_key] if isinstance(api_key, str) else api_key or []), redact=redact)
+    app.add_middleware(ViewerMiddleware, recent=recent)
+    return app, recent
 
 
 def lines(answer):
@@ -41,8 +41,8 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
         "list",
         [(1, True, len(streamed[1].encode())), (0, True, len(streamed[0].encode()))],
     )
-    told = lines(client.get("/interlock/1/lines"))
-    assert told[0][1]["streams"] == [
+    trace_lines = lines(client.get("/interlock/1/lines"))
+    assert trace_lines[0][1]["streams"] == [
         {
             "name": listed[0]["id"],
             "request": {
@@ -53,9 +53,9 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
         }
     ]
     data = [line.removeprefix("data: ") for line in streamed[1].splitlines() if line.startswith("data: ")]
-    assert [line[8] for line in told if line[0] == "e"] == data
-    assert told[-1][2]["legal"]
-    assert all(line[6] is not None for line in told if line[0] == "e")
+    assert [line[8] for line in trace_lines if line[0] == "e"] == data
+    assert trace_lines[-1][2]["legal"]
+    assert all(line[6] is not None for line in trace_lines if line[0] == "e")
 
 
 def test_what_the_client_gets_is_not_changed() -> None:
@@ -78,8 +78,8 @@ def test_only_the_key_lets_in() -> None:
     basic = base64.b64encode(b"anyone:secret").decode()
     for header in ("Bearer secret", f"Basic {basic}"):
         assert client.get("/interlock/0/lines", headers={"authorization": header}).status_code == 200
-    assert Watch(None).tenant("") is None
-    assert Watch(Keys()).tenant("") == ""
+    assert RecentStreams(None).tenant("") is None
+    assert RecentStreams(Keys()).tenant("") == ""
 
 
 def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them() -> None:
@@ -98,19 +98,19 @@ def test_redacted_streams_say_neither_texts_nor_the_request() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(watching, "STREAMS", 3)
-    monkeypatch.setattr(watching, "STREAM_BYTES", 2000)
-    monkeypatch.setattr(watching, "REQUEST_BYTES", 100)
-    app, watch = watched()
+    monkeypatch.setattr(web, "STREAMS", 3)
+    monkeypatch.setattr(web, "STREAM_BYTES", 2000)
+    monkeypatch.setattr(web, "REQUEST_BYTES", 100)
+    app, recent = watched()
     client = TestClient(app)
     for _ in range(5):
         client.post("/v1/responses", json={**ASK, "input": "x" * 200})
-    assert list(watch.streams) == ["2", "3", "4"]
-    assert all(one.cut and one.size <= 2000 and one.request is None for one in watch.streams.values())
+    assert list(recent.streams) == ["2", "3", "4"]
+    assert all(one.truncated and one.size <= 2000 and one.request is None for one in recent.streams.values())
     assert client.get("/interlock/1/").status_code == 404
-    monkeypatch.setattr(watching, "TOTAL_BYTES", 2000)
+    monkeypatch.setattr(web, "TOTAL_BYTES", 2000)
     client.post("/v1/responses", json=ASK)
-    assert sum(one.size for one in watch.streams.values()) <= 2000
+    assert sum(one.size for one in recent.streams.values()) <= 2000
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,19 @@ def test_what_is_not_there_is_not_found(path) -> None:
 
 
 def test_a_stream_is_shown_while_it_goes_on() -> None:
-    app, watch = watched(rate=20)
+    app, recent = watched(rate=20)
     with ServerThread(app) as url, httpx.Client(timeout=60) as client:
         asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=60))
         asking.start()
-        while not watch.streams:
+        while not recent.streams:
             time.sleep(0.01)
-        seen: list[tuple[bool, str]] = []
+        received: list[tuple[bool, str]] = []
         with client.stream("GET", f"{url}/interlock/0/lines") as answer:
-            seen.extend((watch.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
+            received.extend((recent.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
         asking.join()
-    kinds = [kind for over, kind in seen if not over]
+    kinds = [kind for over, kind in received if not over]
     assert kinds.count("e") > 5
-    assert seen[-1] == (True, "end")
+    assert received[-1] == (True, "end")
 
 
 def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -> None:
@@ -144,3 +144,18 @@ def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -
     listed = [[each["number"] for each in lines(client.get("/interlock/lines", headers=key))[1][1]] for key in (one, two)]
     assert listed == [[0], []]
     assert [client.get("/interlock/0/lines", headers=key).status_code for key in (one, two)] == [200, 404]
+
+
+def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
+    path, app = site("a & b", [[["head", {}]], [["e", 1]]], [lambda: [[["e", 2]]]])
+    client = TestClient(app)
+    unknown = ("/", "/lines", "/x/lines", f"{path}7/", f"{path}7/lines")
+    assert [client.get(path).status_code for path in unknown] == [404] * 5
+    answer = client.get(path)
+    assert "<title>a &amp; b · Interlock</title>" in answer.text
+    assert "connect-src 'self'" in answer.text
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert client.get(f"{path}lines").text == '["head",{}]\n["e",1]\n'
+    assert client.get(f"{path}0/").text == answer.text
+    assert client.get(f"{path}0/lines").text == '["e",2]\n'
+    assert site("x", [])[0] != path

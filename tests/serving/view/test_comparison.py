@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.serving.view import comparing
-from interlock.serving.view.comparing import Side, pairs
+from interlock.serving.view import comparison
+from interlock.serving.view.comparison import Side, pairs
 from interlock.serving.view.coverage import Coverage
 from interlock.serving.view.event_lines import Steps, Trace
 
@@ -15,16 +15,16 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 def side(data):
-    seen, trace = Side(), Trace()
+    result, trace = Side(), Trace()
     for line in [*trace.feed(data), *trace.end()]:
-        seen.see(line)
-    return seen
+        result.add(line)
+    return result
 
 
 def rows(left, right):
-    kind, said = pairs(side(left), side(right))
+    kind, alignment = pairs(side(left), side(right))
     assert kind == "pairs"
-    return [(row["left"], row["right"], row["mark"], row["paths"]) for row in said["rows"]]
+    return [(row["left"], row["right"], row["mark"], row["paths"]) for row in alignment["rows"]]
 
 
 def stream(name):
@@ -88,7 +88,7 @@ def test_values_of_any_shape_are_compared() -> None:
 
 
 def test_streams_too_long_to_be_aligned_with_care_are_compared_one_by_one(monkeypatch) -> None:
-    monkeypatch.setattr(comparing, "_LONGEST", 5)
+    monkeypatch.setattr(comparison, "_LONGEST", 5)
     assert {mark for _, _, mark, _ in rows(stream("legal/message.sse"), stream("legal/message.sse"))} == {"same"}
 
 
@@ -101,18 +101,20 @@ def test_every_event_stands_in_one_row(path) -> None:
         assert ranges[0][0] == 0
 
 
-def test_the_edges_of_streams_are_counted_with_the_streams_that_fire_them() -> None:
+def test_the_edges_of_streams_are_totals_with_the_streams_that_fire_them() -> None:
     steps, coverage = Steps(), Coverage()
     for name in ("legal/mcp-call.sse", "legal/mcp-call-cut.sse", "broken/R8-text-not-done.sse", "legal/mcp-call-failed.sse"):
         trace = Trace(0, steps)
         coverage.add(name, [[*trace.feed(stream(name))], [*trace.end()]])
-    kind, said = coverage.line(linked=True)
-    assert (kind, said["linked"], [file["findings"] for file in said["files"]]) == ("cover", True, [0, 0, 1, 0])
-    counts = {(one["machine"], one["source"], one["trigger"], one["dest"]): (one["count"], one["files"]) for one in said["edges"]}
+    kind, totals = coverage.line(linked=True)
+    assert (kind, totals["linked"], [file["findings"] for file in totals["files"]]) == ("cover", True, [0, 0, 1, 0])
+    counts = {
+        (one["machine"], one["source"], one["trigger"], one["dest"]): (one["count"], one["files"]) for one in totals["edges"]
+    }
     assert counts["response", "absent", "start", "in_progress"] == (4, [0, 1, 2, 3])
     assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1, 3]
     perhaps = {
-        (one["source"], one["trigger"], one["dest"]): one["perhaps"] for one in said["edges"] if one["machine"] == "mcp_call"
+        (one["source"], one["trigger"], one["dest"]): one["perhaps"] for one in totals["edges"] if one["machine"] == "mcp_call"
     }
     assert perhaps["ready", "run", "calling"] == perhaps["ready", "fail", "failed"] == perhaps["ready", "cut", "failed"] == 1
     assert counts["mcp_call", "ready", "run", "calling"] == (1, [0, 3])

@@ -12,7 +12,7 @@ from interlock.fsm.deltas import Delta
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
 from interlock.serving.view.event_lines import Trace, encoded
-from interlock.serving.view.recorded import recorded
+from interlock.serving.view.recording_lines import recording_lines
 from interlock.serving.view.redaction import redacted, without_quotes
 
 ROOT = Path(__file__).parents[3]
@@ -22,37 +22,37 @@ RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl"))
 
 def lines(path, **options):
     trace = Trace(**options)
-    told = [*trace.feed(path.read_bytes()), *trace.end()]
-    return [json.loads(line) for line in encoded(told).splitlines()]
+    trace_lines = [*trace.feed(path.read_bytes()), *trace.end()]
+    return [json.loads(line) for line in encoded(trace_lines).splitlines()]
 
 
-def of(told, kind):
-    return [line for line in told if line[0] == kind]
+def of(trace_lines, kind):
+    return [line for line in trace_lines if line[0] == kind]
 
 
-def steps(told):
+def steps(trace_lines):
     """Give for each event that moved a machine: its name, and the edges that fired, as they turned out."""
-    known = {line[1]: line[2] for line in of(told, "step")}
-    events = of(told, "e")
+    by_number = {line[1]: line[2] for line in of(trace_lines, "step")}
+    events = of(trace_lines, "e")
     numbers = [event[5] for event in events]
-    for _, _, fixes in of(told, "fix"):
+    for _, _, fixes in of(trace_lines, "fix"):
         numbers[fixes[0]] = fixes[1]
         for event, number in zip(fixes[::2], fixes[1::2], strict=True):
             numbers[event] = number
     return [
-        (event[3].removeprefix("response."), [tuple(edge[:3]) for edge in known[number]["fired"]])
+        (event[3].removeprefix("response."), [tuple(edge[:3]) for edge in by_number[number]["fired"]])
         for event, number in zip(events, numbers, strict=True)
         if number >= 0
     ]
 
 
 def test_a_stream_is_told_event_by_event_with_the_edges_that_fired() -> None:
-    told = lines(CORPUS / "legal" / "function-call.sse")
-    assert of(told, "lane")[0] == ["lane", 0, 1, {"kind": "function_call", "name": "f", "id": "fc_0", "index": 0}]
+    trace_lines = lines(CORPUS / "legal" / "function-call.sse")
+    assert of(trace_lines, "lane")[0] == ["lane", 0, 1, {"kind": "function_call", "name": "f", "id": "fc_0", "index": 0}]
     opening = ("absent", "open", "in_progress")
     append = ("in_progress", "append", "in_progress")
     close = ("in_progress", "close", "completed")
-    assert [step for step in steps(told) if step[1] != []][:7] == [
+    assert [step for step in steps(trace_lines) if step[1] != []][:7] == [
         ("created", [("absent", "start", "in_progress")]),
         ("in_progress", [("absent", "start", "in_progress")]),
         ("output_item.added", [opening]),
@@ -61,23 +61,23 @@ def test_a_stream_is_told_event_by_event_with_the_edges_that_fired() -> None:
         ("function_call_arguments.done", [close]),
         ("output_item.done", [close]),
     ]
-    assert steps(told)[-1] == ("completed", [("in_progress", "complete", "completed")])
-    assert of(told, "e")[-1][3:] == ["[DONE]", None, -1, None, 6, "[DONE]"]
-    assert of(told, "end") == [["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]]
+    assert steps(trace_lines)[-1] == ("completed", [("in_progress", "complete", "completed")])
+    assert of(trace_lines, "e")[-1][3:] == ["[DONE]", None, -1, None, 6, "[DONE]"]
+    assert of(trace_lines, "end") == [["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]]
 
 
 def test_a_finding_stands_at_its_event() -> None:
-    told = lines(CORPUS / "broken" / "R8-text-not-done.sse")
-    (finding,) = of(told, "f")
+    trace_lines = lines(CORPUS / "broken" / "R8-text-not-done.sse")
+    (finding,) = of(trace_lines, "f")
     assert finding[:3] == ["f", 0, 7]
     assert (finding[3]["rule"], finding[3]["severity"], finding[3]["message"]) == ("R8", "error", "breaks the order of parts")
     assert finding[3]["expected"][0].startswith("response.output_text.")
-    assert of(told, "end")[0][2]["rules"] == {"R8": 1}
+    assert of(trace_lines, "end")[0][2]["rules"] == {"R8": 1}
 
 
 def test_what_is_missing_at_the_end_stands_after_the_last_event() -> None:
-    told = lines(CORPUS / "broken" / "R3-no-end.sse")
-    assert {line[2] for line in of(told, "f")} == {len(of(told, "e"))}
+    trace_lines = lines(CORPUS / "broken" / "R3-no-end.sse")
+    assert {line[2] for line in of(trace_lines, "f")} == {len(of(trace_lines, "e"))}
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
@@ -85,9 +85,9 @@ def test_every_stream_of_the_corpus_can_be_told_whole_and_in_pieces_alike(path) 
     data = path.read_bytes()
     trace = Trace()
     pieces = [line for at in range(0, len(data), 7) for line in trace.feed(data[at : at + 7])]
-    told = [json.loads(line) for line in encoded([*pieces, *trace.end()]).splitlines()]
-    assert told == lines(path)
-    assert [event[8] for event in of(told, "e")] == [
+    trace_lines = [json.loads(line) for line in encoded([*pieces, *trace.end()]).splitlines()]
+    assert trace_lines == lines(path)
+    assert [event[8] for event in of(trace_lines, "e")] == [
         line.removeprefix("data:").removeprefix(" ")
         for line in data.decode(errors="replace").replace("\r", "").split("\n")
         if line.startswith("data:")
@@ -97,8 +97,8 @@ def test_every_stream_of_the_corpus_can_be_told_whole_and_in_pieces_alike(path) 
 def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
     data = (CORPUS / "legal" / "message.sse").read_bytes()
     trace = Trace()
-    told = [*trace.feed(data[:1000], 0), *trace.feed(data[1000:], 250)]
-    times = [line[6] for line in told if line[0] == "e"]
+    trace_lines = [*trace.feed(data[:1000], 0), *trace.feed(data[1000:], 250)]
+    times = [line[6] for line in trace_lines if line[0] == "e"]
     assert times == sorted(times)
     assert set(times) == {0, 250}
 
@@ -106,9 +106,9 @@ def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
     recording = read(path)
-    told = [json.loads(line) for batch in recorded(recording, Trace()) for line in encoded(batch).splitlines()]
-    assert of(told, "f") == []
-    made = [line[3] for line in of(told, "made")]
+    trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encoded(batch).splitlines()]
+    assert of(trace_lines, "f") == []
+    made = [line[3] for line in of(trace_lines, "made")]
     assert len(made) > 1
     tokens = [token for one in made for token, _ in one.get("tokens", ())]
     recorded_tokens = [token for turn in recording.turns for output in turn.outputs for token in output.chunk.token_ids]
@@ -119,13 +119,13 @@ def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
 
 
 def test_redacted_lines_say_nothing_that_was_said() -> None:
-    told = lines(ROOT / "tests" / "corpus" / "legal" / "message.sse", redact=True)
-    assert "Hello" not in json.dumps(told)
-    assert [line[3] for line in of(told, "e")] == [line[3] for line in of(lines(CORPUS / "legal" / "message.sse"), "e")]
+    trace_lines = lines(ROOT / "tests" / "corpus" / "legal" / "message.sse", redact=True)
+    assert "Hello" not in json.dumps(trace_lines)
+    assert [line[3] for line in of(trace_lines, "e")] == [line[3] for line in of(lines(CORPUS / "legal" / "message.sse"), "e")]
     recording = read(ROOT / "recordings" / "web-search.jsonl")
-    hidden = b"".join(encoded(batch) for batch in recorded(recording, Trace(redact=True)))
-    shown = b"".join(encoded(batch) for batch in recorded(recording, Trace()))
-    assert b"author" in shown
+    hidden = b"".join(encoded(batch) for batch in recording_lines(recording, Trace(redact=True)))
+    output = b"".join(encoded(batch) for batch in recording_lines(recording, Trace()))
+    assert b"author" in output
     assert b"author" not in hidden
     broken = json.dumps(lines(CORPUS / "broken" / "R5-not-json.sse", redact=True))
     assert "not JSON" not in broken
@@ -133,7 +133,7 @@ def test_redacted_lines_say_nothing_that_was_said() -> None:
 
 def test_redaction_keeps_what_is_listed_and_hides_all_else() -> None:
     call = {"id": "fc_1", "name": "f", "arguments": '{"a": 1}', "code": "print()", "unheard_of": ["a"]}
-    told = {
+    value = {
         "type": "x",
         "delta": "secret",
         "item": {**call, "error": {"code": "E", "message": "M"}},
@@ -145,7 +145,7 @@ def test_redaction_keeps_what_is_listed_and_hides_all_else() -> None:
             "model": ["a"],
         },
     }
-    assert redacted(told) == {
+    assert redacted(value) == {
         "type": "x",
         "delta": "••••••",
         "item": {
@@ -233,8 +233,8 @@ def test_no_string_of_a_stream_is_told_but_where_it_may_stay(path, share) -> Non
     marks = Marks(path.stem, share)
     stream = "\n".join(map(marks.line, path.read_text(errors="replace").split("\n"))).encode()
     trace = Trace(redact=True)
-    told = encoded([*trace.feed(stream), *trace.end()]).decode()
-    assert {marks.places[mark] for mark in re.findall("mark[0-9]+x", told)} <= STAYS
+    trace_lines = encoded([*trace.feed(stream), *trace.end()]).decode()
+    assert {marks.places[mark] for mark in re.findall("mark[0-9]+x", trace_lines)} <= STAYS
 
 
 DELTAS = {kind.__name__ for kind in typing.get_args(Delta)}
@@ -243,8 +243,10 @@ FRAMING = {*HARMONY.states, *Trigger}
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_no_string_of_a_recording_is_told(path) -> None:
-    told = [json.loads(line) for batch in recorded(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()]
-    for made in (line[3] for line in of(told, "made")):
+    trace_lines = [
+        json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()
+    ]
+    for made in (line[3] for line in of(trace_lines, "made")):
         assert {*made} <= {"deltas", "tokens", "framing", "text"}
         assert {*made["deltas"]} <= DELTAS
         assert set("".join([made.get("text", ""), *(text for _, text in made.get("tokens", ()))])) <= {"•"}
@@ -261,7 +263,7 @@ def test_hostile_streams_are_told_and_nothing_breaks() -> None:
         b'data: {"type": "<script>alert(1)</script>", "output_index": 99999999999999999999999999}\n\n',
     ]
     trace = Trace()
-    told = [json.loads(line) for line in encoded([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
-    assert len(of(told, "e")) == len(bodies)
+    trace_lines = [json.loads(line) for line in encoded([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
+    assert len(of(trace_lines, "e")) == len(bodies)
     redacting = Trace(redact=True)
     assert encoded([*redacting.feed(b"".join(bodies)), *redacting.end()])

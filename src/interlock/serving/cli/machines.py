@@ -1,0 +1,151 @@
+"""The commands `interlock verify` and `interlock diagram`: the machines, proved and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from time import process_time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import attrs
+import orjson
+import typer
+
+from interlock.fsm.diagram import RENDERERS, Format, Graph, draw, key_of
+from interlock.serving.cli.sources import fail
+
+if TYPE_CHECKING:
+    from interlock.fsm.proof import Coverage, Proof
+    from interlock.fsm.proof.process_walks import Walk
+
+REFUTED: Final = 1
+"""The exit status when the proof fails."""
+
+
+def verify(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Write the figures as JSON.")] = False,
+    open_items: Annotated[
+        int | None,
+        typer.Option("--open", min=1, metavar="N", help="Explore up to N items open at once; by default, as many as are needed."),
+    ] = None,
+) -> None:
+    """Prove that no illegal order of events is possible.
+
+    Feeds the driver every input in every state that it can reach, and walks through the server's processes.
+    The exit status is 1 if the proof fails.
+    """
+    from rich.console import Console
+
+    from interlock.fsm.proof import OPEN_ITEMS, prove
+    from interlock.fsm.proof.process_walks import WALKS
+
+    start = process_time()
+    with Console(stderr=True).status("Exploring the driver") as status:  # which only a terminal shows
+        proof = prove(
+            open_items=open_items or OPEN_ITEMS,
+            progress=lambda explored, known: status.update(f"Exploring the driver: {explored:,} of {known:,} known states"),
+        )
+        walks: dict[str, Walk] = {}
+        for name, walk in WALKS.items():
+            status.update(f"Exploring the process {name}")
+            walks[name] = walk()
+    seconds = process_time() - start
+    holds = proof.holds and all(walk.holds for walk in walks.values())
+    if json:
+        typer.echo(_json(proof, walks, seconds, holds=holds))
+    else:
+        _print(proof, walks, seconds, holds=holds)
+    if not holds:
+        raise typer.Exit(REFUTED)
+
+
+def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> bytes:
+    figures: dict[str, object] = {
+        "holds": holds,
+        **attrs.asdict(proof),
+        "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
+        "seconds": round(seconds, 3),
+    }
+    if proof.counterexample is not None:
+        path = [repr(delta) for delta in proof.counterexample.path]
+        figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
+    return orjson.dumps(figures, option=orjson.OPT_INDENT_2)
+
+
+def _print(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    table = Table("lifecycle", "edges", "fired", "never fired", box=None, pad_edge=False)
+    machines: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
+    for name, each in machines.items():
+        table.add_row(name, str(each.edges), str(each.edges - len(each.unfired)), Text(", ".join(each.unfired)))
+    console.print(table)
+    console.print(Text("\n".join(["", *_verdict(proof, walks, seconds, holds=holds)])), soft_wrap=True)
+
+
+def _verdict(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
+    yield f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions"
+    yield f"{proof.streams:,} different streams with {proof.events:,} events, judged in {seconds:.1f} s of CPU time"
+    faults = [f"{name}: {fault}" for name, walk in walks.items() for fault in walk.faults]
+    if proof.counterexample is not None:
+        yield "counterexample:"
+        yield from (f"    {delta!r}" for delta in proof.counterexample.path)
+        yield from proof.counterexample.faults
+    elif faults or proof.faults:
+        yield from (*faults, *proof.faults)
+    else:
+        yield "every stream is legal, and every edge fired" if holds else "some edges never fired"
+
+
+def diagram(
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="What to draw; without it, list the kinds.")] = None,
+    *,
+    form: Annotated[Format, typer.Option("--format", help="The format of the diagram.")] = "mermaid",
+) -> None:
+    """Draw a lifecycle, as a diagram or as a table.
+
+    KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
+    """
+    graphs = {**stream_graphs(), **process_graphs()}
+    if kind is None:
+        for graph in graphs.values():
+            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {len(graph.edges)} arrows")
+    elif kind not in graphs:
+        fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
+    else:
+        typer.echo(RENDERERS[form](graphs[kind]), nl=False)
+
+
+@cache
+def stream_graphs() -> Mapping[str, Graph]:
+    """Return the graphs of all lifecycles and of the framing of harmony, by name."""
+    from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+    from interlock.parsers.harmony_framing import HARMONY, Effect
+
+    lifecycles = (draw(RESPONSE), *map(draw, LIFECYCLES.values()))
+    return {**{graph.name: graph for graph in lifecycles}, "harmony": draw(HARMONY, key=key_of(Effect))}
+
+
+@cache
+def process_graphs() -> Mapping[str, Graph]:
+    """Return the graphs of the server's processes, by name."""
+    from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect
+    from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect
+    from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect
+    from interlock.fsm.processes.lane import LANE, LaneEffect
+    from interlock.fsm.processes.stored import STORED, StoredEffect
+    from interlock.fsm.processes.turns import TURNS, TurnEffect
+
+    graphs = (
+        draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
+        draw(BACKGROUND, way=("idle", "holding", "writing", "closing", "ending", "ended"), key=key_of(BackgroundEffect)),
+        draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
+        draw(CONVERSATION, way=("absent", "free", "held", "deleted"), key=key_of(ConversationEffect)),
+        draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
+        draw(CONNECTION, key=key_of(ConnectionEffect)),
+    )
+    return {graph.name: graph for graph in graphs}
