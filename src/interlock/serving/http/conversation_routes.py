@@ -28,9 +28,7 @@ from interlock.serving.requests.input_items import Item, join, with_ids
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.conversation_lease import locked, no_such_conversation
 from interlock.serving.responses.sealing import Envelope, require_openable
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.records import Conversation
-from interlock.serving.store.store_errors import Conflict, StoreError
+from interlock.serving.store import Conflict, Conversation, ResponseStore, StoreError
 
 __all__ = ["Conversations", "conversation_routes"]
 

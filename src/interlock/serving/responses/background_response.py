@@ -23,8 +23,7 @@ from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import Run
-from interlock.serving.store import Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
-from interlock.serving.store.records import LEASE, RENEW
+from interlock.serving.store import LEASE, RENEW, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
 
 __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 

@@ -14,9 +14,7 @@ from interlock.fsm.deltas import Fault
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.interface import ConversationStore
-from interlock.serving.store.records import RENEW, Addition, StoredResponse
-from interlock.serving.store.store_errors import Conflict, StoreDown
+from interlock.serving.store import RENEW, Addition, Conflict, ConversationStore, StoreDown, StoredResponse
 
 __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
 

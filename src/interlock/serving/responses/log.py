@@ -20,9 +20,7 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.identity import now, random_id
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.records import Log, StoredResponse
-from interlock.serving.store.store_errors import LeaseLost, StoreDown
+from interlock.serving.store import LeaseLost, Log, ResponseStore, StoreDown, StoredResponse
 
 __all__ = ["POLL_SECONDS", "Tail", "adopt", "read_log", "resume_driver"]
 
