@@ -57,7 +57,7 @@ class Model:
             return "Conflict" if stored is not None else None
         _, effects = row.life.state.rows[trigger]
         if StoredEffect.LOG in effects and first != len(row.frames):
-            return "Gap"
+            return "SequenceError"
         talk = None if addition is None else self.talks.get(addition.conversation_id)
         if addition is not None and (talk is None or talk.version != addition.version):
             return "Conflict"

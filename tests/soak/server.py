@@ -99,7 +99,7 @@ def _figures(store: MemoryStore) -> Callable[[Request], Awaitable[JSONResponse]]
         return JSONResponse(
             {
                 "tasks": len(asyncio.all_tasks()),
-                "stored, KiB": store.held_bytes / 1024,
+                "stored, KiB": store.stored_bytes / 1024,
                 "Python's blocks": sys.getallocatedblocks(),
                 "allocated by others, KiB": _allocated() / 1024,
             }

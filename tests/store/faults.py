@@ -15,9 +15,9 @@ import pytest
 from attrs import field, frozen
 from live.redis_server import COMMAND, RedisServer
 
+from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
 from interlock.serving.store.redis.client import TIMEOUT
-from interlock.serving.store.store_errors import StoreUnfit
 
 WHILE = 2.0
 """Seconds for which a fault lasts: long for a client, and short for a lease."""
@@ -201,7 +201,7 @@ def scene_of(store, said):
     with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, FAULTS[store, said](folder) as scene:
         try:
             open_store(scene.url)
-        except StoreUnfit as unfit:
+        except StoreUnusable as unfit:
             pytest.skip(str(unfit))
         yield scene
 

@@ -188,7 +188,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
         store = MemoryStore(clock=times)
         response_id, _, _ = await abandoned(store, times, 6)
         archive = Archive(store)
-        with store.watching(TENANT, response_id) as watch:
+        with store.subscribe(TENANT, response_id) as watch:
             async with archive.maintained():
                 while (await store.get(TENANT, response_id)).response["status"] == "queued":
                     await watch.wait(5)
@@ -201,8 +201,8 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
     async def trimmed():
         store = MemoryStore()
         _, stored = await run_to_end(store, *steps(ANSWER))
-        store._sql.do("DELETE FROM event WHERE number < 4")
-        store._sql.do("UPDATE response SET oldest = 4")
+        store._connection.execute("DELETE FROM event WHERE number < 4")
+        store._connection.execute("UPDATE response SET oldest = 4")
         archive = Archive(store)
         with pytest.raises(ApiError) as refused:
             await archive.tail(TENANT, stored, 3)

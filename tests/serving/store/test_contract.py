@@ -10,10 +10,10 @@ from interlock.serving.store import (
     Addition,
     Conflict,
     Conversation,
-    Gap,
     Lease,
     LeaseLost,
     MemoryStore,
+    SequenceError,
     StoredResponse,
 )
 from interlock.serving.store.redis import RedisStore
@@ -128,10 +128,10 @@ def test_events_that_leave_a_gap_or_come_again_are_refused_and_nothing_is_writte
         await store.append(lease, 0, FRAMES[:1])
         gaps = []
         for first in (0, 2):
-            with pytest.raises(Gap) as refused:
+            with pytest.raises(SequenceError) as refused:
                 await store.append(lease, first, FRAMES[1:])
             gaps.append((refused.value.expected, refused.value.first, str(refused.value)))
-        with pytest.raises(Gap):
+        with pytest.raises(SequenceError):
             await store.finish(lease, 2, FRAMES[2:], ENDED)
         return gaps, await log_of(store), await store.get("", "resp_1")
 
@@ -236,7 +236,7 @@ def test_every_change_wakes_who_watches_also_if_it_came_before_the_wait(opened) 
     async def story(store):
         lease = await store.enqueue("", QUEUED, "a")
         woken = []
-        with store.watching("", "resp_1") as watch, store.watching("", "resp_2") as other:
+        with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as other:
             for change in (
                 store.append(lease, 0, FRAMES[:1]),
                 store.cancel("", "resp_1"),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from interlock.serving.store import MemoryStore, StoredResponse, StoreUnfit, open_store
+from interlock.serving.store import MemoryStore, StoredResponse, StoreUnusable, open_store
 from interlock.serving.store.sqlite import SqliteStore
 
 
@@ -57,7 +57,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
     ],
 )
 def test_what_names_no_store_is_refused(url, said) -> None:
-    with pytest.raises(StoreUnfit) as refused:
+    with pytest.raises(StoreUnusable) as refused:
         open_store(url)
     assert str(refused.value).startswith(said)
 
@@ -67,7 +67,7 @@ def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypat
     for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sqlite")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
-    with pytest.raises(StoreUnfit, match=r"This store needs apsw: pip install apsw"):
+    with pytest.raises(StoreUnusable, match=r"This store needs apsw: pip install apsw"):
         open_store(url)
 
 
@@ -75,10 +75,10 @@ WITHOUT_APSW = """
 import sys
 sys.modules["apsw"] = None
 import interlock.serving.http.app, interlock.serving.http.plugin
-from interlock.serving.store import StoreUnfit, open_store
+from interlock.serving.store import StoreUnusable, open_store
 try:
     open_store()
-except StoreUnfit as error:
+except StoreUnusable as error:
     print(error)
 """
 

@@ -14,9 +14,18 @@ from live.redis_server import RedisServer, needs_redis
 
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.store import Addition, Conflict, Conversation, Gap, LeaseLost, StoreDown, StoredResponse, open_store
+from interlock.serving.store import (
+    Addition,
+    Conflict,
+    Conversation,
+    LeaseLost,
+    SequenceError,
+    StoreDown,
+    StoredResponse,
+    open_store,
+)
 from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.redis.client import SCRIPTS, Calls, Disconnected, base_of
+from interlock.serving.store.redis.client import SCRIPT, Disconnected, RedisClient, key_prefix
 
 pytestmark = needs_redis
 
@@ -96,7 +105,7 @@ def test_who_watches_is_woken_by_another_process_also_after_the_server_was_away(
     async def story(store):
         other = RedisStore(own_server.url)
         lease = await store.enqueue("", stored(1), "a")
-        with store.watching("", "resp_1") as watch, store.watching("", "resp_2") as quiet:
+        with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
             await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])
@@ -116,7 +125,7 @@ def test_who_watches_is_woken_by_another_process_also_after_the_server_was_away(
 def test_many_who_watch_cost_one_connection(redis_url) -> None:
     async def story(store):
         await store.put("", stored(1))
-        watches = [store.watching("", f"resp_{number}") for number in range(50)]
+        watches = [store.subscribe("", f"resp_{number}") for number in range(50)]
         entered = [watch.__enter__() for watch in watches]
         for watch in entered:
             await asyncio.wait_for(watch.wait(60), 30)
@@ -171,7 +180,7 @@ def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url)
             if index in {50, 99}:
                 seen.append(plain.info()["total_net_input_bytes"] - before)
         last = await store.get("", "resp_99")
-        keys = len(plain.keys(f"{base_of('')}:[il]:*"))
+        keys = len(plain.keys(f"{key_prefix('')}:[il]:*"))
         return seen, last == turns(100)[-1], keys
 
     (middle, late), same, keys = run(RedisStore(redis_url), story)
@@ -198,8 +207,8 @@ def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
 
     assert run(store, story) == 2
     left = redis.Redis.from_url(redis_url).keys("*")
-    assert sorted(left) == [b"interlock:layout", b"interlock:tenants", f"{base_of('')}:items".encode()]
-    assert redis.Redis.from_url(redis_url).get(f"{base_of('')}:items") == b"0"
+    assert sorted(left) == [b"interlock:layout", b"interlock:tenants", f"{key_prefix('')}:items".encode()]
+    assert redis.Redis.from_url(redis_url).get(f"{key_prefix('')}:items") == b"0"
 
 
 def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
@@ -237,17 +246,17 @@ def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(redis_ur
 
 def test_a_conversation_that_is_deleted_while_another_goes_on_from_it_is_stored_whole(monkeypatch, redis_url) -> None:
     items = [message(number) for number in range(20)]
-    run_script = Calls.run
+    run_script = RedisClient.run
 
     async def interfered(calls, name, tenant, asked, values=(), **others):
         found = await run_script(calls, name, tenant, asked, values, **others)
-        if name == "known":
+        if name == "count_links":
             await run_script(calls, "write", tenant, {**GONE, "id": "resp_1"})
         return found
 
     async def story(store):
         await store.put("", stored(1, *items))
-        monkeypatch.setattr(Calls, "run", interfered)
+        monkeypatch.setattr(RedisClient, "run", interfered)
         await store.put("", stored(2, *items, message(20)))
         return await store.get("", "resp_2")
 
@@ -313,15 +322,15 @@ def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
 
     assert run(RedisStore(redis_url), story) == stored(1, message(1))
     names = [name.decode() for name in redis.Redis.from_url(redis_url).keys("*")]
-    others = [name for name in names if not name.startswith(base_of("one"))]
+    others = [name for name in names if not name.startswith(key_prefix("one"))]
     assert sorted(others) == ["interlock:layout", "interlock:tenants"]
-    assert "{" in base_of("one")
+    assert "{" in key_prefix("one")
 
 
 def test_the_scripts_are_given_the_table(redis_url) -> None:
     assert redis_url
-    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, renew = {'running', {'extend'}}" in SCRIPTS["write"]
-    assert "expired = {}" in SCRIPTS["write"]
+    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, renew = {'running', {'extend'}}" in SCRIPT
+    assert "expired = {}" in SCRIPT
 
 
 def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
@@ -329,7 +338,7 @@ def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
         lease = await store.enqueue("", stored(1), "a")
         said = []
         for error, attempt in (
-            (Gap, store.append(lease, 5, [b"one"])),
+            (SequenceError, store.append(lease, 5, [b"one"])),
             (Conflict, store.put("", stored(1))),
             (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", 0, ()))),
         ):
@@ -351,7 +360,7 @@ def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
 
 def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> None:
     """The connection is lost after Redis has carried out what was asked: the worst moment."""
-    run_script = Calls.run
+    run_script = RedisClient.run
     losing = []
 
     async def lost(calls, name, tenant, asked, values=(), **others):
@@ -360,7 +369,7 @@ def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> N
             raise Disconnected("The answer did not come.")
         return found
 
-    monkeypatch.setattr(Calls, "run", lost)
+    monkeypatch.setattr(RedisClient, "run", lost)
 
     async def story(store):
         losing.extend([False, True] * 4)

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.serving.store import StoreDown, StoredResponse, StoreUnfit
+from interlock.serving.store import StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.sqlite import SqliteStore
 from interlock.serving.store.sqlite import sql_schema as layout
 from interlock.serving.store.sqlite.database import loses_commits
@@ -67,7 +67,7 @@ def test_a_release_of_sqlite_that_can_lose_commits_is_refused(monkeypatch, path,
     assert loses_commits(version) is loses
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
     if loses:
-        with pytest.raises(StoreUnfit, match=f"SQLite {version} can lose commits"):
+        with pytest.raises(StoreUnusable, match=f"SQLite {version} can lose commits"):
             SqliteStore(path)
     else:
         assert SqliteStore(path).path == path
@@ -163,7 +163,7 @@ def test_a_change_by_another_process_wakes_who_watches(path) -> None:
     async def story(store):
         other = SqliteStore(path)
         lease = await store.enqueue("", stored(1), "a")
-        with store.watching("", "resp_1") as watch, store.watching("", "resp_2") as quiet:
+        with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
             await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])

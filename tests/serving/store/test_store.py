@@ -201,7 +201,7 @@ def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
             await store.put("", make(number))
 
     asyncio.run(fill())
-    assert store.held_bytes <= bound
+    assert store.stored_bytes <= bound
     assert apsw.memory_used() - before <= 1.02 * bound + EMPTY
 
 

@@ -23,7 +23,7 @@ from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import Run
-from interlock.serving.store import LEASE, RENEW, Gap, Lease, LeaseLost, ResponseStore, StoreDown, StoredResponse
+from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, ResponseStore, SequenceError, StoreDown, StoredResponse
 
 __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 
@@ -180,7 +180,7 @@ class BackgroundResponse:
 
     async def _renew(self, lease: Lease) -> None:
         """Renew the lease in time, and soon after a notification that no ordinary write follows."""
-        with self._store.watching(lease.tenant, lease.response_id) as subscription:
+        with self._store.subscribe(lease.tenant, lease.response_id) as subscription:
             while True:
                 await subscription.wait(RENEW)
                 write_count = self._write_count
@@ -196,9 +196,9 @@ class BackgroundResponse:
         except LeaseLost as error:
             logger.warning("%s: its lease is lost: %s", lease.response_id, error)
             return BackgroundTrigger.LOSE
-        except Gap as gap:  # an earlier write succeeded, although it raised
-            del self._pending[: max(gap.expected - self._first_pending, 0)]
-            self._first_pending = gap.expected
+        except SequenceError as error:  # an earlier write succeeded, although it raised
+            del self._pending[: max(error.expected - self._first_pending, 0)]
+            self._first_pending = error.expected
             return BackgroundTrigger.RETRY
         except BaseException as error:
             if not is_fault(error):

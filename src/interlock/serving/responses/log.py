@@ -53,7 +53,7 @@ class Tail:
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
         """Yield all committed events until the response has ended; if some were removed unread, an `error` event is the last."""
         following, dialect = self.start, OPENAI
-        with self.store.watching(self.tenant, self.response_id) as subscription:
+        with self.store.subscribe(self.tenant, self.response_id) as subscription:
             while True:
                 log = await self._read(following)
                 if log is None or following < log.oldest:

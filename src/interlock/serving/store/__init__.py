@@ -1,15 +1,12 @@
-"""Stores of responses: what a later request can go on from, refer to, ask for again and delete.
+"""Stores of responses and conversations, which later requests continue, fetch and delete.
 
-A store knows responses, those that are being made in the background too, the items that led to them, and conversations. It knows
-nothing of requests or of HTTP.
+A store knows nothing of requests or of HTTP.
 
-    interface      the protocol
-    records        what is stored
-    edits          what the edges of the tables let happen
-    chain          a conversation as a chain of shared chunks
-    notifications  who waits is told of what changes
+    interface      the protocol, its values and its errors
+    edits          the writes, as edges of the tables
+    chain          the stored form of a response
+    notifications  subscriptions to the changes of a response
     opening        a store by its URL
-    store_errors   what can go wrong
     sqlite/        in a file or in memory
     redis/         in Redis or Valkey
 """
@@ -17,11 +14,29 @@ nothing of requests or of HTTP.
 from typing import TYPE_CHECKING
 
 from interlock.late import exporter
-from interlock.serving.store.interface import SHARED, ConversationStore, ResponseStore
+from interlock.serving.store.interface import (
+    LEASE,
+    RENEW,
+    SHARED,
+    Addition,
+    Conflict,
+    Conversation,
+    ConversationStore,
+    Lease,
+    LeaseLost,
+    Log,
+    ResponseStore,
+    SequenceError,
+    StoreDown,
+    StoredResponse,
+    StoreError,
+    StoreFull,
+    StoreInfo,
+    StoreUnusable,
+    SweepResult,
+)
 from interlock.serving.store.notifications import Subscription
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.records import LEASE, RENEW, Addition, Conversation, Expired, Info, Lease, Log, StoredResponse
-from interlock.serving.store.store_errors import Conflict, Gap, LeaseLost, StoreDown, StoreError, StoreFull, StoreUnfit
 
 if TYPE_CHECKING:
     from interlock.serving.store.sqlite import MemoryStore
@@ -34,22 +49,22 @@ __all__ = [
     "Conflict",
     "Conversation",
     "ConversationStore",
-    "Expired",
-    "Gap",
-    "Info",
     "Lease",
     "LeaseLost",
     "Log",
     "MemoryStore",
     "ResponseStore",
+    "SequenceError",
     "StoreDown",
     "StoreError",
     "StoreFull",
-    "StoreUnfit",
+    "StoreInfo",
+    "StoreUnusable",
     "StoredResponse",
     "Subscription",
+    "SweepResult",
     "open_store",
 ]
 
-# It needs apsw, which a command without the server may not have.
+# It needs apsw, which may not be installed.
 __getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sqlite"])

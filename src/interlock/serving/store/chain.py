@@ -1,8 +1,8 @@
-"""A response in the form in which it is stored: its body, and its conversation as items that each are stored once.
+"""The stored form of a response: its body, and its conversation as a chain of items that are each stored once.
 
-A conversation is a chain of links: each names an item and the link before it, by digests of what they hold. So conversations that
-go on from one another share the links that they have in common, and a turn of a long one adds only its own. Bodies and items are
-JSON in bytes, a sixth of what their objects take.
+A link of a chain names an item and the link before it by digests of their content. Conversations that continue one another
+share their common links, and each turn of a long one adds only its own. Bodies and items are JSON in bytes, a sixth of the size
+of their objects.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps, loads
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.records import StoredResponse
+from interlock.serving.store.interface import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack", "unpack_item"]
 
 DIGEST: Final = 16
-"""Bytes of a digest: nobody makes two items with one."""
+"""Bytes of a digest: enough that nobody can make two items with the same one."""
 
 _BLANK: Final = b" "
-"""Begins what orjson can write or read no more, such as integers over 64 bits; white space before JSON means nothing."""
+"""Marks JSON that orjson cannot write or read, such as integers over 64 bits. JSON ignores white space in front."""
 
 
 @frozen
 class Chunk:
-    """An item.
-
-    Args:
-        digest: Of the tenant and the item.
-        id: The item's id.
-        packed: The item as JSON.
-    """
+    """An item as it is stored: the digest of its tenant and content, its id, and the item as JSON."""
 
     digest: bytes
     id: str
@@ -45,56 +39,50 @@ class Chunk:
 def pack(value: object) -> bytes:
     """Return a value as JSON."""
     try:
-        # A copy: what orjson returns keeps the whole buffer that it was written into, several times its length.
+        # Copied, because the bytes of orjson keep alive the buffer that they were written into, several times their length.
         return bytes(memoryview(orjson.dumps(value)))
     except orjson.JSONEncodeError:
         return _BLANK + dumps(value)
 
 
 def unpack(packed: bytes) -> object:
-    """Return the value that was packed."""
+    """Return the value of JSON that `pack` returned."""
     return loads(packed) if packed.startswith(_BLANK) else orjson.loads(packed)
 
 
 def unpack_item(packed: bytes) -> Item:
-    """Return the item that was packed."""
+    """Return the item of JSON that `pack` returned."""
     return cast("Item", unpack(packed))
 
 
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
-    """Return items, each with an id, as they are stored; tenants share none."""
+    """Return items as they are stored. Each has an id. Tenants share none."""
     root = _digest(tenant.encode())
     return tuple(Chunk(_digest(root, packed), str(item["id"]), packed) for item in items for packed in [pack(item)])
 
 
 def links_of(tenant: str, chunks: Sequence[Chunk]) -> list[bytes]:
-    """Return the digests of the links of a conversation, in its order."""
+    """Return the digests of the links of a conversation, in order."""
     links: list[bytes] = []
-    before = _digest(tenant.encode())
+    link = _digest(tenant.encode())
     for chunk in chunks:
-        before = _digest(before, chunk.digest)
-        links.append(before)
+        link = _digest(link, chunk.digest)
+        links.append(link)
     return links
 
 
 def body_of(stored: StoredResponse) -> bytes:
-    """Return a response without its output as JSON."""
+    """Return a response without its output, as JSON."""
     response: dict[str, object] = {**stored.response, "output": []}
     return pack(response)
 
 
 def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredResponse:
-    """Return the response that is stored as a body and a chain.
-
-    Args:
-        body: What `body_of` returned.
-        packed: The items of its conversation as JSON, its output included.
-        outputs: How many of the last of them are its output.
-    """
+    """Return the response of a stored body and conversation, whose last `outputs` items are its output."""
     response = cast("dict[str, object]", unpack(body))
     items = [unpack_item(each) for each in packed]
-    place = len(items) - outputs
-    return StoredResponse({**response, "output": items[place:]}, tuple(items[:place]))
+    start = len(items) - outputs
+    return StoredResponse({**response, "output": items[start:]}, tuple(items[:start]))
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -1,43 +1,49 @@
-"""Edits of responses and conversations: what the tables `stored` and `conversation` let happen, the same for every store."""
+"""Edits: writes about a response or a conversation. Each fires an edge of the table `stored` or `conversation` in every store."""
+
+# ruff: noqa: D102 - ResponseStore documents these methods
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
-from interlock.fsm.table import Machine
-from interlock.serving.store.records import LEASE, Addition, Lease, StoredResponse
-from interlock.serving.store.store_errors import Conflict, Gap, LeaseLost
+from interlock.fsm.table import State
+from interlock.serving.store.interface import LEASE, Addition, Conflict, Lease, LeaseLost, StoredResponse
 
 __all__ = [
+    "UNFINISHED",
     "Edit",
     "EditResult",
     "ResponseEdits",
     "conversation_effects",
+    "current_state",
     "has_lapsed",
-    "require_next",
-    "response_machine",
-    "stored_effects",
+    "refuse",
 ]
 
 _T: Final = StoredTrigger
 
+UNFINISHED: Final = [name for name, state in STORED.states.items() if _T.APPEND in state.rows]
+"""The states of responses that have an owner, or have lost it."""
+
+StoredState: TypeAlias = State[StoredTrigger, StoredEffect]
+
 
 @frozen
 class Edit:
-    """What is written about a response in one commit.
+    """A write about one response, in one commit.
 
     Args:
-        trigger: What is fired.
+        trigger: The trigger that it fires.
         stored: The response to store.
-        addition: What it adds to a conversation.
-        owner: Who takes the lease, or has it.
-        epoch: Of the lease under which is written; 0 for what needs none.
+        addition: The items to add to a conversation.
+        owner: The owner of the lease.
+        epoch: The epoch of the lease; None for an edit that needs no lease.
         first: The number of the first event.
         frames: The events to append.
     """
@@ -46,67 +52,55 @@ class Edit:
     stored: StoredResponse | None = None
     addition: Addition | None = None
     owner: str = ""
-    epoch: int = 0
+    epoch: int | None = None
     first: int = 0
     frames: Sequence[bytes] = field(default=(), repr=False)
 
 
 @frozen
 class EditResult:
-    """What is known of a response after an edit.
-
-    Args:
-        epoch: How many owners it has had.
-        cancelled: Whether cancelling was asked for.
-    """
+    """A response after an edit: the epoch of its lease, and whether a client has asked to cancel it."""
 
     epoch: int
     cancelled: bool
 
 
 class ResponseEdits(ABC):
-    """The methods of `ResponseStore` that write: each fires one edge of the table `stored`."""
+    """The writing methods of `ResponseStore`, as edits."""
 
     @abstractmethod
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Fire the edge of an edit and carry out its effects in one commit, or none of them.
+        """Carry out all effects of an edit in one commit; return None if the table has no edge for it, because it comes too late.
 
-        Returns None if there is no such edge, for what may come too late, and raises `StoreError` if the edit is refused.
+        Raises:
+            StoreError: The edit is refused.
         """
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a response that has ended."""
         await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
 
     async def delete(self, tenant: str, response_id: str) -> bool:
-        """Delete a response."""
         return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
 
     async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
-        """Store a response that is to be made."""
         await self._write(tenant, stored.id, Edit(_T.ENQUEUE, stored, owner=owner))
         return Lease(tenant, stored.id, owner, epoch=1)
 
     async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
-        """Append events to the log of a response."""
         return await self._write_as_owner(lease, Edit(_T.APPEND, None, None, lease.owner, lease.epoch, first, frames))
 
     async def renew(self, lease: Lease) -> bool:
-        """Renew a lease."""
         return await self._write_as_owner(lease, Edit(_T.RENEW, None, None, lease.owner, lease.epoch))
 
     async def finish(
         self, lease: Lease, first: int, frames: Sequence[bytes], stored: StoredResponse, addition: Addition | None = None
     ) -> None:
-        """End a response."""
         await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
 
     async def cancel(self, tenant: str, response_id: str) -> bool:
-        """Ask the owner of a response to cancel it."""
         return await self._write(tenant, response_id, Edit(_T.CANCEL)) is not None
 
     async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
-        """Take over a response whose owner is lost."""
         result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
         return None if result is None else Lease(tenant, response_id, owner, result.epoch)
 
@@ -118,82 +112,58 @@ class ResponseEdits(ABC):
 def has_lapsed(until: float, now: float) -> bool:
     """Return whether a lease is over.
 
-    A lease that ends much later than one that begins now was given before the clock was set back, as by a restart of the machine:
-    it is over as well, because nobody would wait for its end. A clock that is set back a little, as clocks are, ends no lease.
+    A lease that ends more than two lease times from now dates from before the clock was set back far, as by a restart of the
+    machine. It is over as well, because nobody would wait for its end. A clock that is set back a little ends no lease.
     """
     return not now < until <= now + 2 * LEASE
 
 
-def response_machine(name: str, *, lapsed: bool, expired: bool) -> Machine[StoredTrigger, StoredEffect]:
-    """Return the life of a response where it is now; what time alone does to it is fired.
-
-    Args:
-        name: The state that was written last.
-        lapsed: Whether its lease is over; of no meaning where nobody has one.
-        expired: Whether nothing was written about it for as long as responses are stored.
-    """
-    machine = Machine[StoredTrigger, StoredEffect](STORED.states[name])
-    for trigger in [_T.LAPSE] * lapsed + [_T.EXPIRE] * expired:
-        if trigger in machine.state.rows:
-            machine.fire(trigger)
-    return machine
+def current_state(name: str, *, lapsed: bool, expired: bool) -> StoredState:
+    """Return the state of a response after what time alone has done to it since the state `name` was written."""
+    state = STORED.states[name]
+    for trigger, is_due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
+        if is_due and trigger in state.rows:
+            state, _ = state.rows[trigger]
+    return state
 
 
-def stored_effects(
-    machine: Machine[StoredTrigger, StoredEffect], owner: str, epoch: int, edit: Edit
-) -> tuple[StoredEffect, ...] | None:
-    """Fire the edge of an edit, and return its effects; None if the table has none, for what may come too late.
+def refuse(edit: Edit, state: str) -> None:
+    """Raise the error for an edit that is illegal in a state; return if it merely comes too late.
 
     Raises:
-        LeaseLost: Another owns the response, or it has ended or is gone.
-        Conflict: There is a response with that id that is being made, or has to be new.
+        LeaseLost: The edit needs the lease.
+        Conflict: The edit stores a response.
     """
-    allowed = edit.trigger in machine.state.rows
-    match edit.trigger:
-        case _T.APPEND | _T.RENEW | _T.FINISH:
-            if not allowed or (edit.owner, edit.epoch) != (owner, epoch):
-                raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {machine.state.name}.")
-        case _T.PUT | _T.ENQUEUE:
-            if not allowed:
-                raise Conflict(f"There is a response with that id already; it is {machine.state.name}.")
-        case _:
-            pass
-    return machine.fire(edit.trigger) if allowed else None
-
-
-def require_next(following: int, edit: Edit) -> None:
-    """Refuse events that do not follow on the last one.
-
-    Raises:
-        Gap: They have other numbers.
-    """
-    if edit.first != following:
-        raise Gap(following, edit.first)
+    if edit.epoch is not None:
+        raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
+    if edit.stored is not None:
+        raise Conflict(f"There is a response with that id already; it is {state}.")
 
 
 def conversation_effects(
     name: str, owner: str, until: float, now: float, trigger: ConversationTrigger, by: str = ""
 ) -> tuple[ConversationEffect, ...]:
-    """Fire an edge of a conversation that is there, and return its effects.
+    """Fire an edge of an existing conversation, and return its effects.
 
     Args:
-        name: Its id.
-        owner: Who held it last; an empty text for nobody.
-        until: When that lease ends, by the clock of the store.
-        now: What that clock shows.
-        trigger: What is fired. `hold` renews the lease of who holds it already; `release` does nothing to that of another.
-        by: Who fires it.
+        name: The id of the conversation.
+        owner: The last owner; empty for none.
+        until: The end of the owner's lease, by the clock of the store.
+        now: The time of that clock.
+        trigger: The trigger. `hold` by the owner renews the lease; `release` by another has no effect.
+        by: The owner that fires it.
 
     Raises:
-        Conflict: The table has no such edge, because another holds it.
+        Conflict: Another owner holds the conversation.
     """
-    machine = Machine[ConversationTrigger, ConversationEffect](CONVERSATION.states["held" if owner else "free"])
+    state = CONVERSATION.states["held" if owner else "free"]
     if owner and has_lapsed(until, now):
-        machine.fire(ConversationTrigger.LAPSE)
+        state, _ = state.rows[ConversationTrigger.LAPSE]
     if trigger is ConversationTrigger.RELEASE and by != owner:
         return ()
-    if (trigger, by) == (ConversationTrigger.HOLD, owner) and ConversationTrigger.RENEW in machine.state.rows:
+    if (trigger, by) == (ConversationTrigger.HOLD, owner) and ConversationTrigger.RENEW in state.rows:
         trigger = ConversationTrigger.RENEW
-    if trigger not in machine.state.rows:
+    if trigger not in state.rows:
         raise Conflict(f"A response is being made that adds to the conversation '{name}'.")
-    return machine.fire(trigger)
+    _, effects = state.rows[trigger]
+    return effects

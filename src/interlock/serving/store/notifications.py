@@ -1,28 +1,31 @@
-"""Notifications of changes: a subscription to a response hears of every write about it, and of none from before it began."""
+"""Notifications: a subscription to a response wakes its waiter after every change of the response."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import TypeAlias
 
 from attrs import define, field
 
-__all__ = ["Notifications", "Subscription"]
+__all__ = ["Key", "Notifications", "Subscription"]
+
+Key: TypeAlias = tuple[str, str]
+"""The tenant and the id of a response."""
 
 
 @define(eq=False)
 class Subscription:
-    """Waits for changes of one response; a change between two waits is not missed."""
+    """Waits for changes of one response. A change between two waits is not missed."""
 
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the response has changed since the last wait, but not for ever.
+        """Wait until the response has changed since the last wait, up to a number of seconds.
 
-        Args:
-            seconds: How long at most. A notification may get lost, as when the store cannot be reached; so look again after it.
+        A notification can get lost, for example when the store is down; read again after the wait in any case.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -30,38 +33,35 @@ class Subscription:
         self._changed.clear()
 
     def notify(self) -> None:
-        """End the wait; from any thread."""
-        with suppress(RuntimeError):  # its loop is closed: nobody waits
+        """End the wait. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
             self._loop.call_soon_threadsafe(self._changed.set)
 
 
 @define(eq=False)
 class Notifications:
-    """The subscriptions of a process, by response."""
+    """The subscriptions of a process."""
 
-    _subscriptions: dict[tuple[str, str], set[Subscription]] = field(factory=dict[tuple[str, str], set[Subscription]], init=False)
+    _subscriptions: dict[Key, set[Subscription]] = field(factory=dict[Key, set[Subscription]], init=False)
 
-    def __bool__(self) -> bool:
-        """Return whether there is any subscription."""
-        return bool(self._subscriptions)
+    def responses(self) -> list[Key]:
+        """Return the responses that have subscriptions. Thread-safe."""
+        return [*self._subscriptions]
 
     @contextmanager
-    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
+    def subscribe(self, key: Key) -> Generator[Subscription]:
         """Subscribe to the changes of a response."""
-        key, subscription = (tenant, response_id), Subscription()
-        self._subscriptions.setdefault(key, set()).add(subscription)
+        subscription = Subscription()
+        subscriptions = self._subscriptions.setdefault(key, set())
+        subscriptions.add(subscription)
         try:
             yield subscription
         finally:
-            self._subscriptions[key].discard(subscription)
-            if not self._subscriptions[key]:
-                del self._subscriptions[key]
+            subscriptions.discard(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(key, None)
 
-    def notify(self, tenant: str, response_id: str) -> None:
-        """Notify the subscriptions of a response; from any thread."""
-        for subscription in [*self._subscriptions.get((tenant, response_id), ())]:
+    def notify(self, key: Key) -> None:
+        """Notify the subscriptions of a response. Thread-safe."""
+        for subscription in [*self._subscriptions.get(key, ())]:
             subscription.notify()
-
-    def responses(self) -> list[tuple[str, str]]:
-        """Return tenant and id of the responses that have subscriptions; from any thread."""
-        return [*self._subscriptions]

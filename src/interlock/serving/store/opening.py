@@ -1,118 +1,94 @@
-"""Where responses are stored, as one says it on a command line: `memory:`, `sqlite:PATH`, `redis://…`."""
+"""Opens the store that a URL names: `memory:`, `sqlite:PATH`, `redis://…`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, cast
 from urllib.parse import parse_qsl
 
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.store_errors import StoreUnfit
+from interlock.serving.store.interface import ResponseStore, StoreUnusable
 
 __all__ = ["IN_MEMORY", "TTL", "open_store"]
 
 IN_MEMORY: Final = "memory:?ttl=never"
-"""The store of a server whose owner names none."""
+"""The default store of a server."""
 
 TTL: Final = 30 * 86_400.0
-"""Seconds for which a response is stored, if nothing else is said: as long as OpenAI does."""
+"""Seconds for which a response is stored by default, as OpenAI does."""
 
 MIN_CONNECTIONS: Final = 2
-"""To Redis: one of them only listens."""
+"""The fewest connections to Redis: one of them only receives notifications."""
 
 _UNITS: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SIZES: Final[Mapping[str, int]] = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
-Reader: TypeAlias = Callable[[str], object]
-"""Reads the value of a parameter; raises `ValueError`."""
-
 
 def open_store(url: str = IN_MEMORY) -> ResponseStore:
-    """Create the store that a URL names. Nothing is opened or connected yet: that happens when the store is first needed.
+    """Create the store that a URL names. It opens files and connections on first use.
 
-    `memory:`, `sqlite:PATH`, and `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters come after a
-    `?`: `ttl` and `logs` (how long responses and the events of ended ones are stored: `30d`, `12h`, `900` seconds, or `never`
+    The URL is `memory:`, `sqlite:PATH`, or `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters follow
+    a `?`: `ttl` and `logs` (how long responses, and the events of ended ones, are stored: `30d`, `12h`, `900` seconds, or `never`
     removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for memory `max_bytes` and `max_responses`,
     for Redis `max_connections` (2 or more).
 
-    Args:
-        url: It.
-
     Raises:
-        StoreUnfit: The URL says nothing that is known, or what the store needs is not installed; the message says what to do.
+        StoreUnusable: The URL is wrong, or the package that the store needs is not installed; the message says what to do.
     """
     scheme, colon, rest = url.partition(":")
-    if not colon or scheme not in _SCHEMES:
-        raise StoreUnfit(f"{_shown(url)} names no store; a store is memory:, sqlite:PATH, redis://HOST, rediss:// or valkey://.")
     place, _, query = rest.partition("?")
-    return _SCHEMES[scheme](scheme, place, query)
+    match scheme if colon else "":
+        case "memory":
+            if place:
+                raise StoreUnusable("memory: takes no path.")
+            parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
+            return _store_class("sqlite", "MemoryStore", "apsw")(**parameters)
+        case "sqlite":
+            if not place or place.startswith("//"):
+                example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
+                raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
+            durations = dict.fromkeys(("ttl", "logs", "busy"), _duration)
+            parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
+            return _store_class("sqlite", "SqliteStore", "apsw")(place, **parameters)
+        case "redis" | "rediss" | "valkey":
+            if not re.match(r"//[^/]", place):
+                raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
+            parameters = _parameters(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
+            url = f"{scheme.replace('valkey', 'redis')}:{place}"
+            return _store_class("redis", "RedisStore", "redis")(url, **parameters)
+        case _:
+            redacted = re.sub(r"//[^@/]*@", "//…@", url)
+            raise StoreUnusable(
+                f"{redacted} names no store; a store is memory:, sqlite:PATH, redis://HOST, rediss:// or valkey://."
+            )
 
 
-def _memory(scheme: str, place: str, query: str) -> ResponseStore:
-    if place:
-        raise StoreUnfit(f"{scheme}: takes no path.")
-    parameters = _read(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
-    return _store("sqlite", "MemoryStore", "apsw")(**{"ttl": TTL, **parameters})
-
-
-def _sqlite(scheme: str, place: str, query: str) -> ResponseStore:
-    if not place or place.startswith("//"):
-        raise StoreUnfit(
-            f"{scheme}: needs the path of a file, such as sqlite:responses.db or sqlite:/var/lib/interlock/responses.db."
-        )
-    readers: dict[str, Reader] = {
-        "ttl": _duration, "logs": _duration, "synchronous": _level, "busy": _duration, "max_bytes": _size
-    }  # fmt: skip
-    parameters = _read(scheme, query, readers)
-    return _store("sqlite", "SqliteStore", "apsw")(place, **{"ttl": TTL, **parameters})
-
-
-def _redis(scheme: str, place: str, query: str) -> ResponseStore:
-    if not re.match(r"//[^/]", place):
-        raise StoreUnfit(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
-    parameters = _read(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
-    make = _store("redis", "RedisStore", "redis")
-    return make(f"{scheme.replace('valkey', 'redis')}:{place}", **{"ttl": TTL, **parameters})
-
-
-_SCHEMES: Final[Mapping[str, Callable[[str, str, str], ResponseStore]]] = {
-    "memory": _memory,
-    "sqlite": _sqlite,
-    "redis": _redis,
-    "rediss": _redis,
-    "valkey": _redis,
-}
-
-
-def _store(extra: str, name: str, package: str) -> Callable[..., ResponseStore]:
-    """Return a class of stores, whose package may not be installed; its folder has the name of the extra."""
+def _store_class(folder: str, name: str, package: str) -> Callable[..., ResponseStore]:
+    """Import the class of a store, which needs a package."""
     try:
-        return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{extra}"), name))
+        return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{folder}"), name))
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise StoreUnfit(f"This store needs {package}: pip install {package}") from error
+        raise StoreUnusable(f"This store needs {package}: pip install {package}") from error
 
 
-def _read(scheme: str, query: str, readers: Mapping[str, Reader]) -> dict[str, object]:
-    """Return the parameters of a URL."""
-    parameters: dict[str, object] = {}
+def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], object]]) -> dict[str, object]:
+    """Parse the parameters of a URL. A parser raises `ValueError` for a wrong value."""
+    parameters: dict[str, object] = {"ttl": TTL}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in readers:
-            raise StoreUnfit(f"{scheme}: takes {', '.join(readers)}, and no parameter {name!r}.")
+        if name not in parsers:
+            raise StoreUnusable(f"{scheme}: takes {', '.join(parsers)}, and no parameter {name!r}.")
         try:
-            parameters[name] = readers[name](value)
+            parameters[name] = parsers[name](value)
         except ValueError as error:
-            raise StoreUnfit(f"{scheme}: cannot take {name}={value}.") from error
+            raise StoreUnusable(f"{scheme}: cannot take {name}={value}.") from error
     return parameters
 
 
 def _duration(value: str) -> float | None:
-    if value == "never":
-        return None
-    return _amount(value, _UNITS)
+    return None if value == "never" else _amount(value, _UNITS)
 
 
 def _size(value: str) -> int:
@@ -121,7 +97,7 @@ def _size(value: str) -> int:
 
 def _connections(value: str) -> int:
     if re.fullmatch(r"[0-9]{1,6}", value) is None or int(value) < MIN_CONNECTIONS:
-        raise StoreUnfit(f"max_connections is a whole number from {MIN_CONNECTIONS} to 999999, and cannot be {value!r}.")
+        raise StoreUnusable(f"max_connections is a whole number from {MIN_CONNECTIONS} to 999999, and cannot be {value!r}.")
     return int(value)
 
 
@@ -132,12 +108,7 @@ def _amount(value: str, units: Mapping[str, int]) -> float:
     return float(match[1]) * units[match[2]]
 
 
-def _level(value: str) -> Literal["normal", "full"]:
+def _synchronous(value: str) -> str:
     if value not in {"normal", "full"}:
         raise ValueError(value)
-    return "full" if value == "full" else "normal"
-
-
-def _shown(url: str) -> str:
-    """Return a URL without the password that may be in it."""
-    return re.sub(r"//[^@/]*@", "//…@", url)
+    return value

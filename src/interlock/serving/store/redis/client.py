@@ -1,15 +1,14 @@
-"""Calls of the scripts that run inside Redis: one client for the process and its event loop, which connects when first needed.
+"""The connections to Redis: a client that runs the script of the store, and a listener that receives notifications.
 
-Each script is one commit, and fires the edges of tables that it is given as data.
-
-A connection may have been lost since it was last used, as by a restart of Redis, and that shows only when it is used. Whether
-what was asked was carried out is not known then; what may be done twice is asked again, about the rest who asked decides.
+A call of the script is one commit. If a connection is lost, for example because Redis restarts, the next call notices, and cannot
+know whether Redis has carried it out. A call that may be made twice is repeated; for the others the caller decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -26,75 +25,73 @@ from interlock.events.json import dumps
 from interlock.fsm.processes.conversation import CONVERSATION
 from interlock.fsm.processes.stored import STORED
 from interlock.fsm.table import Table
-from interlock.serving.store.records import LEASE
-from interlock.serving.store.store_errors import StoreDown
+from interlock.serving.store.interface import LEASE, StoreDown
+from interlock.serving.store.notifications import Key, Notifications
 
-__all__ = ["CONNECTIONS", "SCRIPTS", "VERSION", "Calls", "Disconnected"]
+__all__ = ["CONNECTIONS", "SCRIPT", "VERSION", "Disconnected", "Listener", "RedisClient"]
 
 R = TypeVar("R")
 T = TypeVar("T")
 E = TypeVar("E")
 
 VERSION: Final = 1
-"""The version of the layout that the scripts know."""
+"""The version of the layout that the script reads and writes."""
 
 PREFIX: Final = "interlock"
-"""What the names of all keys begin with."""
+"""The beginning of all keys."""
 
 TIMEOUT: Final = 5.0
 """Seconds after which a server that does not answer is down."""
 
-WAIT: Final = 20.0
-"""Seconds for which a call waits for a connection: many more calls at once than connections are no fault."""
+CONNECTION_WAIT: Final = 20.0
+"""Seconds for which a call waits for a free connection, because many calls at once are no fault."""
 
 CONNECTIONS: Final = 50
-"""How many connections a process has at most, if its URL does not say."""
+"""The most connections of a process, by default."""
 
+RECONNECT: Final = 0.5
+"""Seconds until the listener tries again after its connection was lost. Subscribers read by themselves meanwhile."""
 
-_HERE: Final = Path(__file__).parent
-_NAMES: Final = ("write", "known", "get", "read", "find", "converse", "lost", "sweep", "census")
-_CONVERSING: Final = frozenset({"write", "converse"})
+SILENCE: Final = 10.0
+"""Seconds for which the listener waits for a message before it asks again."""
+
+ALIVE: Final = f"{PREFIX}:alive"
+"""A channel without messages: a connection without any channel cannot listen."""
 
 
 def _lua(name: str, table: Table[T, E]) -> str:
-    """Return a table as Lua: for each state and trigger, the state that follows and the effects."""
-
-    def state(of: str) -> str:
-        rows = table.states[of].rows.items()
-        return ", ".join(f"{trigger} = {{'{dest.name}', {{{_listed(effects)}}}}}" for trigger, (dest, effects) in rows)
-
-    return f"local {name} = {{{', '.join(f'{of} = {{{state(of)}}}' for of in table.states)}}}\n"
-
-
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    """Return a table as Lua: for each state and trigger, the next state and the effects."""
+    states: list[str] = []
+    for state in table.states.values():
+        rows: list[str] = []
+        for trigger, (dest, effects) in state.rows.items():
+            names = ", ".join(f"'{effect}'" for effect in effects)
+            rows.append(f"{trigger} = {{'{dest.name}', {{{names}}}}}")
+        states.append(f"{state.name} = {{{', '.join(rows)}}}")
+    return f"local {name} = {{{', '.join(states)}}}\n"
 
 
-def _script(name: str) -> str:
-    edges, parts = [_lua("EDGES", STORED)], ["common", name]
-    if name in _CONVERSING:
-        edges, parts = [*edges, _lua("TALKS", CONVERSATION)], ["common", "conversing", name]
-    return "".join(edges) + "".join((_HERE / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
-
-
-SCRIPTS: Final = {name: _script(name) for name in _NAMES}
-"""The text of each script."""
+SCRIPT: Final = (
+    _lua("STORED", STORED)
+    + _lua("CONVERSATION", CONVERSATION)
+    + Path(__file__).with_name("store.lua").read_text(encoding="utf-8")
+)
 
 
 class Disconnected(StoreDown):
-    """The connection was lost, or there was none: it is not known whether what was asked was carried out."""
+    """The connection was lost, or could not be made. Redis may or may not have carried out the call."""
 
 
 @define(eq=False)
-class Calls:
-    """The calls of one server. Each method raises `StoreDown` if it cannot be used now, or has another layout.
+class RedisClient:
+    """Runs the script on one server. It connects on first use. Each method raises `StoreDown` if the server cannot be used now.
 
     Args:
         url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
         ttl: Seconds for which a response is stored; None for ever.
-        logs: Seconds for which the events of a response are, after its end; None for as long as it.
-        clock: Tells the time in seconds; None for the clock of the server, which all processes have in common.
-        max_connections: How many connections there are at most; calls wait for one. One of them only listens.
+        logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
+        clock: Returns the time in seconds; None for the clock of the server.
+        max_connections: The most connections, one of which is the listener's; calls wait for a free one.
     """
 
     url: str
@@ -104,111 +101,180 @@ class Calls:
     max_connections: int
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _scripts: dict[str, Any] = field(factory=dict[str, Any], init=False)
+    _script: Any = field(default=None, init=False)
     _tenants: set[str] = field(factory=set[str], init=False)
-    """Those that the server is known to have in its list."""
-    _fits: bool = field(default=False, init=False)
-    """Whether the layout of the server was looked at."""
+    """The tenants that this process has registered, after it has checked the layout of the server."""
 
     @property
-    def shown(self) -> str:
+    def redacted_url(self) -> str:
         """The URL without the password."""
         parts = urlsplit(self.url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
-    def client(self) -> redis.Redis:
-        """The client of the event loop that runs."""
-        loop, client = asyncio.get_running_loop(), self._client
-        if client is None or self._loop is not loop:
+    def client(self) -> Any:  # noqa: ANN401 - the methods of the class have no complete types
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-            settings |= {"max_connections": self.max_connections, "timeout": WAIT, "retry": Retry(NoBackoff(), 0)}
-            client = redis.Redis.from_pool(cast("Any", redis.BlockingConnectionPool).from_url(self.url, **settings))
-            self._client, self._scripts = client, {name: client.register_script(text) for name, text in SCRIPTS.items()}
-            self._loop, self._fits = loop, False
+            settings |= {"max_connections": self.max_connections, "timeout": CONNECTION_WAIT, "retry": Retry(NoBackoff(), 0)}
+            pool = cast("Any", redis.BlockingConnectionPool).from_url(self.url, **settings)
+            self._client, self._loop = redis.Redis.from_pool(pool), loop
+            self._script = self._client.register_script(SCRIPT)
             self._tenants.clear()
-        return client
+        return self._client
 
     async def run(
-        self, name: str, tenant: str, fields: dict[str, object], values: Sequence[bytes] = (), *, again: bool = True
-    ) -> Any:  # noqa: ANN401 - Redis'
-        """Run a script, and return what it returned.
+        self, operation: str, tenant: str, arguments: dict[str, object], values: Sequence[bytes] = (), *, repeatable: bool = True
+    ) -> Any:  # noqa: ANN401 - any value of Redis
+        """Run an operation of the script, and return its result.
 
-        It reads `fields` as JSON, and `values` as the bytes that follow. With `again` it does the same when it is run twice.
+        Args:
+            operation: The name of the operation.
+            tenant: The tenant whose keys it uses.
+            arguments: The arguments of the operation, which it reads as JSON.
+            values: The bytes that follow them.
+            repeatable: Whether the operation has the same effect when it is run twice.
         """
         now = -1 if self.clock is None else _milliseconds(self.clock())
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
-        arguments = [dumps({**times, **fields}), *values]
+        argv = [dumps({"operation": operation, **times, **arguments}), *values]
 
-        async def call() -> Any:  # noqa: ANN401 - Redis'
-            if not self._fits or tenant not in self._tenants:
-                await self._introduce(tenant)
-            return await self._scripts[name](keys=[base_of(tenant)], args=arguments)
+        async def call() -> Any:  # noqa: ANN401 - any value of Redis
+            if tenant not in self._tenants:
+                await self._register(tenant)
+            return await self._script(keys=[key_prefix(tenant)], args=argv)
 
-        return await (self._repeated(call) if again else self._guarded(call))
+        return await (self._call_repeatable(call) if repeatable else self._call(call))
 
     async def tenants(self) -> list[str]:
         """Return all tenants that have stored something."""
-        tenants = await self._repeated(lambda: cast("Any", self.client).smembers(f"{PREFIX}:tenants"))
+        tenants = await self._call_repeatable(lambda: self.client.smembers(f"{PREFIX}:tenants"))
         return sorted(tenant.decode() for tenant in tenants)
 
-    async def about(self) -> dict[str, Any]:
-        """Return what the server says of itself."""
-        about: dict[str, Any] = await self._repeated(lambda: cast("Any", self.client).info())
-        return about
+    async def server_info(self) -> dict[str, Any]:
+        """Return the reply of the server to `INFO`."""
+        info: dict[str, Any] = await self._call_repeatable(self.client.info)
+        return info
 
     async def layout(self) -> int:
-        """Return the version of the layout, which an empty server gets."""
-        client = cast("Any", self.client)
+        """Return the version of the layout; an empty server gets the current one."""
 
-        async def look() -> int:
-            await client.set(f"{PREFIX}:layout", VERSION, nx=True)
-            return int(await client.get(f"{PREFIX}:layout"))
+        async def call() -> int:
+            await self.client.set(f"{PREFIX}:layout", VERSION, nx=True)
+            return int(await self.client.get(f"{PREFIX}:layout"))
 
-        return await self._repeated(look)
+        return await self._call_repeatable(call)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    async def _repeated(self, call: Callable[[], Awaitable[R]]) -> R:
-        """Call what may be called again, and call it again if the connection was lost."""
+    async def _call_repeatable(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Make a call, and repeat it if the connection was lost."""
         try:
-            return await self._guarded(call)
+            return await self._call(call)
         except Disconnected:
-            return await self._guarded(call)
+            return await self._call(call)
 
-    async def _guarded(self, call: Callable[[], Awaitable[R]]) -> R:
-        """Call, and raise what a store raises. What else waits for a connection gets a new one."""
-        client = cast("Any", self.client)
+    async def _call(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Make a call; after an error, close the connections that are not in use."""
+        client = self.client
         try:
             return await call()
         except (RedisError, OSError) as error:
-            self._fits = False  # it may be another server that comes back
-            self._tenants.clear()
+            self._tenants.clear()  # another server may come back
             await client.connection_pool.disconnect(inuse_connections=False)
             kind = Disconnected if isinstance(error, (RedisConnectionError, OSError)) else StoreDown
-            raise kind(f"{self.shown} cannot be used: {error}.") from error
+            raise kind(f"{self.redacted_url} cannot be used: {error}.") from error
 
-    async def _introduce(self, tenant: str) -> None:
-        """See to it that the server has the layout that the scripts know, and lists the tenant."""
-        client = cast("Any", self.client)
+    async def _register(self, tenant: str) -> None:
+        """Check the layout of the server, and add a tenant to its list."""
         version = await self.layout()
         if version != VERSION:
-            raise StoreDown(f"{self.shown} has the layout {version}, and {VERSION} is needed: see `interlock store migrate`.")
-        await client.sadd(f"{PREFIX}:tenants", tenant)
-        self._fits = True
+            raise StoreDown(
+                f"{self.redacted_url} has the layout {version}, and {VERSION} is needed: see `interlock store migrate`."
+            )
+        await self.client.sadd(f"{PREFIX}:tenants", tenant)
         self._tenants.add(tenant)
 
 
-def base_of(tenant: str) -> str:
-    """Return what the names of all keys of a tenant begin with. In braces stands what a cluster would choose their place by.
+@define(eq=False)
+class Listener:
+    """Receives the notifications of all subscriptions of a process on one connection."""
 
-    Args:
-        tenant: Its name, of which only a digest is in the keys.
-    """
+    redis: RedisClient
+    notifications: Notifications
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def update(self) -> None:
+        """Adjust the channels to the subscriptions, soon."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen())
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        task, self._task = self._task, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the running task goes on; its cancellation alone does not tell, because the client may swallow it."""
+        return self._task is asyncio.current_task()
+
+    async def _listen(self) -> None:
+        while self._is_current:
+            try:
+                async with self.redis.client.pubsub() as pubsub:
+                    await pubsub.subscribe(ALIVE)
+                    await self._receive(pubsub)
+            except (RedisError, OSError):
+                await asyncio.sleep(RECONNECT if self._is_current else 0)
+
+    async def _receive(self, pubsub: Any) -> None:  # noqa: ANN401 - of a class without types
+        """Receive messages on one connection until it is lost, and follow the subscriptions."""
+        channels: dict[bytes, Key] = {}
+        message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
+        change = asyncio.create_task(self._changed.wait())
+        self._changed.set()
+        try:
+            while self._is_current:
+                await asyncio.wait({message, change}, return_when=asyncio.FIRST_COMPLETED)
+                if change.done():
+                    self._changed.clear()
+                    await self._subscribe(pubsub, channels)
+                    change = asyncio.create_task(self._changed.wait())
+                if message.done():
+                    channel = (message.result() or {}).get("channel")
+                    if channel in channels:  # the confirmation of a new channel counts: there may be changes from before it
+                        self.notifications.notify(channels[channel])
+                    message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
+        finally:
+            message.cancel()
+            change.cancel()
+            await asyncio.gather(message, change, return_exceptions=True)
+
+    async def _subscribe(self, pubsub: Any, channels: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
+        """Subscribe to the channels of all subscriptions, and to no others."""
+        wanted = {f"{key_prefix(tenant)}:w:{name}".encode(): (tenant, name) for tenant, name in self.notifications.responses()}
+        added, removed = wanted.keys() - channels.keys(), channels.keys() - wanted.keys()
+        channels.clear()
+        channels.update(wanted)
+        if added:
+            await pubsub.subscribe(*added)
+        if removed:
+            await pubsub.unsubscribe(*removed)
+
+
+def key_prefix(tenant: str) -> str:
+    """Return the beginning of all keys of a tenant: a digest of its name, in the braces of a hash tag for clusters."""
     return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
 
 

@@ -1,8 +1,8 @@
-"""Connections to SQLite, and who uses them.
+"""Connections to SQLite, and what runs work on them: a thread for a file, the caller itself for memory.
 
-For a file it is a thread, so that the event loop never waits for a disk or a lock; memory has neither, and is used by the caller.
-A thread has a connection of its own. What is asked of it while it is at work is done next, all of it in one transaction: so many
-writers cost one commit. If that fails, each is done alone, so that nobody pays for another's fault.
+With a thread the event loop never waits for a disk or a lock. Jobs that arrive while the thread is busy are done next, in one
+transaction, so that many writers cost one commit. If that transaction fails, each job is done alone, so that one job cannot fail
+the others.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import apsw
 from attrs import define, field, frozen
 
-from interlock.serving.store.store_errors import StoreDown, StoreError
+from interlock.serving.store.interface import StoreDown, StoreError
 
-__all__ = ["Inline", "Sql", "Worker", "Works", "loses_commits", "store_down"]
+__all__ = ["Connection", "DatabaseThread", "InlineExecutor", "loses_commits", "store_down"]
 
 R = TypeVar("R")
 
 Values: TypeAlias = Sequence[object]
 
 BATCH: Final = 256
-"""Jobs that are done in one transaction at most."""
+"""The most jobs in one transaction."""
 
 FIRST_UNSAFE: Final = (3, 7, 0)
 LAST_UNSAFE: Final = (3, 51, 2)
-MENDED: Final = {(3, 50): 7, (3, 44): 6}
-"""Older releases that were mended later: from which patch on."""
+FIXED: Final = {(3, 50): 7, (3, 44): 6}
+"""The older releases that were fixed later, with the first fixed patch."""
 
 
 def loses_commits(version: str) -> bool:
     """Return whether a version of SQLite can lose a commit where several connections write to one file with a write-ahead log.
 
-    Two of them that reset the log at the same moment may take it for empty. See "The WAL-reset bug" in SQLite's documentation of
-    write-ahead logging.
+    Two connections that reset the log at the same moment may take it for empty. See "The WAL-reset bug" in SQLite's documentation
+    of write-ahead logging.
     """
     major, minor, patch = (int(part) for part in version.split(".")[:3])
-    mended = MENDED.get((major, minor))
-    return FIRST_UNSAFE <= (major, minor, patch) <= LAST_UNSAFE and (mended is None or patch < mended)
+    fixed = FIXED.get((major, minor))
+    return FIRST_UNSAFE <= (major, minor, patch) <= LAST_UNSAFE and (fixed is None or patch < fixed)
 
 
 @define(eq=False)
-class Sql:
-    """A connection, used by one thread at a time.
+class Connection:
+    """A connection to a file or to `:memory:`, used by one thread at a time.
 
     Args:
-        path: The file, which is made if there is none, or `:memory:`.
-        busy: Seconds for which a lock of another connection is waited for.
+        path: The file, which is created if it does not exist.
+        busy: Seconds to wait for a lock of another connection.
     """
 
     path: str
@@ -68,7 +68,7 @@ class Sql:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """Whether a transaction is open."""
         return bool(self._connection.in_transaction)
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -77,169 +77,139 @@ class Sql:
         return rows
 
     def row(self, statement: str, values: Values = ()) -> tuple[Any, ...] | None:
-        """Run a statement, and return its first row; None if there is none."""
+        """Run a statement, and return its first row, or None."""
         rows = self.rows(statement, values)
         return rows[0] if rows else None
 
-    def one(self, statement: str, values: Values = ()) -> Any:  # noqa: ANN401 - as it is in the database
-        """Run a statement, and return the first value of its first row; None if there is none."""
+    def value(self, statement: str, values: Values = ()) -> Any:  # noqa: ANN401 - as it is in the database
+        """Run a statement, and return the first value of its first row, or None."""
         row = self.row(statement, values)
         return None if row is None else row[0]
 
     def insert(self, statement: str, values: Values) -> int:
-        """Run a statement that inserts a row, and return what the row is referred to by."""
+        """Insert a row, and return its rowid."""
         self._connection.execute(statement, values)
         return int(self._connection.last_insert_rowid())
 
-    def do(self, statement: str, values: Values = ()) -> None:
-        """Run a statement."""
+    def execute(self, statement: str, values: Values = ()) -> None:
+        """Run a statement to its end."""
         self.rows(statement, values)
 
-    def many(self, statement: str, values: Iterable[Values]) -> None:
-        """Run a statement with many values."""
+    def execute_many(self, statement: str, values: Iterable[Values]) -> None:
+        """Run a statement once for each tuple of values."""
         self._connection.executemany(statement, values)
 
     def close(self) -> None:
-        """Close the connection, whatever is in the way."""
+        """Close the connection, even with open statements."""
         self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
 
 
-class Works(Protocol):
-    """Does work with a connection, each in a transaction."""
-
-    async def do(self, work: Callable[[Sql], R], after: Callable[[], None] = lambda: None) -> R:
-        """Do something in a transaction, and return what it returned.
-
-        Args:
-            work: What is done. It raises `StoreError` before it has written anything, or not at all.
-            after: What is done when it is committed.
-
-        Raises:
-            StoreDown: The database cannot be used now.
-        """
-        ...
-
-
 @define(eq=False)
-class Inline:
-    """Does work at once, in the thread of its caller.
+class InlineExecutor:
+    """Runs work at once, in the thread of the caller. Any exception rolls the transaction back.
 
     Args:
-        connection: To a database in memory.
-        finish: What is done at the end of each transaction.
+        connection: A connection to a database in memory.
+        before_commit: Called at the end of each transaction.
     """
 
-    connection: Sql
-    finish: Callable[[], None] = lambda: None
+    connection: Connection
+    before_commit: Callable[[], None] = lambda: None
 
-    async def do(self, work: Callable[[Sql], R], after: Callable[[], None] = lambda: None) -> R:
-        """Do something in a transaction, which whatever is raised undoes."""
+    async def run(self, work: Callable[[Connection], R], after: Callable[[], None] = lambda: None) -> R:
+        """Run `work` in a transaction; see `DatabaseThread.run`."""
         connection = self.connection
         try:
-            connection.do("BEGIN")
+            connection.execute("BEGIN")
             result = work(connection)
-            self.finish()
-            connection.do("COMMIT")
+            self.before_commit()
+            connection.execute("COMMIT")
         except apsw.Error as error:
             raise store_down(connection.path, error) from error
         finally:
             if connection.in_transaction:
-                connection.do("ROLLBACK")
+                connection.execute("ROLLBACK")
         after()
         return result
 
 
-class Signal(Enum):
-    """What a thread is told beside its jobs."""
-
-    STOP = auto()
-    POLL = auto()
-    """Somebody has subscribed: poll from now on."""
-
-
 @frozen(eq=False)
 class Job(Generic[R]):
-    """Something to be done with the connection, and who waits for it; see `Works.do`."""
+    """Work for a thread, and its future result; see `DatabaseThread.run`."""
 
-    work: Callable[[Sql], R]
+    work: Callable[[Connection], R]
     after: Callable[[], None]
-    result: asyncio.Future[R] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    result: Future[R] = field(factory=Future["R"], init=False)
 
-    def succeed(self, value: R) -> None:
-        """Hand over what it returned."""
-        self._settle(lambda: self.result.set_result(value))
-
-    def fail(self, error: Exception) -> None:
-        """Hand over what it raised."""
-        self._settle(lambda: self.result.set_exception(error))
-
-    def _settle(self, settle: Callable[[], None]) -> None:
-        def settle_once() -> None:
-            if not self.result.done():
-                settle()
-
-        with suppress(RuntimeError):  # its loop is closed: nobody waits
-            self.result.get_loop().call_soon_threadsafe(settle_once)
+    def __attrs_post_init__(self) -> None:
+        """Mark the future as running: a caller that is cancelled does not cancel the job."""
+        self.result.set_running_or_notify_cancel()
 
 
 @define(eq=False)
-class Worker:
-    """A thread with a connection, which it opens when it is first needed, and again when it was lost.
+class DatabaseThread:
+    """Runs work in a thread with a connection, which it opens on first use, and again after an error or if the file is replaced.
 
     Args:
         path: The file.
         open: Opens a connection.
         begin: The statement that begins a transaction.
-        poll: Looks with the connection for what others have written, when nothing was asked for a while.
-        pause: Returns the seconds after which it polls; None for never.
+        poll: Called with the connection when the thread has been idle for `interval()` seconds.
+        interval: Returns the seconds between two polls, or None for no polls.
     """
 
     path: str
-    open: Callable[[], Sql]
+    open: Callable[[], Connection]
     begin: str
-    poll: Callable[[Sql], None] = lambda _connection: None
-    pause: Callable[[], float | None] = lambda: None
-    _queue: SimpleQueue[Job[Any] | Signal] = field(factory=SimpleQueue["Job[Any] | Signal"], init=False)
+    poll: Callable[[Connection], None] = lambda _connection: None
+    interval: Callable[[], float | None] = lambda: None
+    _queue: SimpleQueue[Job[Any] | Literal["poll", "stop"]] = field(factory=SimpleQueue, init=False)
     _thread: Thread | None = field(default=None, init=False)
-    _connection: Sql | None = field(default=None, init=False)
+    _connection: Connection | None = field(default=None, init=False)
     _file: tuple[int, int] | None = field(default=None, init=False)
-    """Device and inode of the file that is open."""
+    """Device and inode of the open file."""
 
-    async def do(self, work: Callable[[Sql], R], after: Callable[[], None] = lambda: None) -> R:
-        """Do something in a transaction; `after` is called in the thread."""
+    async def run(self, work: Callable[[Connection], R], after: Callable[[], None] = lambda: None) -> R:
+        """Run `work` in a transaction, and return its result; call `after` in the thread once it is committed.
+
+        Work raises a `StoreError` before it has written anything, because the rest of its transaction is committed.
+
+        Raises:
+            StoreDown: The database cannot be used now.
+        """
         job = Job(work, after)
         if self._thread is None:
-            self._thread = Thread(target=self._run, name=f"interlock: {self.begin}", daemon=True)
+            self._thread = Thread(target=self._loop, name=f"interlock: {self.begin}", daemon=True)
             self._thread.start()
         self._queue.put(job)
-        return await job.result
+        return await asyncio.wrap_future(job.result)
 
     def poll_soon(self) -> None:
-        """Have the thread ask `pause` again."""
-        self._queue.put(Signal.POLL)
+        """Poll now, and ask `interval` again."""
+        self._queue.put("poll")
 
     async def stop(self) -> None:
-        """Do what was asked for, and close the connection; the next job opens it again."""
+        """Finish the jobs in the queue, and close the connection. The next job opens it again."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._queue.put(Signal.STOP)
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+            self._queue.put("stop")
+            await asyncio.to_thread(thread.join)
 
-    def _run(self) -> None:
-        going = True
-        while going:
-            jobs, going = self._next()
+    def _loop(self) -> None:
+        running = True
+        while running:
+            jobs, running = self._next_jobs()
             if jobs:
-                self._do_all(jobs)
-            elif going:
+                self._run_batch(jobs)
+            elif running:
                 self._poll()
         self._close()
 
-    def _next(self) -> tuple[list[Job[Any]], bool]:
-        """Return the jobs that wait, and whether the thread goes on."""
+    def _next_jobs(self) -> tuple[list[Job[Any]], bool]:
+        """Return the jobs in the queue, none after a pause, and whether the thread goes on."""
         jobs: list[Job[Any]] = []
         try:
-            entry = self._queue.get(timeout=self.pause())
+            entry = self._queue.get(timeout=self.interval())
             while isinstance(entry, Job):
                 jobs.append(entry)
                 if len(jobs) == BATCH:
@@ -247,43 +217,43 @@ class Worker:
                 entry = self._queue.get_nowait()
         except Empty:
             return jobs, True
-        return jobs, entry is not Signal.STOP
+        return jobs, entry != "stop"
 
-    def _do_all(self, jobs: Sequence[Job[Any]]) -> None:
+    def _run_batch(self, jobs: Sequence[Job[Any]]) -> None:
         try:
-            results = self._transact(self._opened(), jobs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who waits is told
-            self._undo(error)
+            outcomes = self._commit(self._open_connection(), jobs)
+        except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
+            self._roll_back(error)
             if len(jobs) == 1:
-                jobs[0].fail(store_down(self.path, error) if isinstance(error, apsw.Error) else error)
+                jobs[0].result.set_exception(store_down(self.path, error) if isinstance(error, apsw.Error) else error)
             else:
                 for job in jobs:
-                    self._do_all([job])
+                    self._run_batch([job])
         else:
-            for job, settle in results:
+            for job, set_outcome in zip(jobs, outcomes, strict=True):
                 job.after()
-                settle()
+                set_outcome()
 
-    def _transact(self, connection: Sql, jobs: Sequence[Job[Any]]) -> list[tuple[Job[Any], Callable[[], None]]]:
-        """Do jobs in one transaction, and return what settles each when it is committed."""
-        results: list[tuple[Job[Any], Callable[[], None]]] = []
-        connection.do(self.begin)
+    def _commit(self, connection: Connection, jobs: Sequence[Job[Any]]) -> list[Callable[[], None]]:
+        """Run jobs in one transaction; return what sets the outcome of each."""
+        outcomes: list[Callable[[], None]] = []
+        connection.execute(self.begin)
         for job in jobs:
             try:
-                results.append((job, partial(job.succeed, job.work(connection))))
+                outcomes.append(partial(job.result.set_result, job.work(connection)))
             except StoreError as error:
-                results.append((job, partial(job.fail, error)))
-        connection.do("COMMIT")
-        return results
+                outcomes.append(partial(job.result.set_exception, error))
+        connection.execute("COMMIT")
+        return outcomes
 
     def _poll(self) -> None:
         try:
-            self.poll(self._opened())
-        except Exception as error:  # noqa: BLE001 - the thread goes on; a subscriber looks by itself after a while
-            self._undo(error)
+            self.poll(self._open_connection())
+        except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read again by themselves
+            self._roll_back(error)
 
-    def _opened(self) -> Sql:
-        """Return the connection; a new one if the file is not the one that was opened, because somebody has moved it."""
+    def _open_connection(self) -> Connection:
+        """Return the connection: a new one if the path names another file than the one that is open."""
         if self._connection is not None and self._file != _identity(self.path):
             self._close()
         if self._connection is None:
@@ -291,14 +261,14 @@ class Worker:
             self._file = _identity(self.path)
         return self._connection
 
-    def _undo(self, error: Exception) -> None:
-        """Undo a transaction. After what may have to do with the file, it is opened again."""
+    def _roll_back(self, error: Exception) -> None:
+        """Roll back the transaction, or close the connection after an error that may be due to the file."""
         if self._connection is None:
             return
         if isinstance(error, apsw.Error) and not isinstance(error, (apsw.BusyError, apsw.FullError)):
             self._close()
         elif self._connection.in_transaction:
-            self._connection.do("ROLLBACK")
+            self._connection.execute("ROLLBACK")
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -308,7 +278,7 @@ class Worker:
 
 
 def store_down(path: str, error: apsw.Error) -> StoreDown:
-    """Return what is raised where SQLite cannot do something now."""
+    """Return the `StoreDown` for an error of SQLite."""
     match error:
         case apsw.BusyError():
             return StoreDown(f"{path} is locked by another process.")

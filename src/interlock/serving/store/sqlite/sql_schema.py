@@ -1,30 +1,30 @@
-"""The layout of a store in SQLite: its tables, its version, and how an older one is brought up to date."""
+"""The layout of a store in SQLite: its tables, its versions, and their migration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.serving.store.sqlite.database import Sql
-from interlock.serving.store.store_errors import StoreDown
+from interlock.serving.store.interface import StoreDown
+from interlock.serving.store.sqlite.database import Connection
 
 __all__ = ["VERSION", "create", "migrate", "require_layout"]
 
 APPLICATION: Final = 0x494C4B31
-"""What the header of a file says that is a store: `ILK1`."""
+"""The application id in the header of the file: `ILK1`."""
 
 LAYOUTS: Final[Mapping[int, str]] = {
     1: """
         CREATE TABLE layout (version INTEGER NOT NULL);
         INSERT INTO layout VALUES (1);
 
-        -- Every item once. `digest` is of tenant and body.
+        -- Each item is stored once. `digest` is of tenant and body.
         CREATE TABLE item (
             seq INTEGER PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, body BLOB NOT NULL
         );
         CREATE INDEX item_by_id ON item (tenant, id);
 
-        -- Conversations as chains, which share what they have in common. `digest` is of all items up to this one.
+        -- Conversations of responses are chains that share their common links. `digest` is of all items up to this one.
         CREATE TABLE link (
             seq INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE,
             before INTEGER REFERENCES link, item INTEGER NOT NULL REFERENCES item
@@ -43,7 +43,7 @@ LAYOUTS: Final[Mapping[int, str]] = {
         CREATE INDEX response_by_written ON response (written);
         CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost');
 
-        -- The response object without its output; by itself, because the row above is written with every event.
+        -- The response object without its output, in a table of its own because every event updates the row above.
         CREATE TABLE body (response INTEGER PRIMARY KEY REFERENCES response, json BLOB NOT NULL);
 
         CREATE TABLE event (
@@ -62,57 +62,57 @@ LAYOUTS: Final[Mapping[int, str]] = {
         CREATE INDEX member_by_item ON member (item);
     """,
 }
-"""What makes each layout of the one before; the first is made of an empty file."""
+"""The statements that migrate each layout to the next version; the first starts with an empty file."""
 
 VERSION: Final = max(LAYOUTS)
 
 
-def version_of(connection: Sql) -> int:
+def version_of(connection: Connection) -> int:
     """Return the version of the layout; 0 for an empty file.
 
     Raises:
-        StoreDown: The file is another program's.
+        StoreDown: The file belongs to another program.
     """
-    tables = connection.one("SELECT count(*) FROM sqlite_schema")
+    tables = connection.value("SELECT count(*) FROM sqlite_schema")
     if not tables:
         return 0
-    if connection.one("PRAGMA application_id") != APPLICATION:
+    if connection.value("PRAGMA application_id") != APPLICATION:
         raise StoreDown(f"{connection.path} is a database of another program.")
-    return int(connection.one("SELECT version FROM layout"))
+    return int(connection.value("SELECT version FROM layout"))
 
 
-def create(connection: Sql) -> None:
-    """Make the layout in an empty file, unless another process has made it meanwhile."""
+def create(connection: Connection) -> None:
+    """Create the tables in an empty file, unless another process has done so."""
     if version_of(connection) == 0:
         migrate(connection)
 
 
-def migrate(connection: Sql) -> int:
-    """Bring the layout up to date in one transaction, and return the version that it was of.
+def migrate(connection: Connection) -> int:
+    """Bring the layout up to date in one transaction, and return the version that the file had.
 
     Raises:
-        StoreDown: The file is of a newer layout.
+        StoreDown: The file has a newer layout.
     """
-    connection.do("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")
     try:
-        before = version_of(connection)
-        _refuse_newer(before)
-        for version in range(before + 1, VERSION + 1):
-            connection.do(LAYOUTS[version])
-        connection.do("UPDATE layout SET version = ?", (VERSION,))
-        connection.do(f"PRAGMA application_id = {APPLICATION}")
+        version = version_of(connection)
+        _refuse_newer(version)
+        for step in range(version + 1, VERSION + 1):
+            connection.execute(LAYOUTS[step])
+        connection.execute("UPDATE layout SET version = ?", (VERSION,))
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
     except BaseException:
-        connection.do("ROLLBACK")
+        connection.execute("ROLLBACK")
         raise
-    connection.do("COMMIT")
-    return before
+    connection.execute("COMMIT")
+    return version
 
 
-def require_layout(connection: Sql) -> None:
-    """Refuse a file whose layout is not the one that is known here.
+def require_layout(connection: Connection) -> None:
+    """Refuse a file with another layout than the current one.
 
     Raises:
-        StoreDown: It is of another version.
+        StoreDown: The layout is older or newer.
     """
     version = version_of(connection)
     _refuse_newer(version)

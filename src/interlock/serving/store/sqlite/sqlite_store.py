@@ -1,8 +1,10 @@
-"""A store in a file of SQLite, which the processes of one host may share, and what it has in common with the one in memory.
+"""The stores in SQLite: one in a file, which the processes of one host can share, and a bounded one in memory.
 
-What is written is there after the process is killed; after the machine loses its power it is with `synchronous=full`. The file
-must not be on a network file system: SQLite's write-ahead log needs memory that all who write share.
+Acknowledged writes to a file survive a killed process, and with `synchronous=full` a loss of power. The file must not be on a
+network file system: SQLite's write-ahead log needs memory that all processes share.
 """
+
+# ruff: noqa: D102 - ResponseStore documents these methods
 
 from __future__ import annotations
 
@@ -15,38 +17,89 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import apsw
-from attrs import define, field
+from attrs import define, evolve, field
 
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
+from interlock.serving.store.chain import body_of, pack
 from interlock.serving.store.edits import Edit, EditResult, ResponseEdits
-from interlock.serving.store.notifications import Notifications, Subscription
-from interlock.serving.store.records import Conversation, Expired, Info, Log, StoredResponse
-from interlock.serving.store.sqlite import sql_schema as layout
-from interlock.serving.store.sqlite.database import Sql, Worker, Works, loses_commits, store_down
-from interlock.serving.store.sqlite.rows import Conversations, Items, ResponseRow, Responses, Transaction
-from interlock.serving.store.store_errors import StoreUnfit
+from interlock.serving.store.interface import (
+    LEASE,
+    Conversation,
+    Log,
+    StoredResponse,
+    StoreFull,
+    StoreInfo,
+    StoreUnusable,
+    SweepResult,
+)
+from interlock.serving.store.notifications import Key, Notifications, Subscription
+from interlock.serving.store.sqlite import sql_schema
+from interlock.serving.store.sqlite.database import Connection, DatabaseThread, InlineExecutor, loses_commits, store_down
+from interlock.serving.store.sqlite.rows import (
+    UNFINISHED_SQL,
+    Conversations,
+    Items,
+    ResponseRow,
+    Responses,
+    Seq,
+    Transaction,
+)
 
-__all__ = ["SqlStore", "SqliteStore"]
+__all__ = ["MemoryStore", "SqlStore", "SqliteStore"]
 
 R = TypeVar("R")
 
 POLL: Final = 0.02
-"""Seconds after which it is looked whether another process has written, as long as there are subscriptions."""
+"""Seconds between two checks for writes of other processes, while there are subscriptions."""
 
-SWEPT_AT_ONCE: Final = 100
-"""Responses that are removed in one transaction, so that others can write in between."""
+SWEEP_BATCH: Final = 100
+"""Responses that a sweep removes in one transaction, so that others can write in between."""
+
+MAX_RESPONSES: Final = 10_000
+MAX_BYTES: Final = 256 * 2**20
+
+PAGE: Final = 4096 + 272
+"""Bytes of memory that SQLite takes for a page of 4096 bytes, as measured."""
+PER_ITEM: Final = 300
+"""Bytes that the rows and indexes of an item take beside its JSON, as measured."""
+PER_EVENT: Final = 16
+"""The same for an event."""
+
+USAGE: Final = """
+    -- When a row was used last, as a count of uses, and how many bytes were written about a response.
+    ALTER TABLE response ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE response ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversation ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX response_by_used ON response (used);
+    CREATE INDEX conversation_by_used ON conversation (used);
+"""
+FIGURES: Final = """
+    SELECT (SELECT count(*) FROM response), (SELECT count(*) FROM conversation), page_count, freelist_count
+    FROM pragma_page_count, pragma_freelist_count
+"""
+UNFINISHED_USAGE: Final = f"SELECT count(*), sum(bytes) FROM response WHERE state IN ({UNFINISHED_SQL})"  # noqa: S608 - constants
+EVICTABLE: Final = f"""
+    SELECT * FROM (
+        SELECT seq, NULL, used FROM response
+        WHERE ?1 AND used < ?3 AND state NOT IN ({UNFINISHED_SQL}) ORDER BY used LIMIT 1
+    ) UNION ALL SELECT * FROM (
+        SELECT NULL, seq, used FROM conversation
+        WHERE ?2 AND used < ?3 AND NOT (owner != '' AND ?4 < until AND until <= ?5) ORDER BY used LIMIT 1
+    ) ORDER BY used LIMIT 1
+"""  # noqa: S608 - likewise
+"""The least recently used response or conversation, but for the one that was used last and what is in progress."""
 
 
 @define(eq=False)
 class SqlStore(ResponseEdits):
-    """Holds responses and conversations as rows; see `ResponseStore`.
+    """Stores responses and conversations as rows; see `ResponseStore`.
 
     Args:
-        ttl: Seconds for which a response is stored after it was written last; None for ever. Conversations stay.
-        logs: Seconds for which the events of a response are, after its end; None for as long as it.
-        clock: Tells the time in seconds, for leases; the same for all processes, and never set back but by a restart of the host.
-        calendar: Tells the time in seconds since the epoch, which may be set.
+        ttl: Seconds from the last write about a response until it expires; None for never. Conversations do not expire.
+        logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
+        clock: Returns the time for leases in seconds. It is the same for all processes, and only a restart of the host resets it.
+        calendar: Returns the time for expiry in seconds since the epoch, which may be adjusted.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
@@ -54,268 +107,352 @@ class SqlStore(ResponseEdits):
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     calendar: Callable[[], float] = field(default=time.time, kw_only=True)
     _notifications: Notifications = field(factory=Notifications, init=False)
-    _writer: Works = field(init=False)
-    _reader: Works = field(init=False)
+    _writer: DatabaseThread | InlineExecutor = field(init=False)
+    _reader: DatabaseThread | InlineExecutor = field(init=False)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
-        """Return a response."""
         return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
 
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
-        """Return items that are stored."""
-        wanted = [*item_ids]
-        return await self._read(lambda tx: Items(tx.sql).find(tenant, wanted)) if wanted else {}
+        ids = [*item_ids]
+        return await self._read(lambda tx: Items(tx.connection).find(tenant, ids)) if ids else {}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return events of a response."""
-        return await self._read(lambda tx: Responses(tx).log(tenant, response_id, first, limit))
+        return await self._read(lambda tx: Responses(tx).read(tenant, response_id, first, limit))
 
-    def watching(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
-        """Subscribe to a response."""
-        return self._notifications.subscribe(tenant, response_id)
+    def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
+        return self._notifications.subscribe((tenant, response_id))
 
-    async def lost(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return responses whose owner is lost."""
+    async def lost(self, limit: int) -> Sequence[Key]:
         return await self._read(lambda tx: Responses(tx).lost(limit))
 
-    async def sweep(self) -> Expired:
-        """Remove what is stored no longer, and give the room back."""
-        expired = await self._repeat(lambda tx: Responses(tx).expire(SWEPT_AT_ONCE))
-        trimmed = 0 if self.logs is None else await self._repeat(self._trim)
-        await self._tidy()
-        return Expired(expired, trimmed)
+    async def sweep(self) -> SweepResult:
+        expired = await self._repeat(lambda tx: Responses(tx).expire(SWEEP_BATCH))
+        age = self.logs
+        trimmed = 0 if age is None else await self._repeat(lambda tx: Responses(tx).trim(age, SWEEP_BATCH))
+        await self._free_space()
+        return SweepResult(expired, trimmed)
 
-    async def info(self) -> Info:
-        """Return what is in the store."""
+    async def info(self) -> StoreInfo:
         return await self._read(self._info)
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
-        """Store a new conversation."""
         await self._change(lambda tx: Conversations(tx).create(tenant, conversation, items))
 
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
-        """Return a conversation."""
         return await self._read(lambda tx: Conversations(tx).get(tenant, conversation_id))
 
     async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
-        """Give a conversation other metadata."""
         return await self._change(lambda tx: Conversations(tx).update(tenant, conversation_id, metadata))
 
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
-        """Delete a conversation."""
         return await self._change(lambda tx: Conversations(tx).delete(tenant, conversation_id))
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
-        """Return the items of a conversation."""
         return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        """Add items to a conversation that nobody holds."""
         return await self._change(lambda tx: Conversations(tx).add_items(tenant, conversation_id, items))
 
     async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        """Remove an item from a conversation that nobody holds."""
         return await self._change(lambda tx: Conversations(tx).delete_item(tenant, conversation_id, item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Keep others from adding to a conversation."""
         return await self._change(lambda tx: Conversations(tx).hold(tenant, conversation_id, owner))
 
     async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        """Let others add to a conversation again."""
         await self._change(lambda tx: Conversations(tx).release(tenant, conversation_id, owner))
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Write an edit, in a file together with what others write at the moment."""
-
-        def work(tx: Transaction) -> EditResult | None:
-            row = self._edit(tx, tenant, response_id, edit)
-            return None if row is None else EditResult(row.epoch, bool(row.cancelled))
-
-        return await self._change(work)
+        row = await self._change(lambda tx: self._edit(tx, tenant, response_id, edit))
+        return None if row is None else EditResult(row.epoch, bool(row.cancelled))
 
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         return Responses(tx).write(tenant, response_id, edit)
 
-    def _transaction(self, sql: Sql) -> Transaction:
-        return Transaction(sql, self.clock(), self.calendar(), self.ttl)
+    def _transaction(self, connection: Connection) -> Transaction:
+        return Transaction(connection, self.clock(), self.calendar(), self.ttl)
 
     async def _read(self, work: Callable[[Transaction], R]) -> R:
-        return await self._reader.do(lambda sql: work(self._transaction(sql)))
+        return await self._reader.run(lambda connection: work(self._transaction(connection)))
 
     async def _change(self, work: Callable[[Transaction], R]) -> R:
-        """Do something that writes, and notify of the responses that have changed when it is committed."""
-        changed: list[tuple[str, str]] = []
+        """Run work that writes; notify the subscribers of the responses that it has changed when it is committed."""
+        changed: list[Key] = []
 
-        def do(sql: Sql) -> R:
-            tx = self._transaction(sql)
+        def run(connection: Connection) -> R:
+            tx = self._transaction(connection)
             result = work(tx)
-            changed[:] = tx.changed  # not added: it may be done again
+            changed[:] = tx.changed  # replaced, because the work is run again if its batch fails
             return result
 
         def notify() -> None:
             for key in changed:
-                self._notifications.notify(*key)
+                self._notifications.notify(key)
 
-        return await self._writer.do(do, notify)
+        return await self._writer.run(run, notify)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
-        """Do something in steps until nothing is left, and return how much there was."""
-        done = 0
+        """Run work until it has nothing left to do; return the sum of what it has done."""
+        total = 0
         while step := await self._change(work):
-            done += step
-        return done
+            total += step
+        return total
 
-    def _trim(self, tx: Transaction) -> int:
-        responses = Responses(tx)
-        keys = responses.trimmable(self.logs or 0.0, SWEPT_AT_ONCE)
-        return sum(responses.write(*key, Edit(StoredTrigger.TRIM)) is not None for key in keys)
-
-    def _info(self, tx: Transaction) -> Info:
+    def _info(self, tx: Transaction) -> StoreInfo:
         counts, leases = Responses(tx).count()
         conversations, items, events = (
-            tx.sql.one(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
+            tx.connection.value(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
             for table in ("conversation", "item", "event")
         )
-        return Info(self._kind(), layout.VERSION, counts, conversations, items, events, self._size(tx.sql), leases)
+        size = self._size(tx.connection)
+        return StoreInfo(self._kind(), sql_schema.VERSION, counts, conversations, items, events, size, leases)
 
     @abstractmethod
-    def _kind(self) -> str:
-        """Return of which kind the store is."""
+    def _kind(self) -> str: ...
 
     @abstractmethod
-    def _size(self, sql: Sql) -> int:
-        """Return the bytes that everything takes."""
+    def _size(self, connection: Connection) -> int: ...
 
     @abstractmethod
-    async def _tidy(self) -> None:
-        """Give room back that is not needed."""
+    async def _free_space(self) -> None: ...
 
 
 @define(eq=False)
 class SqliteStore(SqlStore):
-    """Holds responses in a file; see `ResponseStore`.
+    """Stores responses in a file; see `ResponseStore`.
 
     Args:
-        path: The file, which is made if there is none.
-        synchronous: `normal`: what is acknowledged outlives the process; `full`: the power of the machine too.
-        busy: Seconds for which a lock of another process is waited for.
-        max_bytes: How large the file may become; None for as large as the disk allows.
+        path: The file, which is created if it does not exist.
+        synchronous: Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`).
+        busy: Seconds to wait for a lock of another process.
+        max_bytes: The largest size of the file; None for no limit.
 
     Raises:
-        StoreUnfit: This release of SQLite can lose commits.
+        StoreUnusable: This release of SQLite can lose commits.
     """
 
     path: str
     synchronous: Literal["normal", "full"] = field(default="normal", kw_only=True)
     busy: float = field(default=5.0, kw_only=True)
     max_bytes: int | None = field(default=None, kw_only=True)
-    _threads: tuple[Worker, Worker] = field(init=False)
-    """The writer and the reader."""
-    _seen: dict[tuple[str, str], tuple[object, ...]] = field(factory=dict[tuple[str, str], "tuple[object, ...]"], init=False)
-    """What the writer saw last of the responses that have subscriptions."""
+    _writer: DatabaseThread = field(init=False)
+    _reader: DatabaseThread = field(init=False)
+    _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
+    """The responses that have subscriptions, as the last poll saw them."""
     _version: int = field(default=0, init=False)
-    """The `data_version` that the writer saw last: it changes when another connection has written."""
+    """The `data_version` that the last poll saw. It changes when another connection has written."""
 
     def __attrs_post_init__(self) -> None:
-        """Make the threads, which begin when they are needed."""
+        """Create the threads, which start on first use."""
         version = apsw.sqlite_lib_version()
         if loses_commits(version):
             message = f"SQLite {version} can lose commits of processes that share a file; 3.51.3 does not: pip install -U apsw."
-            raise StoreUnfit(message)
-        pause: Callable[[], float | None] = lambda: POLL if self._notifications else None  # noqa: E731 - an argument with a type
-        writer, reader = (
-            Worker(self.path, self._open, "BEGIN IMMEDIATE", self._poll, pause),
-            Worker(self.path, self._open, "BEGIN"),
-        )
-        self._threads = self._writer, self._reader = writer, reader
+            raise StoreUnusable(message)
+        self._writer = DatabaseThread(self.path, self._open, "BEGIN IMMEDIATE", self._poll, self._poll_interval)
+        self._reader = DatabaseThread(self.path, self._open, "BEGIN")
 
     @contextmanager
-    def watching(self, tenant: str, response_id: str) -> Generator[Subscription]:
-        """Subscribe to a response."""
-        with self._notifications.subscribe(tenant, response_id) as subscription:
-            self._threads[0].poll_soon()
+    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
+        with self._notifications.subscribe((tenant, response_id)) as subscription:
+            self._writer.poll_soon()
             yield subscription
 
     async def migrate(self) -> int:
-        """Bring the layout up to date, and return the version that it was of."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._migrate)
+        return await asyncio.to_thread(self._migrate)
 
     async def close(self) -> None:
-        """Close the file. What is asked for afterwards opens it again."""
-        for thread in self._threads:
-            await thread.stop()
+        """Close the file. The next use opens it again."""
+        await self._writer.stop()
+        await self._reader.stop()
 
     def _kind(self) -> str:
         return f"SQLite {apsw.sqlite_lib_version()}"
 
-    def _size(self, sql: Sql) -> int:
-        files = (Path(f"{sql.path}{end}") for end in ("", "-wal"))
+    def _size(self, connection: Connection) -> int:
+        files = (Path(f"{connection.path}{suffix}") for suffix in ("", "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def _poll(self, sql: Sql) -> None:
-        """Notify of responses that another process has written about."""
-        version = sql.one("PRAGMA data_version")
+    def _poll_interval(self) -> float | None:
+        return POLL if self._notifications.responses() else None
+
+    def _poll(self, connection: Connection) -> None:
+        """Notify the subscribers of responses that another process has changed."""
+        version = connection.value("PRAGMA data_version")
         if version == self._version:
             return
         self._version = version
-        keys, responses = self._notifications.responses(), Responses(self._transaction(sql))
-        for key in keys:
-            row = responses.row(*key)
-            state = row.seq, row.epoch, row.following, row.cancelled, row.state
-            if self._seen.get(key) != state:
-                self._notifications.notify(*key)
-            self._seen[key] = state
-        self._seen = {key: self._seen[key] for key in keys}
+        responses = Responses(self._transaction(connection))
+        rows = {key: responses.row(*key) for key in self._notifications.responses()}
+        for key, row in rows.items():
+            if key not in self._rows or self._rows[key] != row:
+                self._notifications.notify(key)
+        self._rows = rows
 
-    def _open(self) -> Sql:
-        """Open the file, and make the layout if there is none."""
-        sql = self._connect()
+    def _open(self) -> Connection:
+        """Open the file, and create the tables in an empty one."""
+        connection = self._connect()
         try:
-            layout.create(sql)
-            layout.require_layout(sql)
+            sql_schema.create(connection)
+            sql_schema.require_layout(connection)
         except BaseException:
-            sql.close()
+            connection.close()
             raise
-        return sql
+        return connection
 
-    def _connect(self) -> Sql:
-        sql = Sql(self.path, self.busy)
-        if not sql.one("PRAGMA page_count"):
-            sql.do("PRAGMA auto_vacuum = INCREMENTAL")  # which has to be said before anything is written
-        sql.do("PRAGMA journal_mode = WAL")
-        sql.do(f"PRAGMA synchronous = {self.synchronous}")
-        sql.do("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-        sql.do("PRAGMA foreign_keys = ON")
+    def _connect(self) -> Connection:
+        connection = Connection(self.path, self.busy)
+        if not connection.value("PRAGMA page_count"):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect once something is written
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")  # overwrites what is deleted
+        connection.execute("PRAGMA foreign_keys = ON")
         if self.max_bytes is not None:
-            sql.do(f"PRAGMA max_page_count = {self.max_bytes // sql.one('PRAGMA page_size')}")
-        return sql
+            connection.execute(f"PRAGMA max_page_count = {self.max_bytes // connection.value('PRAGMA page_size')}")
+        return connection
 
-    async def _tidy(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._vacuum)
+    async def _free_space(self) -> None:
+        await asyncio.to_thread(self._vacuum)
 
     def _vacuum(self) -> None:
-        """Give room back to the disk; what was deleted is overwritten in the file, and the log that still has it is emptied."""
-        with self._connected() as sql:
-            sql.rows("PRAGMA incremental_vacuum")
-            sql.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Return free pages to the disk, and empty the write-ahead log, which may still contain what was deleted."""
+        with self._connected() as connection:
+            connection.execute("PRAGMA incremental_vacuum")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _migrate(self) -> int:
-        with self._connected() as sql:
-            return layout.migrate(sql)
+        with self._connected() as connection:
+            return sql_schema.migrate(connection)
 
     @contextmanager
-    def _connected(self) -> Generator[Sql]:
-        """Have a connection for a moment, in whatever thread.
+    def _connected(self) -> Generator[Connection]:
+        """Open a connection for a moment, in any thread.
 
         Raises:
             StoreDown: The file cannot be used now.
         """
         try:
-            sql = self._connect()
+            connection = self._connect()
             try:
-                yield sql
+                yield connection
             finally:
-                sql.close()
+                connection.close()
         except apsw.Error as error:
             raise store_down(self.path, error) from error
+
+
+@define(eq=False)
+class MemoryStore(SqlStore):
+    """Stores responses in memory, within bounds; see `ResponseStore`.
+
+    It evicts the least recently used responses and conversations, but neither a response that is being made nor a conversation
+    that is held. The last one that was used stays, so that whoever waits for the end of a response can get it.
+
+    Args:
+        max_responses: The most responses, and the most conversations.
+        max_bytes: The most bytes of memory. A response that is larger by itself is not stored.
+        clock: Returns the time in seconds for leases and expiry; it is never set back.
+    """
+
+    max_responses: int = field(default=MAX_RESPONSES, kw_only=True)
+    max_bytes: int = field(default=MAX_BYTES, kw_only=True)
+    _connection: Connection = field(init=False)
+    _uses: int = field(default=0, init=False)
+    _empty_pages: int = field(init=False)
+    """The pages of the empty tables, which do not count."""
+
+    def __attrs_post_init__(self) -> None:
+        """Create the tables."""
+        self.calendar = self.clock
+        self._connection = connection = Connection(":memory:")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        sql_schema.create(connection)
+        connection.execute(USAGE)
+        self._empty_pages = connection.value("PRAGMA page_count")
+        self._reader, self._writer = InlineExecutor(connection), InlineExecutor(connection, self._make_room)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of memory that count towards `max_bytes`."""
+        _, _, pages, free = self._connection.rows(FIGURES)[0]
+        return int(pages - free - self._empty_pages) * PAGE
+
+    async def migrate(self) -> int:
+        return sql_schema.VERSION
+
+    async def close(self) -> None:
+        """Do nothing: the responses stay until the process ends."""
+
+    def _kind(self) -> str:
+        return "memory"
+
+    def _size(self, connection: Connection) -> int:
+        return int(connection.value("PRAGMA page_count")) * PAGE
+
+    async def _free_space(self) -> None:
+        self._connection.execute("PRAGMA incremental_vacuum")
+
+    def _transaction(self, connection: Connection) -> Transaction:
+        return evolve(super()._transaction(connection), use=self._use)
+
+    def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
+        row = super()._edit(tx, tenant, response_id, edit)
+        if row is None or edit.trigger is StoredTrigger.DELETE:
+            return row
+        size = _size_of(edit)
+        self._use("response", row.seq)
+        self._connection.execute("UPDATE response SET bytes = bytes + ? WHERE seq = ?", (size, row.seq))
+        if edit.trigger is StoredTrigger.ENQUEUE:
+            self._require_room(size)
+        if edit.trigger is StoredTrigger.PUT and size > self.max_bytes:
+            Responses(tx).remove(row)
+        return row
+
+    def _require_room(self, size: int) -> None:
+        """Refuse a response that has no room beside the unfinished ones.
+
+        Raises:
+            StoreFull: There is no room.
+        """
+        count, total = self._connection.rows(UNFINISHED_USAGE)[0]
+        if count > self.max_responses or (total > self.max_bytes and total > size):
+            raise StoreFull("Too many responses are being made in the background.")
+
+    def _use(self, table: Literal["response", "conversation"], seq: Seq) -> None:
+        self._uses += 1
+        self._connection.execute(f"UPDATE {table} SET used = ? WHERE seq = ?", (self._uses, seq))  # noqa: S608 - constants
+
+    def _make_room(self) -> None:
+        """Evict until the rest is within the bounds, and free the pages beyond `max_bytes`."""
+        max_pages = self.max_bytes // PAGE
+        while True:
+            responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
+            is_full = pages - free - self._empty_pages > max_pages
+            excess = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
+            if not (any(excess) and self._evict(*excess)):
+                break
+        if pages - self._empty_pages > max_pages:
+            self._connection.execute(f"PRAGMA incremental_vacuum({pages - self._empty_pages - max_pages})")
+
+    def _evict(self, responses: bool, conversations: bool) -> bool:  # noqa: FBT001 - of which table
+        """Evict the least recently used row of the chosen tables; return False if there is none."""
+        tx = self._transaction(self._connection)
+        row = self._connection.row(EVICTABLE, (responses, conversations, self._uses, tx.now, tx.now + 2 * LEASE))
+        if row is None:
+            return False
+        response, conversation, _ = row
+        if response is not None:
+            Responses(tx).remove(Responses(tx).rows("seq = ?", response)[0])
+        else:
+            Conversations(tx).remove(conversation)
+        return True
+
+
+def _size_of(edit: Edit) -> int:
+    """Return the bytes that an edit stores if it shares no item with other responses."""
+    size = sum(PER_EVENT + len(frame) for frame in edit.frames)
+    if edit.stored is not None:
+        size += len(body_of(edit.stored)) + sum(PER_ITEM + len(pack(item)) for item in edit.stored.conversation)
+    return size
