@@ -14,7 +14,7 @@ from interlock.fsm.deltas import Fault
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store import RENEW, Addition, Conflict, ConversationStore, StoreDown, StoredResponse
+from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, StoreDown, StoredResponse
 
 __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
 
@@ -30,7 +30,7 @@ LOST: Final = Fault("server_error", "The conversation was deleted or added to by
 class ConversationLease:
     """The lease of one response on a conversation, and the version of it that the response continues."""
 
-    store: ConversationStore
+    store: ResponseStore
     tenant: str
     conversation_id: str
     response_id: str
@@ -39,7 +39,7 @@ class ConversationLease:
     items: tuple[Item, ...] = field(repr=False)
 
     @classmethod
-    async def acquire(cls, store: ConversationStore, tenant: str, conversation_id: str) -> Self:
+    async def acquire(cls, store: ResponseStore, tenant: str, conversation_id: str) -> Self:
         """Acquire the lease for a new response.
 
         Raises:

@@ -2,8 +2,8 @@
 
 A store knows nothing of requests or of HTTP.
 
-    interface      the protocol, its values and its errors
-    edits          the writes, as edges of the tables
+    interface      the methods of a store
+    records        their values, edits and errors
     chain          the stored form of a response
     notifications  subscriptions to the changes of a response
     opening        a store by its URL
@@ -14,29 +14,25 @@ A store knows nothing of requests or of HTTP.
 from typing import TYPE_CHECKING
 
 from interlock.late import exporter
-from interlock.serving.store.interface import (
+from interlock.serving.store.interface import ResponseStore
+from interlock.serving.store.opening import open_store
+from interlock.serving.store.records import (
     LEASE,
     RENEW,
     SHARED,
     Addition,
     Conflict,
     Conversation,
-    ConversationStore,
     Lease,
     LeaseLost,
     Log,
-    ResponseStore,
     SequenceError,
     StoreDown,
     StoredResponse,
     StoreError,
     StoreFull,
-    StoreInfo,
     StoreUnusable,
-    SweepResult,
 )
-from interlock.serving.store.notifications import Subscription
-from interlock.serving.store.opening import open_store
 
 if TYPE_CHECKING:
     from interlock.serving.store.sqlite import MemoryStore
@@ -48,7 +44,6 @@ __all__ = [
     "Addition",
     "Conflict",
     "Conversation",
-    "ConversationStore",
     "Lease",
     "LeaseLost",
     "Log",
@@ -58,11 +53,8 @@ __all__ = [
     "StoreDown",
     "StoreError",
     "StoreFull",
-    "StoreInfo",
     "StoreUnusable",
     "StoredResponse",
-    "Subscription",
-    "SweepResult",
     "open_store",
 ]
 

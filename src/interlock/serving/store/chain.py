@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Any, Final
 
 import orjson
 from attrs import field, frozen
 
 from interlock.events.json import dumps, loads
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.interface import StoredResponse
+from interlock.serving.store.records import StoredResponse
 
-__all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack", "unpack_item"]
+__all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack"]
 
 DIGEST: Final = 16
 """Bytes of a digest: enough that nobody can make two items with the same one."""
@@ -45,14 +45,9 @@ def pack(value: object) -> bytes:
         return _BLANK + dumps(value)
 
 
-def unpack(packed: bytes) -> object:
+def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
     """Return the value of JSON that `pack` returned."""
     return loads(packed) if packed.startswith(_BLANK) else orjson.loads(packed)
-
-
-def unpack_item(packed: bytes) -> Item:
-    """Return the item of JSON that `pack` returned."""
-    return cast("Item", unpack(packed))
 
 
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
@@ -73,16 +68,14 @@ def links_of(tenant: str, chunks: Sequence[Chunk]) -> list[bytes]:
 
 def body_of(stored: StoredResponse) -> bytes:
     """Return a response without its output, as JSON."""
-    response: dict[str, object] = {**stored.response, "output": []}
-    return pack(response)
+    return pack({**stored.response, "output": []})
 
 
 def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredResponse:
     """Return the response of a stored body and conversation, whose last `outputs` items are its output."""
-    response = cast("dict[str, object]", unpack(body))
-    items = [unpack_item(each) for each in packed]
+    items = [unpack(each) for each in packed]
     start = len(items) - outputs
-    return StoredResponse({**response, "output": items[start:]}, tuple(items[:start]))
+    return StoredResponse({**unpack(body), "output": items[start:]}, tuple(items[:start]))
 
 
 def _digest(*parts: bytes) -> bytes:

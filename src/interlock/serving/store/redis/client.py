@@ -25,8 +25,8 @@ from interlock.events.json import dumps
 from interlock.fsm.processes.conversation import CONVERSATION
 from interlock.fsm.processes.stored import STORED
 from interlock.fsm.table import Table
-from interlock.serving.store.interface import LEASE, StoreDown
 from interlock.serving.store.notifications import Key, Notifications
+from interlock.serving.store.records import LEASE, StoreDown
 
 __all__ = ["CONNECTIONS", "SCRIPT", "VERSION", "Disconnected", "Listener", "RedisClient"]
 
@@ -252,9 +252,9 @@ class Listener:
                     await self._subscribe(pubsub, channels)
                     change = asyncio.create_task(self._changed.wait())
                 if message.done():
-                    channel = (message.result() or {}).get("channel")
-                    if channel in channels:  # the confirmation of a new channel counts: there may be changes from before it
-                        self.notifications.notify(channels[channel])
+                    key = channels.get(message.result()["channel"]) if message.result() else None
+                    if key is not None:  # the confirmation of a new channel counts: there may be changes from before it
+                        self.notifications.notify(key)
                     message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         finally:
             message.cancel()

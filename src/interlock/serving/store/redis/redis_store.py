@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from attrs import define, field
 
 from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack, unpack_item
-from interlock.serving.store.edits import Edit, EditResult, ResponseEdits, refuse
-from interlock.serving.store.interface import (
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
+from interlock.serving.store.interface import ResponseStore, refuse
+from interlock.serving.store.notifications import Key, Notifications, Subscription
+from interlock.serving.store.records import (
     Conflict,
     Conversation,
+    ConversationEdit,
+    Edit,
+    EditResult,
     Lease,
     Log,
     SequenceError,
@@ -31,7 +35,6 @@ from interlock.serving.store.interface import (
     StoreInfo,
     SweepResult,
 )
-from interlock.serving.store.notifications import Key, Notifications, Subscription
 from interlock.serving.store.redis.client import CONNECTIONS, VERSION, Disconnected, Listener, RedisClient
 
 __all__ = ["RedisStore"]
@@ -49,7 +52,7 @@ _NOT_REPEATABLE: Final = frozenset({_T.CHANGE, _T.DELETE})
 
 
 @define(eq=False)
-class RedisStore(ResponseEdits):
+class RedisStore(ResponseStore):
     """Stores responses in Redis; see `ResponseStore`.
 
     Args:
@@ -84,7 +87,7 @@ class RedisStore(ResponseEdits):
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
         ids = [*item_ids]
         bodies: list[bytes] = await self._redis.run("find", tenant, {"ids": ids}) if ids else []
-        return {item_id: unpack_item(body) for item_id, body in zip(ids, bodies, strict=True) if body}
+        return {item_id: unpack(body) for item_id, body in zip(ids, bodies, strict=True) if body}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         reply = await self._redis.run("read", tenant, {"id": response_id, "first": first, "limit": limit})
@@ -100,35 +103,13 @@ class RedisStore(ResponseEdits):
             yield subscription
         self._listener.update()
 
-    async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
-        fields = {"created_at": conversation.created_at, "version": conversation.version}
-        await self._fire(tenant, conversation.id, _T.CREATE, items, conversation.metadata, **fields)
-
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
-        return await self._fire(tenant, conversation_id, None)
-
-    async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
-        return await self._fire(tenant, conversation_id, _T.DESCRIBE, (), metadata)
-
-    async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
-        return await self._run_conversation(tenant, conversation_id, _T.DELETE) is not None
+        reply = await self._redis.run("conversation", tenant, {"id": conversation_id, "trigger": ""})
+        return _conversation(conversation_id, reply)
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
         bodies: list[bytes] | None = await self._redis.run("conversation_items", tenant, {"id": conversation_id})
-        return None if bodies is None else tuple(unpack_item(body) for body in bodies)
-
-    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        return await self._fire(tenant, conversation_id, _T.CHANGE, items)
-
-    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        return await self._fire(tenant, conversation_id, _T.CHANGE, item=item_id)
-
-    async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        conversation = await self._fire(tenant, conversation_id, _T.HOLD, owner=owner)
-        return None if conversation is None else conversation.version
-
-    async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        await self._fire(tenant, conversation_id, _T.RELEASE, owner=owner)
+        return None if bodies is None else tuple(unpack(body) for body in bodies)
 
     async def lost(self, limit: int) -> Sequence[Key]:
         lost: list[Key] = []
@@ -175,41 +156,25 @@ class RedisStore(ResponseEdits):
         await self._listener.stop()
         await self._redis.close()
 
-    async def _fire(
-        self,
-        tenant: str,
-        conversation_id: str,
-        trigger: ConversationTrigger | None,
-        items: Sequence[Item] = (),
-        metadata: Mapping[str, object] | None = None,
-        **fields: object,
-    ) -> Conversation | None:
-        """Fire an edge of a conversation, if any, and return the conversation as it is then."""
-        reply = await self._run_conversation(tenant, conversation_id, trigger, items, metadata, **fields)
-        if reply is None:
-            return None
-        created_at, packed, version = reply
-        return Conversation(conversation_id, int(created_at), cast("Mapping[str, object]", unpack(packed)), int(version))
-
-    async def _run_conversation(
-        self,
-        tenant: str,
-        conversation_id: str,
-        trigger: ConversationTrigger | None,
-        items: Sequence[Item] = (),
-        metadata: Mapping[str, object] | None = None,
-        **fields: object,
-    ) -> Any:  # noqa: ANN401 - any value of Redis
-        chunks = chunks_of(tenant, items)
-        arguments = {"id": conversation_id, "trigger": trigger or "", "items": _names(chunks), **fields}
-        values = [chunk.packed for chunk in chunks]
-        if metadata is not None:
-            values.insert(0, pack(metadata))
-        repeatable = trigger not in _NOT_REPEATABLE
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+        chunks = chunks_of(tenant, edit.items)
+        arguments: dict[str, object] = {
+            "id": conversation_id,
+            "trigger": edit.trigger,
+            "owner": edit.owner,
+            "items": _names(chunks),
+            "item": edit.item_id or "",
+        }
+        metadata = edit.metadata
+        if edit.conversation is not None:
+            metadata = edit.conversation.metadata
+            arguments |= {"created_at": edit.conversation.created_at, "version": edit.conversation.version}
+        values = [pack(metadata), *(chunk.packed for chunk in chunks)]
+        repeatable = edit.trigger not in _NOT_REPEATABLE
         reply = await self._redis.run("conversation", tenant, arguments, values, repeatable=repeatable)
         if reply == b"held":
             raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
-        return reply
+        return _conversation(conversation_id, reply)
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         chunks = () if edit.stored is None else chunks_of(tenant, edit.stored.conversation)
@@ -260,6 +225,13 @@ class RedisStore(ResponseEdits):
         values = [body, *(chunk.packed for chunk in (*chunks[count:], *added)), *edit.frames]
         reply: list[Any] = await self._redis.run("write", tenant, arguments, values, repeatable=False)
         return reply
+
+
+def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # noqa: ANN401 - any value of Redis
+    if reply is None:
+        return None
+    created_at, metadata, version = reply
+    return Conversation(conversation_id, int(created_at), unpack(metadata), int(version))
 
 
 def _target(edit: Edit) -> str:

@@ -116,9 +116,9 @@ local function remove_conversation(name)
     redis.call('SREM', base .. ':conversations', name)
 end
 
--- Fires an edge of a conversation as an owner; `change` carries out the effects on metadata and items. Returns whether there is
+-- Fires an edge of a conversation as an owner; `writes` carries out the effects on metadata and items. Returns whether there is
 -- such an edge.
-local function fire(name, row, trigger, owner, change)
+local function fire(name, row, trigger, owner, writes)
     local state = not row and 'absent' or row.owner == '' and 'free' or 'held'
     if state == 'held' and has_lapsed(row.till) then state = CONVERSATION[state].lapse[1] end
     if trigger == 'release' and owner ~= row.owner then return true end
@@ -131,7 +131,7 @@ local function fire(name, row, trigger, owner, change)
         elseif effect == 'free' then
             redis.call('HSET', key('c', name), 'owner', '')
         else
-            change()
+            writes[effect]()
             if effect == 'write' then redis.call('HINCRBY', key('c', name), 'version', 1) end
         end
     end
@@ -235,45 +235,45 @@ end
 
 -- Returns a conversation after an edge of it was fired, unless `trigger` is empty: false if there is no such conversation or item,
 -- 'held' if there is no such edge.
+-- ARGV: the metadata, the bodies of the items.
 function operations.conversation()
     local name = args.id
     local row = conversation(name)
+    if args.trigger == 'create' and row then -- the new conversation replaces the one with its id
+        remove_conversation(name)
+        row = nil
+    end
     if not row and args.trigger ~= 'create' then return false end
+    if args.trigger == '' then return {row.created_at, row.metadata, row.version} end
 
     local place, digest -- of the item to remove
-    if args.item then
+    if args.item ~= '' then
         for index, each in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
             if not digest and redis.call('HGET', key('i', each), 'id') == args.item then place, digest = index - 1, each end
         end
         if not digest then return false end
     end
 
-    local changes = {
-        create = function()
+    local legal = fire(name, row, args.trigger, args.owner, {
+        keep = function()
             redis.call('HSET', key('c', name), 'created_at', args.created_at, 'metadata', ARGV[2], 'version', args.version,
                 'owner', '', 'till', 0)
             redis.call('SADD', base .. ':conversations', name)
             append_items(name, args.items, 3)
         end,
         describe = function() redis.call('HSET', key('c', name), 'metadata', ARGV[2]) end,
-        change = function()
+        write = function()
+            append_items(name, args.items, 3)
             if digest then
                 redis.call('LSET', key('m', name), place, '')
                 redis.call('LREM', key('m', name), 1, '')
                 drop_item(digest)
-            else
-                append_items(name, args.items, 2)
             end
         end,
-        delete = function() remove_conversation(name) end,
-    }
-    if args.trigger == 'create' and row then -- the new conversation replaces the one with its id
-        fire(name, row, 'delete', '', changes.delete)
-        row = nil
-    end
-    if args.trigger ~= '' and not fire(name, row, args.trigger, args.owner, changes[args.trigger]) then return 'held' end
-    if args.trigger == 'delete' then return 'deleted' end
-    row = conversation(name)
+        remove = function() remove_conversation(name) end,
+    })
+    if not legal then return 'held' end
+    row = conversation(name) or row
     return {row.created_at, row.metadata, row.version}
 end
 
@@ -324,9 +324,9 @@ function operations.write()
     end
     start = start + #args.links
     if joined then
-        fire(args.conversation, conversation(args.conversation), 'join', name, function()
-            append_items(args.conversation, args.added, start)
-        end)
+        fire(args.conversation, conversation(args.conversation), 'join', name, {
+            write = function() append_items(args.conversation, args.added, start) end,
+        })
     end
     start = start + #args.added
     if effects.take then row.owner, row.epoch = args.owner, row.epoch + 1 end

@@ -1,4 +1,4 @@
-"""Connections to SQLite, and what runs work on them: a thread for a file, the caller itself for memory.
+"""Connections to SQLite, and threads that run work on them.
 
 With a thread the event loop never waits for a disk or a lock. Jobs that arrive while the thread is busy are done next, in one
 transaction, so that many writers cost one commit. If that transaction fails, each job is done alone, so that one job cannot fail
@@ -20,9 +20,9 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import apsw
 from attrs import define, field, frozen
 
-from interlock.serving.store.interface import StoreDown, StoreError
+from interlock.serving.store.records import StoreDown, StoreError
 
-__all__ = ["Connection", "DatabaseThread", "InlineExecutor", "loses_commits", "store_down"]
+__all__ = ["Connection", "DatabaseThread", "loses_commits", "store_down"]
 
 R = TypeVar("R")
 
@@ -104,35 +104,6 @@ class Connection:
         self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
 
 
-@define(eq=False)
-class InlineExecutor:
-    """Runs work at once, in the thread of the caller. Any exception rolls the transaction back.
-
-    Args:
-        connection: A connection to a database in memory.
-        before_commit: Called at the end of each transaction.
-    """
-
-    connection: Connection
-    before_commit: Callable[[], None] = lambda: None
-
-    async def run(self, work: Callable[[Connection], R], after: Callable[[], None] = lambda: None) -> R:
-        """Run `work` in a transaction; see `DatabaseThread.run`."""
-        connection = self.connection
-        try:
-            connection.execute("BEGIN")
-            result = work(connection)
-            self.before_commit()
-            connection.execute("COMMIT")
-        except apsw.Error as error:
-            raise store_down(connection.path, error) from error
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        after()
-        return result
-
-
 @frozen(eq=False)
 class Job(Generic[R]):
     """Work for a thread, and its future result; see `DatabaseThread.run`."""
@@ -163,7 +134,9 @@ class DatabaseThread:
     begin: str
     poll: Callable[[Connection], None] = lambda _connection: None
     interval: Callable[[], float | None] = lambda: None
-    _queue: SimpleQueue[Job[Any] | Literal["poll", "stop"]] = field(factory=SimpleQueue, init=False)
+    _queue: SimpleQueue[Job[Any] | Literal["poll", "stop"]] = field(
+        factory=SimpleQueue["Job[Any] | Literal['poll', 'stop']"], init=False
+    )
     _thread: Thread | None = field(default=None, init=False)
     _connection: Connection | None = field(default=None, init=False)
     _file: tuple[int, int] | None = field(default=None, init=False)

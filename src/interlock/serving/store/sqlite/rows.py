@@ -10,16 +10,28 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 
 from attrs import evolve, field, fields, frozen
 
-from interlock.fsm.processes.conversation import ConversationEffect, ConversationTrigger
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
+from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack, unpack_item
-from interlock.serving.store.edits import UNFINISHED, Edit, StoredState, conversation_effects, current_state, has_lapsed, refuse
-from interlock.serving.store.interface import LEASE, Addition, Conflict, Conversation, Lease, Log, SequenceError, StoredResponse
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
+from interlock.serving.store.interface import refuse
 from interlock.serving.store.notifications import Key
+from interlock.serving.store.records import (
+    LEASE,
+    Addition,
+    Conflict,
+    Conversation,
+    ConversationEdit,
+    Edit,
+    Lease,
+    Log,
+    SequenceError,
+    StoredResponse,
+)
 from interlock.serving.store.sqlite.database import Connection
 
-__all__ = ["UNFINISHED_SQL", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
+__all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
@@ -27,7 +39,17 @@ _CT, _CE = ConversationTrigger, ConversationEffect
 Seq: TypeAlias = int
 """The rowid of a row."""
 
-UNFINISHED_SQL: Final = ", ".join(f"'{name}'" for name in UNFINISHED)
+UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
+"""The states of responses that have not ended, as SQL."""
+
+
+def has_lapsed(until: float, now: float) -> bool:
+    """Return whether a lease is over.
+
+    A lease that ends more than two lease times from now dates from before the clock was set back far, as by a restart of the
+    machine. It is over as well, because nobody would wait for its end. A clock that is set back a little ends no lease.
+    """
+    return not now < until <= now + 2 * LEASE
 
 
 @frozen
@@ -61,7 +83,7 @@ class Items:
         """Return items by their ids; of two with the same id, the later one."""
         query = "SELECT body FROM item WHERE tenant = ? AND id = ? ORDER BY seq DESC LIMIT 1"
         bodies = ((item_id, self.connection.value(query, (tenant, item_id))) for item_id in item_ids)
-        return {item_id: unpack_item(body) for item_id, body in bodies if body is not None}
+        return {item_id: unpack(body) for item_id, body in bodies if body is not None}
 
     def add(self, tenant: str, chunk: Chunk) -> Seq:
         """Return the row of an item, which is inserted if it is new."""
@@ -160,10 +182,14 @@ class Responses:
         rows = self.rows("tenant = ? AND id = ?", tenant, response_id)
         return rows[0] if rows else None
 
-    def state(self, row: ResponseRow) -> StoredState:
-        """Return the state of a response now."""
-        is_expired = self.tx.ttl is not None and self.tx.today >= row.written + self.tx.ttl
-        return current_state(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=is_expired)
+    def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
+        """Return the state of a response after what time alone has done to it since the row was written."""
+        state = STORED.states[row.state]
+        if has_lapsed(row.until, self.tx.now) and _T.LAPSE in state.rows:
+            state, _ = state.rows[_T.LAPSE]
+        if self.tx.ttl is not None and self.tx.today >= row.written + self.tx.ttl and _T.EXPIRE in state.rows:
+            state, _ = state.rows[_T.EXPIRE]
+        return state
 
     def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         row = self.row(tenant, response_id)
@@ -229,8 +255,9 @@ class Responses:
                 case _E.FLAG:
                     changes["cancelled"] = 1
                 case _E.JOIN:
-                    if edit.addition is not None:
-                        Conversations(self.tx).join(row.tenant, edit.addition)
+                    if (addition := edit.addition) is not None:
+                        join = ConversationEdit(_CT.JOIN, items=addition.items)
+                        Conversations(self.tx).write(row.tenant, addition.conversation_id, join)
                 case _E.RELEASE:
                     changes["owner"] = ""
                 case _E.TRIM:
@@ -261,7 +288,7 @@ class Responses:
 
     def lost(self, limit: int) -> list[Key]:
         lapsed = "state = 'lost' OR NOT (? < until AND until <= ?)"  # a response that was written in `lost` stays lost
-        where = f"state IN ({UNFINISHED_SQL}) AND ({lapsed}) ORDER BY until LIMIT ?"
+        where = f"state IN ({UNFINISHED}) AND ({lapsed}) ORDER BY until LIMIT ?"
         rows = self.rows(where, self.tx.now, self.tx.now + 2 * LEASE, limit)
         return [(row.tenant, row.id) for row in rows if _T.ADOPT in self.state(row).rows]
 
@@ -299,13 +326,17 @@ class ConversationRow:
     """A row of the table `conversation`."""
 
     seq: Seq
-    tenant: str
     id: str
     created_at: int
     metadata: bytes
     version: int
     owner: str
     until: float
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation as a store returns it."""
+        return Conversation(self.id, self.created_at, unpack(self.metadata), self.version)
 
 
 @frozen
@@ -314,87 +345,75 @@ class Conversations:
 
     tx: Transaction
 
-    def create(self, tenant: str, conversation: Conversation, items: Sequence[Item]) -> None:
-        self.delete(tenant, conversation.id)
-        insert = """
-            INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)
-        """
-        values = tenant, conversation.id, conversation.created_at, pack(conversation.metadata), conversation.version
-        seq = self.tx.connection.insert(insert, values)
-        self.tx.use("conversation", seq)
-        self._append(tenant, seq, items)
+    def row(self, tenant: str, conversation_id: str) -> ConversationRow | None:
+        query = "SELECT seq, id, created_at, metadata, version, owner, until FROM conversation WHERE tenant = ? AND id = ?"
+        values = self.tx.connection.row(query, (tenant, conversation_id))
+        if values is None:
+            return None
+        row = ConversationRow(*values)
+        self.tx.use("conversation", row.seq)
+        return row
 
     def get(self, tenant: str, conversation_id: str) -> Conversation | None:
-        row = self._row(tenant, conversation_id)
-        if row is None:
-            return None
-        return Conversation(row.id, row.created_at, cast("Mapping[str, object]", unpack(row.metadata)), row.version)
-
-    def update(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
-        row = self._row(tenant, conversation_id)
-        if row is not None:
-            update = "UPDATE conversation SET metadata = ? WHERE seq = ?"
-            self._fire(row, _CT.DESCRIBE, lambda: self.tx.connection.execute(update, (pack(metadata), row.seq)))
-        return self.get(tenant, conversation_id)
-
-    def delete(self, tenant: str, conversation_id: str) -> bool:
-        row = self._row(tenant, conversation_id)
-        if row is not None:
-            self._fire(row, _CT.DELETE, lambda: self.remove(row.seq))
-        return row is not None
+        row = self.row(tenant, conversation_id)
+        return None if row is None else row.conversation
 
     def items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
-        row = self._row(tenant, conversation_id)
+        row = self.row(tenant, conversation_id)
         if row is None:
             return None
         query = "SELECT body FROM member JOIN item ON item.seq = member.item WHERE conversation = ? ORDER BY place"
-        return tuple(unpack_item(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
+        return tuple(unpack(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
 
-    def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        row = self._row(tenant, conversation_id)
-        if row is not None:
-            self._fire(row, _CT.CHANGE, lambda: self._append(tenant, row.seq, items))
-        return self.get(tenant, conversation_id)
-
-    def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        row = self._row(tenant, conversation_id)
-        query = """
-            SELECT place, member.item FROM member JOIN item ON item.seq = member.item
-            WHERE conversation = ? AND id = ? ORDER BY place LIMIT 1
-        """
-        member = None if row is None else self.tx.connection.row(query, (row.seq, item_id))
-        if row is None or member is None:
-            return None
-        self._fire(row, _CT.CHANGE, lambda: self._remove_member(row.seq, *member))
-        return self.get(tenant, conversation_id)
-
-    def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        row = self._row(tenant, conversation_id)
-        if row is None:
-            return None
-        self._fire(row, _CT.HOLD, by=owner)
-        return row.version
-
-    def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        row = self._row(tenant, conversation_id)
-        if row is not None:
-            self._fire(row, _CT.RELEASE, by=owner)
-
-    def require_version(self, tenant: str, addition: Addition) -> ConversationRow:
-        """Return the conversation of an addition.
+    def require_version(self, tenant: str, addition: Addition) -> None:
+        """Refuse an addition to a conversation that has changed or is gone.
 
         Raises:
-            Conflict: The conversation has changed, or is gone.
+            Conflict: It is refused.
         """
-        row = self._row(tenant, addition.conversation_id)
+        row = self.row(tenant, addition.conversation_id)
         if row is None or row.version != addition.version:
             raise Conflict(f"The conversation '{addition.conversation_id}' has changed meanwhile.")
-        return row
 
-    def join(self, tenant: str, addition: Addition) -> None:
-        """Append the items of an addition."""
-        row = self.require_version(tenant, addition)
-        self._fire(row, _CT.JOIN, lambda: self._append(tenant, row.seq, addition.items))
+    def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:  # noqa: C901 - likewise
+        """Carry out an edit, and return the conversation; None if there is no such one or no such item.
+
+        Raises:
+            Conflict: Another owner holds the conversation.
+        """
+        connection = self.tx.connection
+        row = self.row(tenant, conversation_id)
+        if edit.conversation is not None:
+            if row is not None:  # the new conversation replaces it
+                self.remove(row.seq)
+            row = self._insert(tenant, edit.conversation)
+        member = None if row is None or edit.item_id is None else self._member(row.seq, edit.item_id)
+        if row is None or (edit.item_id is not None and member is None):
+            return None
+        for effect in self._effects(row, edit):
+            match effect:
+                case _CE.KEEP:
+                    self._append(tenant, row.seq, edit.items)
+                case _CE.DESCRIBE:
+                    connection.execute("UPDATE conversation SET metadata = ? WHERE seq = ?", (pack(edit.metadata), row.seq))
+                case _CE.WRITE:
+                    self._append(tenant, row.seq, edit.items)
+                    if member is not None:
+                        place, item = member
+                        connection.execute("DELETE FROM member WHERE conversation = ? AND place = ?", (row.seq, place))
+                        Items(connection).drop(item)
+                    connection.execute("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
+                case _CE.TAKE:
+                    values = edit.owner, self.tx.now + LEASE, row.seq
+                    connection.execute("UPDATE conversation SET owner = ?, until = ? WHERE seq = ?", values)
+                case _CE.FREE:
+                    connection.execute("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))
+                case _CE.REMOVE:
+                    self.remove(row.seq)
+                    return row.conversation
+                case _:
+                    assert_never(effect)
+        return self.get(tenant, conversation_id)
 
     def remove(self, conversation: Seq) -> None:
         """Remove a conversation, and the items that nothing else refers to."""
@@ -403,48 +422,45 @@ class Conversations:
         for (item,) in items:
             Items(self.tx.connection).drop(item)
 
-    def _row(self, tenant: str, conversation_id: str) -> ConversationRow | None:
-        query = """
-            SELECT seq, tenant, id, created_at, metadata, version, owner, until FROM conversation WHERE tenant = ? AND id = ?
-        """
-        values = self.tx.connection.row(query, (tenant, conversation_id))
-        if values is None:
-            return None
-        row = ConversationRow(*values)
-        self.tx.use("conversation", row.seq)
-        return row
-
-    def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
-        connection = self.tx.connection
-        place = connection.value("SELECT coalesce(max(place), -1) FROM member WHERE conversation = ?", (conversation,)) + 1
-        seqs = [Items(connection).add(tenant, chunk) for chunk in chunks_of(tenant, items)]
-        rows = [(conversation, index, item) for index, item in enumerate(seqs, place)]
-        connection.execute_many("INSERT INTO member VALUES (?, ?, ?)", rows)
-
-    def _remove_member(self, conversation: Seq, place: int, item: Seq) -> None:
-        self.tx.connection.execute("DELETE FROM member WHERE conversation = ? AND place = ?", (conversation, place))
-        Items(self.tx.connection).drop(item)
-
-    def _fire(
-        self, row: ConversationRow, trigger: ConversationTrigger, write: Callable[[], object] = lambda: None, by: str = ""
-    ) -> None:
-        """Fire an edge as the owner `by`; `write` carries out the effects on metadata and items.
+    def _effects(self, row: ConversationRow, edit: ConversationEdit) -> tuple[ConversationEffect, ...]:
+        """Return the effects of an edit. `hold` by the owner renews the lease; `release` by another has no effect.
 
         Raises:
             Conflict: Another owner holds the conversation.
         """
+        trigger = edit.trigger
+        state = CONVERSATION.states["held" if row.owner else "free"]
+        if trigger is _CT.CREATE:
+            state = CONVERSATION.states[CONVERSATION.initial]
+        elif row.owner and has_lapsed(row.until, self.tx.now):
+            state, _ = state.rows[_CT.LAPSE]
+        if trigger is _CT.RELEASE and edit.owner != row.owner:
+            return ()
+        if trigger is _CT.HOLD and edit.owner == row.owner and _CT.RENEW in state.rows:
+            trigger = _CT.RENEW
+        if trigger not in state.rows:
+            raise Conflict(f"A response is being made that adds to the conversation '{row.id}'.")
+        _, effects = state.rows[trigger]
+        return effects
+
+    def _insert(self, tenant: str, new: Conversation) -> ConversationRow | None:
+        insert = """
+            INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)
+        """
+        self.tx.connection.execute(insert, (tenant, new.id, new.created_at, pack(new.metadata), new.version))
+        return self.row(tenant, new.id)
+
+    def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
         connection = self.tx.connection
-        for effect in conversation_effects(row.id, row.owner, row.until, self.tx.now, trigger, by):
-            match effect:
-                case _CE.KEEP | _CE.DESCRIBE | _CE.REMOVE:
-                    write()
-                case _CE.WRITE:
-                    write()
-                    connection.execute("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
-                case _CE.TAKE:
-                    update = "UPDATE conversation SET owner = ?, until = ? WHERE seq = ?"
-                    connection.execute(update, (by, self.tx.now + LEASE, row.seq))
-                case _CE.FREE:
-                    connection.execute("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))
-                case _:
-                    assert_never(effect)
+        start = connection.value("SELECT coalesce(max(place), -1) + 1 FROM member WHERE conversation = ?", (conversation,))
+        seqs = [Items(connection).add(tenant, chunk) for chunk in chunks_of(tenant, items)]
+        members = [(conversation, place, item) for place, item in enumerate(seqs, start)]
+        connection.execute_many("INSERT INTO member VALUES (?, ?, ?)", members)
+
+    def _member(self, conversation: Seq, item_id: str) -> tuple[Any, ...] | None:
+        """Return place and item of the first member of a conversation that has an id."""
+        query = """
+            SELECT place, member.item FROM member JOIN item ON item.seq = member.item
+            WHERE conversation = ? AND id = ? ORDER BY place LIMIT 1
+        """
+        return self.tx.connection.row(query, (conversation, item_id))

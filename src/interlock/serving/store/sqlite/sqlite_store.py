@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 import apsw
 from attrs import define, evolve, field
@@ -22,10 +22,14 @@ from attrs import define, evolve, field
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.edits import Edit, EditResult, ResponseEdits
-from interlock.serving.store.interface import (
+from interlock.serving.store.interface import ResponseStore
+from interlock.serving.store.notifications import Key, Notifications, Subscription
+from interlock.serving.store.records import (
     LEASE,
     Conversation,
+    ConversationEdit,
+    Edit,
+    EditResult,
     Log,
     StoredResponse,
     StoreFull,
@@ -33,11 +37,10 @@ from interlock.serving.store.interface import (
     StoreUnusable,
     SweepResult,
 )
-from interlock.serving.store.notifications import Key, Notifications, Subscription
 from interlock.serving.store.sqlite import sql_schema
-from interlock.serving.store.sqlite.database import Connection, DatabaseThread, InlineExecutor, loses_commits, store_down
+from interlock.serving.store.sqlite.database import Connection, DatabaseThread, loses_commits, store_down
 from interlock.serving.store.sqlite.rows import (
-    UNFINISHED_SQL,
+    UNFINISHED,
     Conversations,
     Items,
     ResponseRow,
@@ -78,11 +81,11 @@ FIGURES: Final = """
     SELECT (SELECT count(*) FROM response), (SELECT count(*) FROM conversation), page_count, freelist_count
     FROM pragma_page_count, pragma_freelist_count
 """
-UNFINISHED_USAGE: Final = f"SELECT count(*), sum(bytes) FROM response WHERE state IN ({UNFINISHED_SQL})"  # noqa: S608 - constants
+UNFINISHED_USAGE: Final = f"SELECT count(*), sum(bytes) FROM response WHERE state IN ({UNFINISHED})"  # noqa: S608 - constants
 EVICTABLE: Final = f"""
     SELECT * FROM (
         SELECT seq, NULL, used FROM response
-        WHERE ?1 AND used < ?3 AND state NOT IN ({UNFINISHED_SQL}) ORDER BY used LIMIT 1
+        WHERE ?1 AND used < ?3 AND state NOT IN ({UNFINISHED}) ORDER BY used LIMIT 1
     ) UNION ALL SELECT * FROM (
         SELECT NULL, seq, used FROM conversation
         WHERE ?2 AND used < ?3 AND NOT (owner != '' AND ?4 < until AND until <= ?5) ORDER BY used LIMIT 1
@@ -92,7 +95,7 @@ EVICTABLE: Final = f"""
 
 
 @define(eq=False)
-class SqlStore(ResponseEdits):
+class SqlStore(ResponseStore):
     """Stores responses and conversations as rows; see `ResponseStore`.
 
     Args:
@@ -107,8 +110,7 @@ class SqlStore(ResponseEdits):
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     calendar: Callable[[], float] = field(default=time.time, kw_only=True)
     _notifications: Notifications = field(factory=Notifications, init=False)
-    _writer: DatabaseThread | InlineExecutor = field(init=False)
-    _reader: DatabaseThread | InlineExecutor = field(init=False)
+    _kind: ClassVar[str]
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
@@ -136,68 +138,21 @@ class SqlStore(ResponseEdits):
     async def info(self) -> StoreInfo:
         return await self._read(self._info)
 
-    async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
-        await self._change(lambda tx: Conversations(tx).create(tenant, conversation, items))
-
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
         return await self._read(lambda tx: Conversations(tx).get(tenant, conversation_id))
 
-    async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
-        return await self._change(lambda tx: Conversations(tx).update(tenant, conversation_id, metadata))
-
-    async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
-        return await self._change(lambda tx: Conversations(tx).delete(tenant, conversation_id))
-
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
         return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
-
-    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        return await self._change(lambda tx: Conversations(tx).add_items(tenant, conversation_id, items))
-
-    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        return await self._change(lambda tx: Conversations(tx).delete_item(tenant, conversation_id, item_id))
-
-    async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        return await self._change(lambda tx: Conversations(tx).hold(tenant, conversation_id, owner))
-
-    async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        await self._change(lambda tx: Conversations(tx).release(tenant, conversation_id, owner))
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         row = await self._change(lambda tx: self._edit(tx, tenant, response_id, edit))
         return None if row is None else EditResult(row.epoch, bool(row.cancelled))
 
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+        return await self._change(lambda tx: Conversations(tx).write(tenant, conversation_id, edit))
+
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         return Responses(tx).write(tenant, response_id, edit)
-
-    def _transaction(self, connection: Connection) -> Transaction:
-        return Transaction(connection, self.clock(), self.calendar(), self.ttl)
-
-    async def _read(self, work: Callable[[Transaction], R]) -> R:
-        return await self._reader.run(lambda connection: work(self._transaction(connection)))
-
-    async def _change(self, work: Callable[[Transaction], R]) -> R:
-        """Run work that writes; notify the subscribers of the responses that it has changed when it is committed."""
-        changed: list[Key] = []
-
-        def run(connection: Connection) -> R:
-            tx = self._transaction(connection)
-            result = work(tx)
-            changed[:] = tx.changed  # replaced, because the work is run again if its batch fails
-            return result
-
-        def notify() -> None:
-            for key in changed:
-                self._notifications.notify(key)
-
-        return await self._writer.run(run, notify)
-
-    async def _repeat(self, work: Callable[[Transaction], int]) -> int:
-        """Run work until it has nothing left to do; return the sum of what it has done."""
-        total = 0
-        while step := await self._change(work):
-            total += step
-        return total
 
     def _info(self, tx: Transaction) -> StoreInfo:
         counts, leases = Responses(tx).count()
@@ -206,16 +161,37 @@ class SqlStore(ResponseEdits):
             for table in ("conversation", "item", "event")
         )
         size = self._size(tx.connection)
-        return StoreInfo(self._kind(), sql_schema.VERSION, counts, conversations, items, events, size, leases)
+        return StoreInfo(self._kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
+
+    def _transaction(self, connection: Connection) -> Transaction:
+        return Transaction(connection, self.clock(), self.calendar(), self.ttl)
+
+    def _notify(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._notifications.notify(key)
+
+    async def _repeat(self, work: Callable[[Transaction], int]) -> int:
+        """Run work until it has nothing left to do; return the sum of what it has done."""
+        total = 0
+        while step := await self._change(work):
+            total += step
+        return total
 
     @abstractmethod
-    def _kind(self) -> str: ...
+    async def _read(self, work: Callable[[Transaction], R]) -> R:
+        """Run work that only reads."""
 
     @abstractmethod
-    def _size(self, connection: Connection) -> int: ...
+    async def _change(self, work: Callable[[Transaction], R]) -> R:
+        """Run work that writes; notify the subscribers of the responses that it has changed when it is committed."""
 
     @abstractmethod
-    async def _free_space(self) -> None: ...
+    def _size(self, connection: Connection) -> int:
+        """Return the size of the store in bytes."""
+
+    @abstractmethod
+    async def _free_space(self) -> None:
+        """Free the pages that nothing uses."""
 
 
 @define(eq=False)
@@ -238,6 +214,7 @@ class SqliteStore(SqlStore):
     max_bytes: int | None = field(default=None, kw_only=True)
     _writer: DatabaseThread = field(init=False)
     _reader: DatabaseThread = field(init=False)
+    _kind = f"SQLite {apsw.sqlite_lib_version()}"
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
     """The responses that have subscriptions, as the last poll saw them."""
     _version: int = field(default=0, init=False)
@@ -259,15 +236,26 @@ class SqliteStore(SqlStore):
             yield subscription
 
     async def migrate(self) -> int:
-        return await asyncio.to_thread(self._migrate)
+        return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
 
     async def close(self) -> None:
         """Close the file. The next use opens it again."""
         await self._writer.stop()
         await self._reader.stop()
 
-    def _kind(self) -> str:
-        return f"SQLite {apsw.sqlite_lib_version()}"
+    async def _read(self, work: Callable[[Transaction], R]) -> R:
+        return await self._reader.run(lambda connection: work(self._transaction(connection)))
+
+    async def _change(self, work: Callable[[Transaction], R]) -> R:
+        changed: list[Key] = []
+
+        def run(connection: Connection) -> R:
+            tx = self._transaction(connection)
+            result = work(tx)
+            changed[:] = tx.changed  # replaced, because the work is run again if its batch fails
+            return result
+
+        return await self._writer.run(run, lambda: self._notify(changed))
 
     def _size(self, connection: Connection) -> int:
         files = (Path(f"{connection.path}{suffix}") for suffix in ("", "-wal"))
@@ -313,21 +301,10 @@ class SqliteStore(SqlStore):
         return connection
 
     async def _free_space(self) -> None:
-        await asyncio.to_thread(self._vacuum)
+        await asyncio.to_thread(self._run_alone, _vacuum)
 
-    def _vacuum(self) -> None:
-        """Return free pages to the disk, and empty the write-ahead log, which may still contain what was deleted."""
-        with self._connected() as connection:
-            connection.execute("PRAGMA incremental_vacuum")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _migrate(self) -> int:
-        with self._connected() as connection:
-            return sql_schema.migrate(connection)
-
-    @contextmanager
-    def _connected(self) -> Generator[Connection]:
-        """Open a connection for a moment, in any thread.
+    def _run_alone(self, work: Callable[[Connection], R]) -> R:
+        """Run work on a connection of its own, outside of a transaction and in any thread.
 
         Raises:
             StoreDown: The file cannot be used now.
@@ -335,7 +312,7 @@ class SqliteStore(SqlStore):
         try:
             connection = self._connect()
             try:
-                yield connection
+                return work(connection)
             finally:
                 connection.close()
         except apsw.Error as error:
@@ -357,6 +334,7 @@ class MemoryStore(SqlStore):
 
     max_responses: int = field(default=MAX_RESPONSES, kw_only=True)
     max_bytes: int = field(default=MAX_BYTES, kw_only=True)
+    _kind = "memory"
     _connection: Connection = field(init=False)
     _uses: int = field(default=0, init=False)
     _empty_pages: int = field(init=False)
@@ -371,7 +349,6 @@ class MemoryStore(SqlStore):
         sql_schema.create(connection)
         connection.execute(USAGE)
         self._empty_pages = connection.value("PRAGMA page_count")
-        self._reader, self._writer = InlineExecutor(connection), InlineExecutor(connection, self._make_room)
 
     @property
     def stored_bytes(self) -> int:
@@ -385,17 +362,34 @@ class MemoryStore(SqlStore):
     async def close(self) -> None:
         """Do nothing: the responses stay until the process ends."""
 
-    def _kind(self) -> str:
-        return "memory"
+    async def _read(self, work: Callable[[Transaction], R]) -> R:
+        return self._run(work, lambda: None)
+
+    async def _change(self, work: Callable[[Transaction], R]) -> R:
+        return self._run(work, self._make_room)
+
+    def _run(self, work: Callable[[Transaction], R], before_commit: Callable[[], None]) -> R:
+        """Run work in a transaction, in the thread of the caller. Any exception rolls it back."""
+        connection = self._connection
+        tx = evolve(self._transaction(connection), use=self._use)
+        try:
+            connection.execute("BEGIN")
+            result = work(tx)
+            before_commit()
+            connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise store_down(connection.path, error) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self._notify(tx.changed)
+        return result
 
     def _size(self, connection: Connection) -> int:
         return int(connection.value("PRAGMA page_count")) * PAGE
 
     async def _free_space(self) -> None:
         self._connection.execute("PRAGMA incremental_vacuum")
-
-    def _transaction(self, connection: Connection) -> Transaction:
-        return evolve(super()._transaction(connection), use=self._use)
 
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         row = super()._edit(tx, tenant, response_id, edit)
@@ -448,6 +442,12 @@ class MemoryStore(SqlStore):
         else:
             Conversations(tx).remove(conversation)
         return True
+
+
+def _vacuum(connection: Connection) -> None:
+    """Return free pages to the disk, and empty the write-ahead log, which may still contain what was deleted."""
+    connection.execute("PRAGMA incremental_vacuum")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _size_of(edit: Edit) -> int:
