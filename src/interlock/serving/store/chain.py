@@ -20,11 +20,8 @@ from interlock.serving.store.records import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack"]
 
-DIGEST: Final = 16
-"""Bytes of a digest: enough that nobody can make two items with the same one."""
-
-_BLANK: Final = b" "
-"""Marks JSON that orjson cannot write or read, such as integers over 64 bits. JSON ignores white space in front."""
+DIGEST: Final = 16  # bytes: enough that nobody can make two items with the same digest
+_BLANK: Final = b" "  # begins JSON that orjson cannot write or read, such as integers over 64 bits
 
 
 @frozen

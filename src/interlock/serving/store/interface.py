@@ -43,7 +43,7 @@ class ResponseStore(ABC):
     """
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store an ended response, and add to a conversation, in one commit. An ended response with the same id is replaced.
+        """Store an ended response, which replaces an ended one with its id, and add to a conversation, in one commit.
 
         Raises:
             Conflict: The conversation has changed or is gone, or a background response with the same id is running.
@@ -55,10 +55,7 @@ class ResponseStore(ABC):
         """Return a response, or None if there is none. A background response stays as it was enqueued until it ends."""
 
     async def delete(self, tenant: str, response_id: str) -> bool:
-        """Delete a response, its log and the items that nothing else refers to; return whether there was one.
-
-        The owner of a running response loses its lease.
-        """
+        """Delete a response, which ends its lease, and the items that nothing else refers to; return whether there was one."""
         return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
 
     @abstractmethod
@@ -76,9 +73,7 @@ class ResponseStore(ABC):
         return Lease(tenant, stored.id, owner, epoch=1)
 
     async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
-        """Append events to a log, numbered from `first` on, and renew the lease.
-
-        Returns whether a client has asked to cancel the response.
+        """Append events, numbered from `first` on, and renew the lease; return whether a client has asked to cancel the response.
 
         Raises:
             SequenceError: The events do not follow the last one.
@@ -105,19 +100,13 @@ class ResponseStore(ABC):
         return await self._write(tenant, response_id, Edit(_T.CANCEL)) is not None
 
     async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
-        """Take over a response whose owner is lost: return the lease of the next epoch.
-
-        Returns None if the lease has not lapsed, or the response has ended or is gone.
-        """
+        """Take over a response whose lease has lapsed, and return the next lease, or None if there is no such response."""
         result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
         return None if result is None else Lease(tenant, response_id, owner, result.epoch)
 
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return up to `limit` events from the number `first` on, or None if there is no such response.
-
-        The log of a response that was put as a whole is empty.
-        """
+        """Return up to `limit` events from the number `first` on, or None if there is no such response. A `put` one has none."""
 
     @abstractmethod
     def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
@@ -149,7 +138,7 @@ class ResponseStore(ABC):
         """Return the items of a conversation in order, or None if there is no such conversation."""
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        """Append items to a conversation, and return the conversation, or None if there is none. Each item has an id.
+        """Append items, each with an id, to a conversation, and return the conversation, or None if there is none.
 
         Raises:
             Conflict: A response holds the conversation.
@@ -165,10 +154,9 @@ class ResponseStore(ABC):
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Lock a conversation for the response with the id `owner`, or renew its lock, for the time of a lease.
+        """Lock a conversation for the response with the id `owner`, or renew the lock, until an `Addition` or the end of a lease.
 
-        The commit of an `Addition` releases it. Returns the version of the conversation for the `Addition`, or None if there is
-        no such conversation.
+        Returns the version of the conversation for the `Addition`, or None if there is no such conversation.
 
         Raises:
             Conflict: Another response holds the conversation.

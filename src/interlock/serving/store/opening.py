@@ -19,8 +19,7 @@ IN_MEMORY: Final = "memory:?ttl=never"
 TTL: Final = 30 * 86_400.0
 """Seconds for which a response is stored by default, as OpenAI does."""
 
-MIN_CONNECTIONS: Final = 2
-"""The fewest connections to Redis: one of them only receives notifications."""
+MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
 
 _UNITS: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SIZES: Final[Mapping[str, int]] = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}

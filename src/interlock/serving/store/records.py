@@ -14,29 +14,6 @@ from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 
-__all__ = [
-    "LEASE",
-    "RENEW",
-    "SHARED",
-    "Addition",
-    "Conflict",
-    "Conversation",
-    "ConversationEdit",
-    "Edit",
-    "EditResult",
-    "Lease",
-    "LeaseLost",
-    "Log",
-    "SequenceError",
-    "StoreDown",
-    "StoreError",
-    "StoreFull",
-    "StoreInfo",
-    "StoreUnusable",
-    "StoredResponse",
-    "SweepResult",
-]
-
 SHARED: Final = ""
 """The tenant of all clients that share what they store."""
 
@@ -142,10 +119,9 @@ class Lease:
 
 @frozen
 class Log:
-    """Committed events of a background response.
+    """Committed events of a background response, as they are sent.
 
     Args:
-        frames: The events as they are sent.
         first: The number of the first of them.
         oldest: The number of the oldest event that is stored.
         following: The number of the next event to be appended.
@@ -176,18 +152,10 @@ class SweepResult:
 
 @frozen
 class StoreInfo:
-    """What a store contains.
+    """What a store contains: the number of responses in each state, `size` in bytes, and the leases that have not lapsed."""
 
-    Args:
-        kind: The kind of store, with the version of its software.
-        version: The version of the layout.
-        responses: The number of responses in each state of the table `stored`.
-        size: The size in bytes.
-        leases: The leases that have not lapsed.
-    """
-
-    kind: str
-    version: int
+    kind: str  # with the version of its software
+    version: int  # of its layout
     responses: Mapping[str, int]
     conversations: int
     items: int
@@ -200,14 +168,7 @@ class StoreInfo:
 class Edit:
     """A write about one response, in one commit.
 
-    Args:
-        trigger: The trigger that it fires.
-        stored: The response to store.
-        addition: The items to add to a conversation.
-        owner: The owner of the lease.
-        epoch: The epoch of the lease; None for an edit that needs no lease.
-        first: The number of the first event.
-        frames: The events to append.
+    `epoch` is that of the owner's lease; None for an edit that needs no lease. `first` is the number of the first frame.
     """
 
     trigger: StoredTrigger
@@ -221,16 +182,7 @@ class Edit:
 
 @frozen
 class ConversationEdit:
-    """A write about one conversation, in one commit.
-
-    Args:
-        trigger: The trigger that it fires.
-        owner: The owner that fires it.
-        conversation: The conversation to create.
-        metadata: The new metadata.
-        items: The items to append.
-        item_id: The id of the item to remove.
-    """
+    """A write about one conversation, in one commit: it appends `items`, or removes the item with the id `item_id`."""
 
     trigger: ConversationTrigger
     owner: str = ""

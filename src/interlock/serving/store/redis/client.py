@@ -34,29 +34,16 @@ R = TypeVar("R")
 T = TypeVar("T")
 E = TypeVar("E")
 
-VERSION: Final = 1
-"""The version of the layout that the script reads and writes."""
+VERSION: Final = 1  # of the layout
+PREFIX: Final = "interlock"  # of all keys
 
-PREFIX: Final = "interlock"
-"""The beginning of all keys."""
+CONNECTIONS: Final = 50  # the default of `max_connections`
+TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
+CONNECTION_WAIT: Final = 20.0  # seconds for which a call waits for a free connection: many calls at once are no fault
 
-TIMEOUT: Final = 5.0
-"""Seconds after which a server that does not answer is down."""
-
-CONNECTION_WAIT: Final = 20.0
-"""Seconds for which a call waits for a free connection, because many calls at once are no fault."""
-
-CONNECTIONS: Final = 50
-"""The most connections of a process, by default."""
-
-RECONNECT: Final = 0.5
-"""Seconds until the listener tries again after its connection was lost. Subscribers read by themselves meanwhile."""
-
-SILENCE: Final = 10.0
-"""Seconds for which the listener waits for a message before it asks again."""
-
-ALIVE: Final = f"{PREFIX}:alive"
-"""A channel without messages: a connection without any channel cannot listen."""
+ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages: a connection without any channel cannot listen
+RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
+SILENCE: Final = 10.0  # seconds for which the listener waits for a message before it asks again
 
 
 def _lua(name: str, table: Table[T, E]) -> str:
@@ -84,15 +71,7 @@ class Disconnected(StoreDown):
 
 @define(eq=False)
 class RedisClient:
-    """Runs the script on one server. It connects on first use. Each method raises `StoreDown` if the server cannot be used now.
-
-    Args:
-        url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
-        ttl: Seconds for which a response is stored; None for ever.
-        logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time in seconds; None for the clock of the server.
-        max_connections: The most connections, one of which is the listener's; calls wait for a free one.
-    """
+    """Runs the script for a `RedisStore`. Each method raises `StoreDown` if the server cannot be used now."""
 
     url: str
     ttl: float | None
@@ -127,14 +106,9 @@ class RedisClient:
     async def run(
         self, operation: str, tenant: str, arguments: dict[str, object], values: Sequence[bytes] = (), *, repeatable: bool = True
     ) -> Any:  # noqa: ANN401 - any value of Redis
-        """Run an operation of the script, and return its result.
+        """Run an operation of the script on the keys of a tenant, and return its result.
 
-        Args:
-            operation: The name of the operation.
-            tenant: The tenant whose keys it uses.
-            arguments: The arguments of the operation, which it reads as JSON.
-            values: The bytes that follow them.
-            repeatable: Whether the operation has the same effect when it is run twice.
+        It reads `arguments` as JSON, and `values` as bytes. A `repeatable` operation has the same effect when it is run twice.
         """
         now = -1 if self.clock is None else _milliseconds(self.clock())
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}

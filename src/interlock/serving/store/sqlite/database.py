@@ -1,9 +1,6 @@
-"""Connections to SQLite, and threads that run work on them.
+"""Connections to SQLite, and threads that run work on them, so that the event loop never waits for a disk or a lock."""
 
-With a thread the event loop never waits for a disk or a lock. Jobs that arrive while the thread is busy are done next, in one
-transaction, so that many writers cost one commit. If that transaction fails, each job is done alone, so that one job cannot fail
-the others.
-"""
+# ruff: noqa: D102 - the methods of a connection are those of every SQL library
 
 from __future__ import annotations
 
@@ -28,21 +25,16 @@ R = TypeVar("R")
 
 Values: TypeAlias = Sequence[object]
 
-BATCH: Final = 256
-"""The most jobs in one transaction."""
+BATCH: Final = 256  # the most jobs in one transaction
 
 FIRST_UNSAFE: Final = (3, 7, 0)
 LAST_UNSAFE: Final = (3, 51, 2)
 FIXED: Final = {(3, 50): 7, (3, 44): 6}
-"""The older releases that were fixed later, with the first fixed patch."""
+"""The first fixed patch of older releases. See SQLite's documentation of write-ahead logging."""
 
 
 def loses_commits(version: str) -> bool:
-    """Return whether a version of SQLite can lose a commit where several connections write to one file with a write-ahead log.
-
-    Two connections that reset the log at the same moment may take it for empty. See "The WAL-reset bug" in SQLite's documentation
-    of write-ahead logging.
-    """
+    """Return whether a version of SQLite has "The WAL-reset bug", which loses commits of connections that write to one file."""
     major, minor, patch = (int(part) for part in version.split(".")[:3])
     fixed = FIXED.get((major, minor))
     return FIRST_UNSAFE <= (major, minor, patch) <= LAST_UNSAFE and (fixed is None or patch < fixed)
@@ -50,12 +42,7 @@ def loses_commits(version: str) -> bool:
 
 @define(eq=False)
 class Connection:
-    """A connection to a file or to `:memory:`, used by one thread at a time.
-
-    Args:
-        path: The file, which is created if it does not exist.
-        busy: Seconds to wait for a lock of another connection.
-    """
+    """A connection to a file or to `:memory:`. It waits for a lock of another connection for `busy` seconds."""
 
     path: str
     busy: float = 0.0
@@ -68,35 +55,24 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
         return bool(self._connection.in_transaction)
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Run a statement, and return its rows."""
         rows: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
         return rows
 
     def row(self, statement: str, values: Values = ()) -> tuple[Any, ...] | None:
-        """Run a statement, and return its first row, or None."""
         rows = self.rows(statement, values)
         return rows[0] if rows else None
 
     def value(self, statement: str, values: Values = ()) -> Any:  # noqa: ANN401 - as it is in the database
-        """Run a statement, and return the first value of its first row, or None."""
         row = self.row(statement, values)
         return None if row is None else row[0]
 
-    def insert(self, statement: str, values: Values) -> int:
-        """Insert a row, and return its rowid."""
-        self._connection.execute(statement, values)
-        return int(self._connection.last_insert_rowid())
-
     def execute(self, statement: str, values: Values = ()) -> None:
-        """Run a statement to its end."""
         self.rows(statement, values)
 
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
-        """Run a statement once for each tuple of values."""
         self._connection.executemany(statement, values)
 
     def close(self) -> None:
@@ -110,23 +86,21 @@ class Job(Generic[R]):
 
     work: Callable[[Connection], R]
     after: Callable[[], None]
-    result: Future[R] = field(factory=Future["R"], init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Mark the future as running: a caller that is cancelled does not cancel the job."""
-        self.result.set_running_or_notify_cancel()
+    result: Future[R]
 
 
 @define(eq=False)
 class DatabaseThread:
     """Runs work in a thread with a connection, which it opens on first use, and again after an error or if the file is replaced.
 
+    Jobs that arrive while the thread is busy are done next, in one transaction, so that many writers cost one commit.
+
     Args:
         path: The file.
         open: Opens a connection.
         begin: The statement that begins a transaction.
-        poll: Called with the connection when the thread has been idle for `interval()` seconds.
-        interval: Returns the seconds between two polls, or None for no polls.
+        poll: Called with the connection after `interval()` seconds without a job.
+        interval: Returns None if there is nothing to poll for.
     """
 
     path: str
@@ -143,19 +117,20 @@ class DatabaseThread:
     """Device and inode of the open file."""
 
     async def run(self, work: Callable[[Connection], R], after: Callable[[], None] = lambda: None) -> R:
-        """Run `work` in a transaction, and return its result; call `after` in the thread once it is committed.
+        """Run `work`, and return its result; call `after` in the thread once it is committed.
 
-        Work raises a `StoreError` before it has written anything, because the rest of its transaction is committed.
+        Work raises a `StoreError` before it has written anything, because the jobs beside it are committed.
 
         Raises:
             StoreDown: The database cannot be used now.
         """
-        job = Job(work, after)
+        result: Future[R] = Future()
+        result.set_running_or_notify_cancel()  # a cancelled caller does not cancel the job
         if self._thread is None:
             self._thread = Thread(target=self._loop, name=f"interlock: {self.begin}", daemon=True)
             self._thread.start()
-        self._queue.put(job)
-        return await asyncio.wrap_future(job.result)
+        self._queue.put(Job(work, after, result))
+        return await asyncio.wrap_future(result)
 
     def poll_soon(self) -> None:
         """Poll now, and ask `interval` again."""
@@ -199,7 +174,7 @@ class DatabaseThread:
             self._roll_back(error)
             if len(jobs) == 1:
                 jobs[0].result.set_exception(store_down(self.path, error) if isinstance(error, apsw.Error) else error)
-            else:
+            else:  # one by one, so that the failing job does not fail the others
                 for job in jobs:
                     self._run_batch([job])
         else:

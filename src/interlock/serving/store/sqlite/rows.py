@@ -44,25 +44,15 @@ UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items
 
 
 def has_lapsed(until: float, now: float) -> bool:
-    """Return whether a lease is over.
-
-    A lease that ends more than two lease times from now dates from before the clock was set back far, as by a restart of the
-    machine. It is over as well, because nobody would wait for its end. A clock that is set back a little ends no lease.
-    """
+    """Return whether a lease is over: it has ended, or dates from before the clock was set back far, as by a restart."""
     return not now < until <= now + 2 * LEASE
 
 
 @frozen
 class Transaction:
-    """A transaction, in which rows are read and written.
+    """A transaction at a time: `now` by the clock for leases, `today` by the calendar for the expiry of responses.
 
-    Args:
-        connection: The connection.
-        now: The time for leases.
-        today: The time for the expiry of responses.
-        ttl: Seconds until a response expires; None for never.
-        use: Called with each response and conversation that is used.
-        changed: Receives each response that has changed.
+    It calls `use` with each response and conversation that is used, and adds each response that it changes to `changed`.
     """
 
     connection: Connection
@@ -90,8 +80,8 @@ class Items:
         seq = self.connection.value("SELECT seq FROM item WHERE digest = ?", (chunk.digest,))
         if seq is not None:
             return int(seq)
-        values = (tenant, chunk.id, chunk.digest, chunk.packed)
-        return self.connection.insert("INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?)", values)
+        insert = "INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?) RETURNING seq"
+        return int(self.connection.value(insert, (tenant, chunk.id, chunk.digest, chunk.packed)))
 
     def drop(self, item: Seq) -> None:
         """Remove an item unless something refers to it."""
@@ -105,15 +95,12 @@ class Items:
         count, link = self._stored_links(digests)
         for digest, chunk in zip(digests[count:], chunks[count:], strict=True):
             values = digest, link, self.add(tenant, chunk)
-            link = self.connection.insert("INSERT INTO link (digest, before, item) VALUES (?, ?, ?)", values)
+            link = self.connection.value("INSERT INTO link (digest, before, item) VALUES (?, ?, ?) RETURNING seq", values)
         return link
 
     def _stored_links(self, digests: Sequence[bytes]) -> tuple[int, Seq | None]:
-        """Return how many links of a chain are stored, and the last of them.
-
-        A bisection finds it, because a stored link has all links before it in the store too.
-        """
-        low, high, link = 0, len(digests), None
+        """Return how many links of a chain are stored, and the last of them."""
+        low, high, link = 0, len(digests), None  # a bisection: each stored link has all links before it in the store
         while low < high:
             middle = (low + high + 1) // 2
             seq = self.connection.value("SELECT seq FROM link WHERE digest = ?", (digests[middle - 1],))
@@ -164,7 +151,8 @@ class ResponseRow:
 
 _COLUMNS: Final = [column.name for column in fields(ResponseRow)]
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM response"  # noqa: S608 - the names of the columns
-_INSERT: Final = f"INSERT INTO response ({', '.join(_COLUMNS[1:])}) VALUES ({', '.join('?' * len(_COLUMNS[1:]))})"  # noqa: S608 - likewise
+_MARKS: Final = ", ".join("?" for _ in _COLUMNS[1:])
+_INSERT: Final = f"INSERT INTO response ({', '.join(_COLUMNS[1:])}) VALUES ({_MARKS}) RETURNING seq"  # noqa: S608 - likewise
 
 
 @frozen
@@ -209,11 +197,7 @@ class Responses:
         return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state, bool(row.cancelled))
 
     def write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
-        """Carry out an edit, and return the row that it has written; None if the table has no edge for it.
-
-        Raises:
-            StoreError: The edit is refused; nothing was written about the response.
-        """
+        """Carry out an edit, and return the row that it has written; see `ResponseStore._write`."""
         row = self.row(tenant, response_id)
         if row is not None and not self.state(row).rows:  # expired, but not yet swept
             self.remove(row)
@@ -234,7 +218,7 @@ class Responses:
     def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
         connection = self.tx.connection
         if not row.seq:
-            row = evolve(row, seq=connection.insert(_INSERT, [getattr(row, name) for name in _COLUMNS[1:]]))
+            row = evolve(row, seq=connection.value(_INSERT, [getattr(row, name) for name in _COLUMNS[1:]]))
         changes: dict[str, Any] = {"state": state}
         for effect in effects:
             match effect:
@@ -366,21 +350,13 @@ class Conversations:
         return tuple(unpack(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
 
     def require_version(self, tenant: str, addition: Addition) -> None:
-        """Refuse an addition to a conversation that has changed or is gone.
-
-        Raises:
-            Conflict: It is refused.
-        """
+        """Raise a `Conflict` for an addition to a conversation that has changed or is gone."""
         row = self.row(tenant, addition.conversation_id)
         if row is None or row.version != addition.version:
             raise Conflict(f"The conversation '{addition.conversation_id}' has changed meanwhile.")
 
     def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:  # noqa: C901 - likewise
-        """Carry out an edit, and return the conversation; None if there is no such one or no such item.
-
-        Raises:
-            Conflict: Another owner holds the conversation.
-        """
+        """Carry out an edit; see `ResponseStore._write_conversation`."""
         connection = self.tx.connection
         row = self.row(tenant, conversation_id)
         if edit.conversation is not None:
@@ -423,11 +399,7 @@ class Conversations:
             Items(self.tx.connection).drop(item)
 
     def _effects(self, row: ConversationRow, edit: ConversationEdit) -> tuple[ConversationEffect, ...]:
-        """Return the effects of an edit. `hold` by the owner renews the lease; `release` by another has no effect.
-
-        Raises:
-            Conflict: Another owner holds the conversation.
-        """
+        """Return the effects of an edit. `hold` by the owner renews the lease; `release` by another has no effect."""
         trigger = edit.trigger
         state = CONVERSATION.states["held" if row.owner else "free"]
         if trigger is _CT.CREATE:

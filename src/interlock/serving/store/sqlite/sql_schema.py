@@ -8,7 +8,7 @@ from typing import Final
 from interlock.serving.store.records import StoreDown
 from interlock.serving.store.sqlite.database import Connection
 
-__all__ = ["VERSION", "create", "migrate", "require_layout"]
+__all__ = ["VERSION", "migrate", "prepare"]
 
 APPLICATION: Final = 0x494C4B31
 """The application id in the header of the file: `ILK1`."""
@@ -68,11 +68,7 @@ VERSION: Final = max(LAYOUTS)
 
 
 def version_of(connection: Connection) -> int:
-    """Return the version of the layout; 0 for an empty file.
-
-    Raises:
-        StoreDown: The file belongs to another program.
-    """
+    """Return the version of the layout; 0 for an empty file. Raises `StoreDown` for a file of another program."""
     tables = connection.value("SELECT count(*) FROM sqlite_schema")
     if not tables:
         return 0
@@ -81,10 +77,19 @@ def version_of(connection: Connection) -> int:
     return int(connection.value("SELECT version FROM layout"))
 
 
-def create(connection: Connection) -> None:
-    """Create the tables in an empty file, unless another process has done so."""
-    if version_of(connection) == 0:
+def prepare(connection: Connection) -> None:
+    """Create the tables in an empty file, and refuse another layout than the current one.
+
+    Raises:
+        StoreDown: The layout is older or newer, or the file belongs to another program.
+    """
+    version = version_of(connection)
+    if version == 0:
         migrate(connection)
+    elif version < VERSION:
+        raise StoreDown(f"The store has the layout {version}, and {VERSION} is needed: run `interlock store migrate`.")
+    else:
+        _refuse_newer(version)
 
 
 def migrate(connection: Connection) -> int:
@@ -106,18 +111,6 @@ def migrate(connection: Connection) -> int:
         raise
     connection.execute("COMMIT")
     return version
-
-
-def require_layout(connection: Connection) -> None:
-    """Refuse a file with another layout than the current one.
-
-    Raises:
-        StoreDown: The layout is older or newer.
-    """
-    version = version_of(connection)
-    _refuse_newer(version)
-    if version < VERSION:
-        raise StoreDown(f"The store has the layout {version}, and {VERSION} is needed: run `interlock store migrate`.")
 
 
 def _refuse_newer(version: int) -> None:

@@ -53,21 +53,16 @@ __all__ = ["MemoryStore", "SqlStore", "SqliteStore"]
 
 R = TypeVar("R")
 
-POLL: Final = 0.02
-"""Seconds between two checks for writes of other processes, while there are subscriptions."""
-
-SWEEP_BATCH: Final = 100
-"""Responses that a sweep removes in one transaction, so that others can write in between."""
+POLL: Final = 0.02  # seconds between two checks for writes of other processes, while there are subscriptions
+SWEEP_BATCH: Final = 100  # responses that a sweep removes in one transaction, so that others can write in between
 
 MAX_RESPONSES: Final = 10_000
 MAX_BYTES: Final = 256 * 2**20
 
-PAGE: Final = 4096 + 272
-"""Bytes of memory that SQLite takes for a page of 4096 bytes, as measured."""
-PER_ITEM: Final = 300
-"""Bytes that the rows and indexes of an item take beside its JSON, as measured."""
-PER_EVENT: Final = 16
-"""The same for an event."""
+# Bytes of memory, as measured:
+PAGE: Final = 4096 + 272  # of a page of 4096 bytes
+PER_ITEM: Final = 300  # of the rows and indexes of an item, beside its JSON
+PER_EVENT: Final = 16  # of the row of an event, beside its frame
 
 USAGE: Final = """
     -- When a row was used last, as a count of uses, and how many bytes were written about a response.
@@ -96,13 +91,13 @@ EVICTABLE: Final = f"""
 
 @define(eq=False)
 class SqlStore(ResponseStore):
-    """Stores responses and conversations as rows; see `ResponseStore`.
+    """Stores responses and conversations as rows.
 
     Args:
-        ttl: Seconds from the last write about a response until it expires; None for never. Conversations do not expire.
+        ttl: Seconds from the last write about a response until it expires; None for never.
         logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time for leases in seconds. It is the same for all processes, and only a restart of the host resets it.
-        calendar: Returns the time for expiry in seconds since the epoch, which may be adjusted.
+        clock: Returns the time for leases in seconds, the same for all processes, which only a restart of the host resets.
+        calendar: Returns the time for expiry in seconds since the epoch.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
@@ -196,10 +191,10 @@ class SqlStore(ResponseStore):
 
 @define(eq=False)
 class SqliteStore(SqlStore):
-    """Stores responses in a file; see `ResponseStore`.
+    """Stores responses in a file, which is created if it does not exist.
 
     Args:
-        path: The file, which is created if it does not exist.
+        path: The path of the file.
         synchronous: Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`).
         busy: Seconds to wait for a lock of another process.
         max_bytes: The largest size of the file; None for no limit.
@@ -218,7 +213,7 @@ class SqliteStore(SqlStore):
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
     """The responses that have subscriptions, as the last poll saw them."""
     _version: int = field(default=0, init=False)
-    """The `data_version` that the last poll saw. It changes when another connection has written."""
+    """The `data_version` that the last poll saw, which changes when another connection has written."""
 
     def __attrs_post_init__(self) -> None:
         """Create the threads, which start on first use."""
@@ -281,8 +276,7 @@ class SqliteStore(SqlStore):
         """Open the file, and create the tables in an empty one."""
         connection = self._connect()
         try:
-            sql_schema.create(connection)
-            sql_schema.require_layout(connection)
+            sql_schema.prepare(connection)
         except BaseException:
             connection.close()
             raise
@@ -304,11 +298,7 @@ class SqliteStore(SqlStore):
         await asyncio.to_thread(self._run_alone, _vacuum)
 
     def _run_alone(self, work: Callable[[Connection], R]) -> R:
-        """Run work on a connection of its own, outside of a transaction and in any thread.
-
-        Raises:
-            StoreDown: The file cannot be used now.
-        """
+        """Run work on a connection of its own, outside of a transaction."""
         try:
             connection = self._connect()
             try:
@@ -321,15 +311,14 @@ class SqliteStore(SqlStore):
 
 @define(eq=False)
 class MemoryStore(SqlStore):
-    """Stores responses in memory, within bounds; see `ResponseStore`.
+    """Stores responses in memory, and evicts the least recently used responses and conversations.
 
-    It evicts the least recently used responses and conversations, but neither a response that is being made nor a conversation
-    that is held. The last one that was used stays, so that whoever waits for the end of a response can get it.
+    It evicts neither unfinished responses nor conversations that are held, nor what was used last, so that whoever waits for the
+    end of a response can get it.
 
     Args:
         max_responses: The most responses, and the most conversations.
         max_bytes: The most bytes of memory. A response that is larger by itself is not stored.
-        clock: Returns the time in seconds for leases and expiry; it is never set back.
     """
 
     max_responses: int = field(default=MAX_RESPONSES, kw_only=True)
@@ -346,7 +335,7 @@ class MemoryStore(SqlStore):
         self._connection = connection = Connection(":memory:")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        sql_schema.create(connection)
+        sql_schema.prepare(connection)
         connection.execute(USAGE)
         self._empty_pages = connection.value("PRAGMA page_count")
 
@@ -405,11 +394,7 @@ class MemoryStore(SqlStore):
         return row
 
     def _require_room(self, size: int) -> None:
-        """Refuse a response that has no room beside the unfinished ones.
-
-        Raises:
-            StoreFull: There is no room.
-        """
+        """Raise `StoreFull` if a new response has no room beside the unfinished ones."""
         count, total = self._connection.rows(UNFINISHED_USAGE)[0]
         if count > self.max_responses or (total > self.max_bytes and total > size):
             raise StoreFull("Too many responses are being made in the background.")
@@ -420,28 +405,23 @@ class MemoryStore(SqlStore):
 
     def _make_room(self) -> None:
         """Evict until the rest is within the bounds, and free the pages beyond `max_bytes`."""
-        max_pages = self.max_bytes // PAGE
+        tx = self._transaction(self._connection)
+        max_pages = self.max_bytes // PAGE + self._empty_pages
         while True:
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
-            is_full = pages - free - self._empty_pages > max_pages
-            excess = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
-            if not (any(excess) and self._evict(*excess)):
+            is_full = pages - free > max_pages
+            tables = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
+            lease = tx.now, tx.now + 2 * LEASE
+            row = self._connection.row(EVICTABLE, (*tables, self._uses, *lease)) if any(tables) else None
+            if row is None:
                 break
-        if pages - self._empty_pages > max_pages:
-            self._connection.execute(f"PRAGMA incremental_vacuum({pages - self._empty_pages - max_pages})")
-
-    def _evict(self, responses: bool, conversations: bool) -> bool:  # noqa: FBT001 - of which table
-        """Evict the least recently used row of the chosen tables; return False if there is none."""
-        tx = self._transaction(self._connection)
-        row = self._connection.row(EVICTABLE, (responses, conversations, self._uses, tx.now, tx.now + 2 * LEASE))
-        if row is None:
-            return False
-        response, conversation, _ = row
-        if response is not None:
-            Responses(tx).remove(Responses(tx).rows("seq = ?", response)[0])
-        else:
-            Conversations(tx).remove(conversation)
-        return True
+            response, conversation, _ = row
+            if response is not None:
+                Responses(tx).remove(Responses(tx).rows("seq = ?", response)[0])
+            else:
+                Conversations(tx).remove(conversation)
+        if pages > max_pages:
+            self._connection.execute(f"PRAGMA incremental_vacuum({pages - max_pages})")
 
 
 def _vacuum(connection: Connection) -> None:
