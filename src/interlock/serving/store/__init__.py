@@ -2,13 +2,12 @@
 
 A store knows nothing of requests or of HTTP.
 
-    interface      the methods of a store
-    records        their values, edits and errors
-    chain          the stored form of a response
-    notifications  subscriptions to the changes of a response
-    opening        a store by its URL
-    sqlite/        in a file or in memory
-    redis/         in Redis or Valkey
+    interface  the methods of a store, and subscriptions
+    records    their values, edits and errors
+    chain      the stored form of a response
+    opening    a store by its URL
+    sqlite/    in a file or in memory
+    redis/     in Redis or Valkey
 """
 
 from typing import TYPE_CHECKING

@@ -1,18 +1,21 @@
-"""The interface of a store.
+"""The interface of a store, and the subscriptions to the changes of its responses.
 
 Several processes may share a store. What a method has written is there for all of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TypeAlias
+
+from attrs import define, field
 
 from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.notifications import Key, Subscription
 from interlock.serving.store.records import (
     Addition,
     Conflict,
@@ -28,9 +31,64 @@ from interlock.serving.store.records import (
     SweepResult,
 )
 
-__all__ = ["ResponseStore", "refuse"]
+__all__ = ["Key", "Notifications", "ResponseStore", "Subscription", "refuse"]
+
+Key: TypeAlias = tuple[str, str]  # the tenant and the id of a response
 
 _T, _CT = StoredTrigger, ConversationTrigger
+
+
+@define(eq=False)
+class Subscription:
+    """Waits for changes of one response. A change between two waits is not missed."""
+
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the response has changed since the last wait, up to a number of seconds.
+
+        A notification can get lost, for example when the store is down; read again after the wait in any case.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def notify(self) -> None:
+        """End the wait. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+
+@define(eq=False)
+class Notifications:
+    """The subscriptions of a process."""
+
+    _subscriptions: dict[Key, set[Subscription]] = field(factory=dict[Key, set[Subscription]], init=False)
+
+    def responses(self) -> list[Key]:
+        """Return the responses that have subscriptions. Thread-safe."""
+        return [*self._subscriptions]
+
+    @contextmanager
+    def subscribe(self, key: Key) -> Generator[Subscription]:
+        """Subscribe to the changes of a response."""
+        subscription = Subscription()
+        subscriptions = self._subscriptions.setdefault(key, set())
+        subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            subscriptions.discard(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(key, None)
+
+    def notify(self, keys: Iterable[Key]) -> None:
+        """Notify the subscriptions of some responses. Thread-safe."""
+        for key in keys:
+            for subscription in [*self._subscriptions.get(key, ())]:
+                subscription.notify()
 
 
 class ResponseStore(ABC):
@@ -38,8 +96,12 @@ class ResponseStore(ABC):
 
     Each write fires an edge of the table `stored` or `conversation`; what the tables do not allow is refused.
 
-    Responses and conversations belong to a tenant, and no other tenant can see them. Each method raises `StoreDown` if the store
-    cannot be used now, and with a lease `LeaseLost` if another process owns the response, or the response has ended or is gone.
+    Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id. A method raises
+
+    - `StoreDown` if the store cannot be used now,
+    - with a lease `LeaseLost` if another process owns the response, or the response has ended or is gone,
+    - with events `SequenceError` if they do not follow the last one, and
+    - `Conflict` for a change of a conversation that a response holds.
     """
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
@@ -73,15 +135,11 @@ class ResponseStore(ABC):
         return Lease(tenant, stored.id, owner, epoch=1)
 
     async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
-        """Append events, numbered from `first` on, and renew the lease; return whether a client has asked to cancel the response.
-
-        Raises:
-            SequenceError: The events do not follow the last one.
-        """
+        """Append events, numbered from `first` on, and renew the lease; return whether a client has asked to cancel."""
         return await self._write_as_owner(lease, Edit(_T.APPEND, None, None, lease.owner, lease.epoch, first, frames))
 
     async def renew(self, lease: Lease) -> bool:
-        """Renew a lease; return whether a client has asked to cancel the response."""
+        """Renew a lease; return whether a client has asked to cancel."""
         return await self._write_as_owner(lease, Edit(_T.RENEW, None, None, lease.owner, lease.epoch))
 
     async def finish(
@@ -90,7 +148,6 @@ class ResponseStore(ABC):
         """End a response: append its last events, store its body, and add to a conversation, in one commit. The lease ends.
 
         Raises:
-            SequenceError: The events do not follow the last one.
             Conflict: The conversation has changed or is gone. The lease stays valid.
         """
         await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
@@ -117,7 +174,7 @@ class ResponseStore(ABC):
         """Return tenant and id of up to `limit` responses whose owner is lost, the oldest loss first."""
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
-        """Store a new conversation with its first items. Each has an id."""
+        """Store a new conversation with its first items."""
         edit = ConversationEdit(_CT.CREATE, conversation=conversation, items=items)
         await self._write_conversation(tenant, conversation.id, edit)
 
@@ -138,28 +195,17 @@ class ResponseStore(ABC):
         """Return the items of a conversation in order, or None if there is no such conversation."""
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        """Append items, each with an id, to a conversation, and return the conversation, or None if there is none.
-
-        Raises:
-            Conflict: A response holds the conversation.
-        """
+        """Append items to a conversation, and return the conversation, or None if there is none."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, items=items))
 
     async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        """Remove an item from a conversation, and return the conversation, or None if either does not exist.
-
-        Raises:
-            Conflict: A response holds the conversation.
-        """
+        """Remove an item from a conversation, and return the conversation, or None if either does not exist."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
         """Lock a conversation for the response with the id `owner`, or renew the lock, until an `Addition` or the end of a lease.
 
         Returns the version of the conversation for the `Addition`, or None if there is no such conversation.
-
-        Raises:
-            Conflict: Another response holds the conversation.
         """
         conversation = await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner))
         return None if conversation is None else conversation.version
@@ -186,19 +232,11 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Carry out all effects of an edit in one commit; return None if the table has no edge for it, because it comes too late.
-
-        Raises:
-            StoreError: The edit is refused.
-        """
+        """Carry out all effects of an edit in one commit; return None if it comes too late, so that the table has no edge."""
 
     @abstractmethod
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
-        """Carry out all effects of an edit in one commit, and return the conversation; None if it or the item does not exist.
-
-        Raises:
-            Conflict: Another owner holds the conversation.
-        """
+        """Carry out all effects of an edit in one commit, and return the conversation; None if it or the item does not exist."""
 
     async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:
         result = await self._write(lease.tenant, lease.response_id, edit)

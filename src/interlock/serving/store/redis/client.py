@@ -25,14 +25,12 @@ from interlock.events.json import dumps
 from interlock.fsm.processes.conversation import CONVERSATION
 from interlock.fsm.processes.stored import STORED
 from interlock.fsm.table import Table
-from interlock.serving.store.notifications import Key, Notifications
+from interlock.serving.store.interface import Key, Notifications
 from interlock.serving.store.records import LEASE, StoreDown
 
 __all__ = ["CONNECTIONS", "SCRIPT", "VERSION", "Disconnected", "Listener", "RedisClient"]
 
 R = TypeVar("R")
-T = TypeVar("T")
-E = TypeVar("E")
 
 VERSION: Final = 1  # of the layout
 PREFIX: Final = "interlock"  # of all keys
@@ -46,7 +44,7 @@ RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers re
 SILENCE: Final = 10.0  # seconds for which the listener waits for a message before it asks again
 
 
-def _lua(name: str, table: Table[T, E]) -> str:
+def _lua(name: str, table: Table[Any, Any]) -> str:
     """Return a table as Lua: for each state and trigger, the next state and the effects."""
     states: list[str] = []
     for state in table.states.values():
@@ -228,7 +226,7 @@ class Listener:
                 if message.done():
                     key = channels.get(message.result()["channel"]) if message.result() else None
                     if key is not None:  # the confirmation of a new channel counts: there may be changes from before it
-                        self.notifications.notify(key)
+                        self.notifications.notify([key])
                     message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         finally:
             message.cancel()

@@ -19,8 +19,7 @@ from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
-from interlock.serving.store.interface import ResponseStore, refuse
-from interlock.serving.store.notifications import Key, Notifications, Subscription
+from interlock.serving.store.interface import Key, Notifications, ResponseStore, Subscription, refuse
 from interlock.serving.store.records import (
     Conflict,
     Conversation,
@@ -41,14 +40,9 @@ __all__ = ["RedisStore"]
 
 _T = ConversationTrigger
 
-LONG: Final = 16
-"""Items from which on a conversation is long: the store first asks how many are stored already, and sends only the rest."""
-
-SWEEP_BATCH: Final = 100
-"""Responses that one call of the script removes, during which Redis does nothing else."""
-
-_NOT_REPEATABLE: Final = frozenset({_T.CHANGE, _T.DELETE})
-"""Triggers that have another effect when they are fired twice."""
+LONG: Final = 16  # items, from which on the store asks first how many are stored, and sends only the rest
+SWEEP_BATCH: Final = 100  # responses that one call of the script removes, during which Redis does nothing else
+_NOT_REPEATABLE: Final = frozenset({_T.CHANGE, _T.DELETE})  # they have another effect when they are fired twice
 
 
 @define(eq=False)

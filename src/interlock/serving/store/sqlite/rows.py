@@ -15,8 +15,7 @@ from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
-from interlock.serving.store.interface import refuse
-from interlock.serving.store.notifications import Key
+from interlock.serving.store.interface import Key, refuse
 from interlock.serving.store.records import (
     LEASE,
     Addition,
@@ -36,8 +35,7 @@ __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
 
-Seq: TypeAlias = int
-"""The rowid of a row."""
+Seq: TypeAlias = int  # the rowid of a row
 
 UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
 """The states of responses that have not ended, as SQL."""
@@ -189,12 +187,11 @@ class Responses:
 
     def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         row = self.row(tenant, response_id)
-        if row is None or not self.state(row).rows:
+        if row is None or not (state := self.state(row)).rows:
             return None
         query = "SELECT frame FROM event WHERE response = ? AND number >= ? ORDER BY number LIMIT ?"
         frames = self.tx.connection.rows(query, (row.seq, first, limit)) if first >= row.oldest else ()
-        state = self.state(row).name
-        return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state, bool(row.cancelled))
+        return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state.name, bool(row.cancelled))
 
     def write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         """Carry out an edit, and return the row that it has written; see `ResponseStore._write`."""
@@ -216,7 +213,7 @@ class Responses:
         return self._carry_out(row, dest.name, effects, edit)
 
     def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
-        connection = self.tx.connection
+        connection, now, today = self.tx.connection, self.tx.now, self.tx.today
         if not row.seq:
             row = evolve(row, seq=connection.value(_INSERT, [getattr(row, name) for name in _COLUMNS[1:]]))
         changes: dict[str, Any] = {"state": state}
@@ -226,12 +223,11 @@ class Responses:
                     stored = cast("StoredResponse", edit.stored)
                     tip = Items(connection).add_chain(row.tenant, chunks_of(row.tenant, stored.conversation))
                     connection.execute("INSERT OR REPLACE INTO body VALUES (?, ?)", (row.seq, body_of(stored)))
-                    changes |= {"tip": tip, "outputs": len(stored.output), "written": self.tx.today}
+                    changes |= {"tip": tip, "outputs": len(stored.output), "written": today}
                 case _E.TAKE:
-                    changes |= {"owner": edit.owner, "epoch": row.epoch + 1}
-                    changes |= {"until": self.tx.now + LEASE, "written": self.tx.today}
+                    changes |= {"owner": edit.owner, "epoch": row.epoch + 1, "until": now + LEASE, "written": today}
                 case _E.EXTEND:
-                    changes |= {"until": self.tx.now + LEASE, "written": self.tx.today}
+                    changes |= {"until": now + LEASE, "written": today}
                 case _E.LOG:
                     events = ((row.seq, number, frame) for number, frame in enumerate(edit.frames, edit.first))
                     connection.execute_many("INSERT INTO event VALUES (?, ?, ?)", events)
@@ -262,12 +258,9 @@ class Responses:
     def remove(self, row: ResponseRow) -> None:
         """Remove a response and everything that only it refers to."""
         connection = self.tx.connection
-        for delete in (
-            "DELETE FROM event WHERE response = ?",
-            "DELETE FROM body WHERE response = ?",
-            "DELETE FROM response WHERE seq = ?",
-        ):
-            connection.execute(delete, (row.seq,))
+        connection.execute("DELETE FROM event WHERE response = ?", (row.seq,))
+        connection.execute("DELETE FROM body WHERE response = ?", (row.seq,))
+        connection.execute("DELETE FROM response WHERE seq = ?", (row.seq,))
         Items(connection).drop_chain(row.tip)
 
     def lost(self, limit: int) -> list[Key]:

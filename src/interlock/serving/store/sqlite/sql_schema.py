@@ -10,8 +10,7 @@ from interlock.serving.store.sqlite.database import Connection
 
 __all__ = ["VERSION", "migrate", "prepare"]
 
-APPLICATION: Final = 0x494C4B31
-"""The application id in the header of the file: `ILK1`."""
+APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 
 LAYOUTS: Final[Mapping[int, str]] = {
     1: """

@@ -12,7 +12,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import ClassVar, Final, Literal, TypeVar
 
@@ -22,8 +22,7 @@ from attrs import define, evolve, field
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.notifications import Key, Notifications, Subscription
+from interlock.serving.store.interface import Key, Notifications, ResponseStore, Subscription
 from interlock.serving.store.records import (
     LEASE,
     Conversation,
@@ -39,15 +38,7 @@ from interlock.serving.store.records import (
 )
 from interlock.serving.store.sqlite import sql_schema
 from interlock.serving.store.sqlite.database import Connection, DatabaseThread, loses_commits, store_down
-from interlock.serving.store.sqlite.rows import (
-    UNFINISHED,
-    Conversations,
-    Items,
-    ResponseRow,
-    Responses,
-    Seq,
-    Transaction,
-)
+from interlock.serving.store.sqlite.rows import UNFINISHED, Conversations, Items, ResponseRow, Responses, Seq, Transaction
 
 __all__ = ["MemoryStore", "SqlStore", "SqliteStore"]
 
@@ -161,10 +152,6 @@ class SqlStore(ResponseStore):
     def _transaction(self, connection: Connection) -> Transaction:
         return Transaction(connection, self.clock(), self.calendar(), self.ttl)
 
-    def _notify(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self._notifications.notify(key)
-
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
         """Run work until it has nothing left to do; return the sum of what it has done."""
         total = 0
@@ -221,7 +208,9 @@ class SqliteStore(SqlStore):
         if loses_commits(version):
             message = f"SQLite {version} can lose commits of processes that share a file; 3.51.3 does not: pip install -U apsw."
             raise StoreUnusable(message)
-        self._writer = DatabaseThread(self.path, self._open, "BEGIN IMMEDIATE", self._poll, self._poll_interval)
+        self._writer = DatabaseThread(
+            self.path, self._open, "BEGIN IMMEDIATE", self._poll, lambda: POLL if self._notifications.responses() else None
+        )
         self._reader = DatabaseThread(self.path, self._open, "BEGIN")
 
     @contextmanager
@@ -250,14 +239,11 @@ class SqliteStore(SqlStore):
             changed[:] = tx.changed  # replaced, because the work is run again if its batch fails
             return result
 
-        return await self._writer.run(run, lambda: self._notify(changed))
+        return await self._writer.run(run, lambda: self._notifications.notify(changed))
 
     def _size(self, connection: Connection) -> int:
         files = (Path(f"{connection.path}{suffix}") for suffix in ("", "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
-
-    def _poll_interval(self) -> float | None:
-        return POLL if self._notifications.responses() else None
 
     def _poll(self, connection: Connection) -> None:
         """Notify the subscribers of responses that another process has changed."""
@@ -267,9 +253,7 @@ class SqliteStore(SqlStore):
         self._version = version
         responses = Responses(self._transaction(connection))
         rows = {key: responses.row(*key) for key in self._notifications.responses()}
-        for key, row in rows.items():
-            if key not in self._rows or self._rows[key] != row:
-                self._notifications.notify(key)
+        self._notifications.notify(key for key, row in rows.items() if key not in self._rows or self._rows[key] != row)
         self._rows = rows
 
     def _open(self) -> Connection:
@@ -300,11 +284,8 @@ class SqliteStore(SqlStore):
     def _run_alone(self, work: Callable[[Connection], R]) -> R:
         """Run work on a connection of its own, outside of a transaction."""
         try:
-            connection = self._connect()
-            try:
+            with closing(self._connect()) as connection:
                 return work(connection)
-            finally:
-                connection.close()
         except apsw.Error as error:
             raise store_down(self.path, error) from error
 
@@ -371,7 +352,7 @@ class MemoryStore(SqlStore):
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        self._notify(tx.changed)
+        self._notifications.notify(tx.changed)
         return result
 
     def _size(self, connection: Connection) -> int:
@@ -388,16 +369,12 @@ class MemoryStore(SqlStore):
         self._use("response", row.seq)
         self._connection.execute("UPDATE response SET bytes = bytes + ? WHERE seq = ?", (size, row.seq))
         if edit.trigger is StoredTrigger.ENQUEUE:
-            self._require_room(size)
+            count, total = self._connection.rows(UNFINISHED_USAGE)[0]
+            if count > self.max_responses or (total > self.max_bytes and total > size):
+                raise StoreFull("Too many responses are being made in the background.")
         if edit.trigger is StoredTrigger.PUT and size > self.max_bytes:
             Responses(tx).remove(row)
         return row
-
-    def _require_room(self, size: int) -> None:
-        """Raise `StoreFull` if a new response has no room beside the unfinished ones."""
-        count, total = self._connection.rows(UNFINISHED_USAGE)[0]
-        if count > self.max_responses or (total > self.max_bytes and total > size):
-            raise StoreFull("Too many responses are being made in the background.")
 
     def _use(self, table: Literal["response", "conversation"], seq: Seq) -> None:
         self._uses += 1
