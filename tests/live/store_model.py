@@ -19,7 +19,7 @@ class Row:
         self.frames, self.cancelled, self.stored = [], False, None
 
 
-class Talk:
+class ModelConversation:
     """A conversation in the model."""
 
     def __init__(self, items):
@@ -32,7 +32,7 @@ class Model:
     def __init__(self):
         self.now = 10_000.0
         self.rows = {}
-        self.talks = {}
+        self.conversations = {}
 
     def over(self, until):
         return until <= self.now or until > self.now + 2 * LEASE
@@ -58,8 +58,8 @@ class Model:
         _, effects = row.life.state.rows[trigger]
         if StoredEffect.LOG in effects and first != len(row.frames):
             return "SequenceError"
-        talk = None if addition is None else self.talks.get(addition.conversation_id)
-        if addition is not None and (talk is None or talk.version != addition.version):
+        conversation = None if addition is None else self.conversations.get(addition.conversation_id)
+        if addition is not None and (conversation is None or conversation.version != addition.version):
             return "Conflict"
         row.life.fire(trigger)
         self.rows[name] = row
@@ -84,11 +84,11 @@ class Model:
             case StoredEffect.REMOVE:
                 del self.rows[name]
             case StoredEffect.JOIN if addition is not None:
-                talk = self.talks[addition.conversation_id]
-                talk.items += addition.items
-                talk.version, talk.owner = talk.version + 1, None
+                conversation = self.conversations[addition.conversation_id]
+                conversation.items += addition.items
+                conversation.version, conversation.owner = conversation.version + 1, None
             case _:
                 pass
 
-    def is_held(self, talk, owner=None):
-        return talk.owner not in {None, owner} and not self.over(talk.until)
+    def is_held(self, conversation, owner=None):
+        return conversation.owner not in {None, owner} and not self.over(conversation.until)

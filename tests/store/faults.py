@@ -71,9 +71,9 @@ def sqlite_disk_full(folder):
         ["/usr/bin/env", "unshare", *users, "--mount", "sh", "-c", mount], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as holder:
         try:
-            said = holder.stdout.readline()
-            if said != b"mounted\n":
-                pytest.skip(f"a disk to be filled cannot be mounted here: {said.decode().strip()}")
+            line = holder.stdout.readline()
+            if line != b"mounted\n":
+                pytest.skip(f"a disk to be filled cannot be mounted here: {line.decode().strip()}")
             ballast = Path(f"/proc/{holder.pid}/root{folder}/ballast")
 
             def fill(_fleet):
@@ -196,9 +196,9 @@ FAULTS = {
 
 
 @contextmanager
-def scene_of(store, said):
+def scene_of(store, fault):
     """Make the store and the fault ready, or skip where that cannot be done."""
-    with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, FAULTS[store, said](folder) as scene:
+    with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, FAULTS[store, fault](folder) as scene:
         try:
             open_store(scene.url)
         except StoreUnusable as unfit:
@@ -221,16 +221,16 @@ def faked_clock(folder):
     libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not libraries:
         pytest.skip("there is no libfaketime (Debian's package of that name brings it)")
-    told = Path(folder, "clock")
-    told.write_text("+0\n")
+    clock = Path(folder, "clock")
+    clock.write_text("+0\n")
 
     def jump(_fleet):
         for offset in (HOUR, -HOUR, 0):
-            new = told.with_suffix(".new")
+            new = clock.with_suffix(".new")
             new.write_text(f"{offset:+}\n")
-            shutil.move(new, told)  # which is never seen half written
+            shutil.move(new, clock)  # which is never seen half written
             time.sleep(WHILE)
 
     # The C library comes second, so that its allocator is the one of Redis too: another one asks for the time before it is there.
-    preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(told), "FAKETIME_CACHE_DURATION": "1"}
+    preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_CACHE_DURATION": "1"}
     yield {**preload, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}, jump

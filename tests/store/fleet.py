@@ -44,8 +44,8 @@ class Server:
         command += ["--rate", "60", "--max-streams", "400"]
         environment = {**os.environ, **self.environment}
         self.process = subprocess.Popen([*self.prefix, *command], stderr=self.log, env=environment)  # noqa: S603 - our own command
-        known = len(self.logged())
-        while not (url := self.logged()[known:].partition(" at ")[2].partition("\n")[0].strip()):
+        offset = len(self.logged())
+        while not (url := self.logged()[offset:].partition(" at ")[2].partition("\n")[0].strip()):
             assert self.process.poll() is None, self.logged()
             time.sleep(AGAIN)
         self.url = url

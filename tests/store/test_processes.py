@@ -34,10 +34,10 @@ def test_every_reader_comes_to_the_same_legal_end_whatever_befalls_the_processes
         served = {"store": scene.url, "prefix": scene.prefix, "environment": scene.environment}
         with fleet_of(processes, chance, **served) as fleet:
             readings, cancelled = campaign(fleet, scene.strike)
-            shown = {name: fleet.ask("GET", f"/{name}") for name in readings}
+            responses = {name: fleet.ask("GET", f"/{name}") for name in readings}
     ends = {name: terminal_event(*read)["response"] for name, read in readings.items()}
-    assert ends == shown
-    assert {name: shown[name]["status"] for name in cancelled} == cancelled
+    assert ends == responses
+    assert {name: responses[name]["status"] for name in cancelled} == cancelled
     statuses = [end["status"] for end in ends.values()]
     assert {*statuses} <= scene.ends
     if FIGURES:
@@ -81,5 +81,5 @@ def record(page, key, cells):
     before, mark, rest = page.read_text().partition("<!-- runs with faults -->\n")
     rows = [*takewhile(lambda line: line.startswith("|"), rest.splitlines())]
     after = rest.splitlines()[len(rows) :]
-    kept = [line for line in rows[2:] if not line.startswith(beginning)]
-    page.write_text("\n".join([before + mark + rows[0], rows[1], *sorted([*kept, row]), *after]) + "\n")
+    others = [line for line in rows[2:] if not line.startswith(beginning)]
+    page.write_text("\n".join([before + mark + rows[0], rows[1], *sorted([*others, row]), *after]) + "\n")

@@ -1,4 +1,4 @@
-"""A store is what its URL says, and a URL that says nothing is refused in words that help."""
+"""A URL names a store, and a wrong URL is refused with a helpful message."""
 
 import asyncio
 import subprocess
@@ -26,16 +26,16 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
     assert settings == (str(path), "full", 1.5, None, 86_400, 2**30)
     assert open_store("sqlite:store.db").synchronous == open_store("sqlite:store.db?synchronous=normal").synchronous == "normal"
 
-    async def story():
+    async def scenario():
         await store.put("", StoredResponse({"id": "resp_1", "output": []}, ()))
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert path.exists()
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("mongodb://me:secret@db", "mongodb://…@db names no store; a store is memory:, sqlite:PATH, redis://HOST"),
         ("store.db", "store.db names no store"),
@@ -56,10 +56,10 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )
-def test_what_names_no_store_is_refused(url, said) -> None:
+def test_a_url_that_names_no_store_is_refused(url, message) -> None:
     with pytest.raises(StoreUnusable) as refused:
         open_store(url)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize("url", ["sqlite:store.db", "memory:"])

@@ -1,4 +1,4 @@
-"""The store in Redis outlives the server's end, wakes readers on any host, and leaves nothing behind of what is deleted."""
+"""The store in Redis survives a restart of the server, wakes readers on any host, and removes deleted responses completely."""
 
 import asyncio
 import socket
@@ -44,25 +44,25 @@ def message(number, text="Hello"):
     return {"id": f"msg_{number}", "type": "message", "content": text}
 
 
-def run(store, story):
-    async def told():
+def run(store, scenario):
+    async def main():
         try:
-            return await story(store)
+            return await scenario(store)
         finally:
             await store.close()
 
-    return asyncio.run(told())
+    return asyncio.run(main())
 
 
 @pytest.fixture
 def own_server():
-    """A server that keeps what it acknowledges, and that a test may end."""
+    """A durable server, which a test may kill."""
     server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.close()
 
 
-def test_a_server_is_spoken_to_over_tls_if_the_system_trusts_its_certificate(monkeypatch) -> None:
+def test_a_server_is_used_over_tls_if_the_system_trusts_its_certificate(monkeypatch) -> None:
     find = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **others: find("127.0.0.1", *more, **others))
     with socket.socket() as free:
@@ -71,20 +71,20 @@ def test_a_server_is_spoken_to_over_tls_if_the_system_trusts_its_certificate(mon
     files = ["--tls-cert-file", CERTIFICATE, "--tls-key-file", CERTIFICATE, "--tls-auth-clients", "no"]
     with closing(RedisServer("--tls-port", str(port), *files)):
 
-        async def story(store):
+        async def scenario(store):
             await store.put("", stored(1, message(1)))
             return await store.get("", "resp_1")
 
         with pytest.raises(StoreDown, match="certificate verify failed"):
-            run(open_store(f"rediss://mcp.test:{port}/0"), story)
+            run(open_store(f"rediss://mcp.test:{port}/0"), scenario)
         monkeypatch.setenv("SSL_CERT_FILE", CERTIFICATE)
-        assert run(open_store(f"rediss://mcp.test:{port}/0"), story) == stored(1, message(1))
+        assert run(open_store(f"rediss://mcp.test:{port}/0"), scenario) == stored(1, message(1))
         with pytest.raises(StoreDown, match=r"not valid for 'elsewhere\.test'"):
-            run(open_store(f"rediss://elsewhere.test:{port}/0"), story)
+            run(open_store(f"rediss://elsewhere.test:{port}/0"), scenario)
 
 
-def test_nothing_that_was_acknowledged_is_lost_when_the_server_is_killed_and_the_store_comes_back_by_itself(own_server) -> None:
-    async def story(store):
+def test_acknowledged_writes_survive_a_killed_server_and_the_store_recovers_by_itself(own_server) -> None:
+    async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
         own_server.kill()
@@ -98,11 +98,11 @@ def test_nothing_that_was_acknowledged_is_lost_when_the_server_is_killed_and_the
         log = await store.read("", "resp_1", 0, 10)
         return log.frames, log.state
 
-    assert run(RedisStore(own_server.url), story) == ((b"one", b"two"), "running")
+    assert run(RedisStore(own_server.url), scenario) == ((b"one", b"two"), "running")
 
 
-def test_who_watches_is_woken_by_another_process_also_after_the_server_was_away(own_server) -> None:
-    async def story(store):
+def test_a_subscriber_is_woken_by_another_process_even_after_the_server_has_restarted(own_server) -> None:
+    async def scenario(store):
         other = RedisStore(own_server.url)
         lease = await store.enqueue("", stored(1), "a")
         with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
@@ -119,11 +119,11 @@ def test_who_watches_is_woken_by_another_process_also_after_the_server_was_away(
         await other.close()
         return log.frames
 
-    assert run(RedisStore(own_server.url), story) == (b"one", b"two")
+    assert run(RedisStore(own_server.url), scenario) == (b"one", b"two")
 
 
-def test_many_who_watch_cost_one_connection(redis_url) -> None:
-    async def story(store):
+def test_many_subscribers_share_one_connection(redis_url) -> None:
+    async def scenario(store):
         await store.put("", stored(1))
         watches = [store.subscribe("", f"resp_{number}") for number in range(50)]
         entered = [watch.__enter__() for watch in watches]
@@ -134,7 +134,7 @@ def test_many_who_watch_cost_one_connection(redis_url) -> None:
             watch.__exit__(None, None, None)
         return len(clients), int(clients[0]["sub"])
 
-    assert run(RedisStore(redis_url), story) == (1, 51)
+    assert run(RedisStore(redis_url), scenario) == (1, 51)
 
 
 class Crowd(Gate):
@@ -145,7 +145,7 @@ class Crowd(Gate):
 
 
 @pytest.mark.parametrize("connections", ["", "?max_connections=2"])
-def test_of_many_responses_that_end_at_once_each_can_be_fetched_afterwards(redis_url, connections) -> None:
+def test_many_responses_that_end_at_once_can_all_be_fetched_afterwards(redis_url, connections) -> None:
     count = 400
     engine = StagedEngine([Crowd(count), *steps(ANSWER)])
 
@@ -171,31 +171,31 @@ def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url)
 
     plain = redis.Redis.from_url(redis_url)
 
-    async def story(store):
-        seen = []
+    async def scenario(store):
+        sizes = []
         for index, turn in enumerate(turns(100)):
             if index in {50, 99}:
                 before = plain.info()["total_net_input_bytes"]
             await store.put("", turn)
             if index in {50, 99}:
-                seen.append(plain.info()["total_net_input_bytes"] - before)
+                sizes.append(plain.info()["total_net_input_bytes"] - before)
         last = await store.get("", "resp_99")
         keys = len(plain.keys(f"{key_prefix('')}:[il]:*"))
-        return seen, last == turns(100)[-1], keys
+        return sizes, last == turns(100)[-1], keys
 
-    (middle, late), same, keys = run(RedisStore(redis_url), story)
+    (middle, late), same, keys = run(RedisStore(redis_url), scenario)
     assert late < 3 * middle
     assert (same, keys) == (True, 400)
 
 
-def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
+def test_no_keys_remain_of_deleted_and_expired_responses(redis_url) -> None:
     shift = 0.0
     store = RedisStore(redis_url, ttl=3600, clock=lambda: time.time() + shift)
-    talk = Conversation("conv_1", 1_700_000_000, {})
+    conversation = Conversation("conv_1", 1_700_000_000, {})
 
-    async def story(store):
+    async def scenario(store):
         nonlocal shift
-        await store.create_conversation("", talk, [message(1)])
+        await store.create_conversation("", conversation, [message(1)])
         await store.put("", stored(1, message(1), output=[message(2)]), Addition("conv_1", 0, (message(1), message(2))))
         lease = await store.enqueue("", stored(2, message(1), message(2), message(3)), "a")
         await store.append(lease, 0, [b"one"])
@@ -205,17 +205,17 @@ def test_of_what_is_deleted_or_expired_nothing_is_left(redis_url) -> None:
         shift = 3600
         return (await store.sweep()).expired
 
-    assert run(store, story) == 2
-    left = redis.Redis.from_url(redis_url).keys("*")
-    assert sorted(left) == [b"interlock:layout", b"interlock:tenants", f"{key_prefix('')}:items".encode()]
+    assert run(store, scenario) == 2
+    keys = redis.Redis.from_url(redis_url).keys("*")
+    assert sorted(keys) == [b"interlock:layout", b"interlock:tenants", f"{key_prefix('')}:items".encode()]
     assert redis.Redis.from_url(redis_url).get(f"{key_prefix('')}:items") == b"0"
 
 
-def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
+def test_storing_a_response_removes_expired_ones(redis_url) -> None:
     shift = 0.0
     store = RedisStore(redis_url, ttl=3600, clock=lambda: time.time() + shift)
 
-    async def story(store):
+    async def scenario(store):
         nonlocal shift
         for number in range(3):
             await store.put("", stored(number, message(number)))
@@ -223,15 +223,15 @@ def test_whoever_stores_a_response_makes_room_for_it(redis_url) -> None:
         await store.put("", stored(3, message(3)))
         return await store.info()
 
-    info = run(store, story)
+    info = run(store, scenario)
     assert (info.responses, info.items) == ({"ended": 1}, 1)
 
 
-def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(redis_url) -> None:
+def test_a_log_is_trimmed_some_time_after_its_end(redis_url) -> None:
     shift = 0.0
     store = RedisStore(redis_url, logs=60, clock=lambda: time.time() + shift)
 
-    async def story(store):
+    async def scenario(store):
         nonlocal shift
         lease = await store.enqueue("", stored(1), "a")
         await store.finish(lease, 0, [b"one", b"two"], stored(1))
@@ -241,32 +241,32 @@ def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(redis_ur
         log = await store.read("", "resp_1", 0, 10)
         return early.trimmed, late.trimmed, (await store.sweep()).trimmed, log.frames, log.oldest, log.following, log.state
 
-    assert run(store, story) == (0, 1, 0, (), 2, 2, "ended")
+    assert run(store, scenario) == (0, 1, 0, (), 2, 2, "ended")
 
 
-def test_a_conversation_that_is_deleted_while_another_goes_on_from_it_is_stored_whole(monkeypatch, redis_url) -> None:
+def test_a_response_that_continues_one_that_is_deleted_meanwhile_is_stored_whole(monkeypatch, redis_url) -> None:
     items = [message(number) for number in range(20)]
     run_script = RedisClient.run
 
-    async def interfered(calls, name, tenant, asked, values=(), **others):
-        found = await run_script(calls, name, tenant, asked, values, **others)
+    async def interfered(calls, name, tenant, arguments, values=(), **others):
+        reply = await run_script(calls, name, tenant, arguments, values, **others)
         if name == "count_links":
             await run_script(calls, "write", tenant, {**GONE, "id": "resp_1"})
-        return found
+        return reply
 
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(1, *items))
         monkeypatch.setattr(RedisClient, "run", interfered)
         await store.put("", stored(2, *items, message(20)))
         return await store.get("", "resp_2")
 
-    assert run(RedisStore(redis_url), story) == stored(2, *items, message(20))
+    assert run(RedisStore(redis_url), scenario) == stored(2, *items, message(20))
 
 
 def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
     plain = redis.Redis.from_url(redis_url)
 
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(1))
         plain.config_set("maxmemory", 1)
         with pytest.raises(StoreDown, match="maxmemory"):
@@ -275,68 +275,68 @@ def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
         await store.put("", stored(3))
         return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
 
-    assert run(RedisStore(redis_url), story) == [True, False, True]
+    assert run(RedisStore(redis_url), scenario) == [True, False, True]
 
 
 def test_a_password_is_shown_nowhere(redis_url) -> None:
     store = RedisStore(redis_url.replace("//", "//me:secret@"))
 
-    async def story(store):
+    async def scenario(store):
         with pytest.raises(StoreDown) as refused:
             await store.get("", "resp_1")
         return str(refused.value)
 
-    assert "secret" not in run(store, story)
+    assert "secret" not in run(store, scenario)
 
 
 def test_a_layout_of_a_newer_release_is_refused(redis_url) -> None:
     redis.Redis.from_url(redis_url).set("interlock:layout", 2)
 
-    async def story(store):
+    async def scenario(store):
         with pytest.raises(StoreDown, match="has the layout 2, and 1 is needed"):
             await store.get("", "resp_1")
         with pytest.raises(StoreDown, match="has the layout 2, of a newer release of Interlock; 1 is known here"):
             await store.migrate()
 
-    run(RedisStore(redis_url), story)
+    run(RedisStore(redis_url), scenario)
 
 
-def test_a_url_says_where_redis_is(redis_url) -> None:
+def test_a_url_names_the_server_and_the_parameters(redis_url) -> None:
     store = open_store(f"{redis_url.replace('redis:', 'valkey:')}?ttl=1h&logs=never&max_connections=7")
     assert (store.url, store.ttl, store.logs, store.max_connections) == (redis_url, 3600, None, 7)
     assert open_store("rediss://db").url == "rediss://db"
 
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(1))
         return await store.get("", "resp_1"), (await store.info()).kind.partition(" ")[0]
 
-    assert run(store, story) == (stored(1), "Redis")
+    assert run(store, scenario) == (stored(1), "Redis")
 
 
 def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
-    async def story(store):
+    async def scenario(store):
         lease = await store.enqueue("one", stored(1, message(1)), "a")
         await store.append(lease, 0, [b"one"])
         await store.create_conversation("one", Conversation("conv_1", 0, {}), [message(1)])
         return await store.get("one", "resp_1")
 
-    assert run(RedisStore(redis_url), story) == stored(1, message(1))
+    assert run(RedisStore(redis_url), scenario) == stored(1, message(1))
     names = [name.decode() for name in redis.Redis.from_url(redis_url).keys("*")]
     others = [name for name in names if not name.startswith(key_prefix("one"))]
     assert sorted(others) == ["interlock:layout", "interlock:tenants"]
     assert "{" in key_prefix("one")
 
 
-def test_the_scripts_are_given_the_table(redis_url) -> None:
+def test_the_script_contains_the_tables(redis_url) -> None:
     assert redis_url
     assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, renew = {'running', {'extend'}}" in SCRIPT
     assert "expired = {}" in SCRIPT
 
 
-def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
-    async def story(store):
+def test_refusals_raise_the_errors_of_the_other_stores(redis_url) -> None:
+    async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
-        said = []
+        errors = []
         for error, attempt in (
             (SequenceError, store.append(lease, 5, [b"one"])),
             (Conflict, store.put("", stored(1))),
@@ -344,13 +344,13 @@ def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
         ):
             with pytest.raises(error) as refused:
                 await attempt
-            said.append(str(refused.value))
+            errors.append(str(refused.value))
         await store.delete("", "resp_1")
         with pytest.raises(LeaseLost) as refused:
             await store.renew(lease)
-        return [*said, str(refused.value)]
+        return [*errors, str(refused.value)]
 
-    assert run(RedisStore(redis_url), story) == [
+    assert run(RedisStore(redis_url), scenario) == [
         "The next event has the number 0, not 5.",
         "There is a response with that id already; it is queued.",
         "The conversation 'conv_1' has changed meanwhile.",
@@ -358,20 +358,20 @@ def test_what_is_refused_raises_what_the_other_stores_raise(redis_url) -> None:
     ]
 
 
-def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> None:
-    """The connection is lost after Redis has carried out what was asked: the worst moment."""
+def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> None:
+    """The connection is lost after Redis has carried out the call: the worst moment."""
     run_script = RedisClient.run
     losing = []
 
-    async def lost(calls, name, tenant, asked, values=(), **others):
-        found = await run_script(calls, name, tenant, asked, values, **others)
+    async def lost(calls, name, tenant, arguments, values=(), **others):
+        reply = await run_script(calls, name, tenant, arguments, values, **others)
         if name == "write" and losing.pop():
             raise Disconnected("The answer did not come.")
-        return found
+        return reply
 
     monkeypatch.setattr(RedisClient, "run", lost)
 
-    async def story(store):
+    async def scenario(store):
         losing.extend([False, True] * 4)
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
@@ -383,4 +383,4 @@ def test_a_write_whose_answer_was_lost_is_made_once(monkeypatch, redis_url) -> N
         log = await store.read("", "resp_1", 0, 10)
         return lease.epoch, log.frames, log.state, await store.get("", "resp_2")
 
-    assert run(RedisStore(redis_url), story) == (1, (b"one", b"two"), "ended", None)
+    assert run(RedisStore(redis_url), scenario) == (1, (b"one", b"two"), "ended", None)

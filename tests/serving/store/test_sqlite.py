@@ -1,4 +1,4 @@
-"""The store in SQLite shares a file between processes, loses nothing that it acknowledged, and comes back when the file does."""
+"""The store in SQLite shares a file between processes, keeps acknowledged writes, and recovers when the file does."""
 
 import asyncio
 import os
@@ -29,16 +29,16 @@ def message(number, text="Hello"):
 def run(*stories):
     """Run stories one after another, each with a store that is closed at its end."""
 
-    async def told():
-        seen = []
-        for store, story in stories:
+    async def main():
+        results = []
+        for store, scenario in stories:
             try:
-                seen.append(await story(store))
+                results.append(await scenario(store))
             finally:
                 await store.close()
-        return seen
+        return results
 
-    return asyncio.run(told())
+    return asyncio.run(main())
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_release_of_sqlite_that_can_lose_commits_is_refused(monkeypatch, path,
         assert SqliteStore(path).path == path
 
 
-def test_what_was_stored_is_there_after_a_restart(path) -> None:
+def test_a_stored_response_survives_a_restart(path) -> None:
     async def write(store):
         await store.put("", stored(1, message(1), output=[message(2)]))
 
@@ -102,8 +102,8 @@ def test_a_long_conversation_costs_what_its_items_do_and_not_their_square(path) 
     assert sizes[1] < 5 * sizes[0]
 
 
-def test_what_is_deleted_is_in_no_file_any_more(path) -> None:
-    async def story(store):
+def test_no_file_contains_what_was_deleted(path) -> None:
+    async def scenario(store):
         lease = await store.enqueue("", stored(1, message(1, "a secret question")), "a")
         await store.finish(
             lease, 0, [b"a secret event"], stored(1, message(1, "a secret question"), output=[message(2, "a secret")])
@@ -113,15 +113,15 @@ def test_what_is_deleted_is_in_no_file_any_more(path) -> None:
         await store.sweep()
         return b"a secret" in before
 
-    assert run((SqliteStore(path), story)) == [True]
+    assert run((SqliteStore(path), scenario)) == [True]
     assert [file.name for file in Path(path).parent.iterdir() if b"a secret" in file.read_bytes()] == []
 
 
-def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(path) -> None:
+def test_a_log_is_trimmed_some_time_after_its_end(path) -> None:
     now = 1000.0
     store = SqliteStore(path, logs=60, clock=lambda: now, calendar=lambda: now)
 
-    async def story(store):
+    async def scenario(store):
         nonlocal now
         lease = await store.enqueue("", stored(1), "a")
         await store.finish(lease, 0, [b"one", b"two"], stored(1))
@@ -131,10 +131,10 @@ def test_a_log_is_trimmed_some_time_after_its_end_and_says_what_is_left(path) ->
         log = await store.read("", "resp_1", 0, 10)
         return early.trimmed, late.trimmed, (await store.sweep()).trimmed, log.frames, log.oldest, log.following, log.state
 
-    assert run((store, story)) == [(0, 1, 0, (), 2, 2, "ended")]
+    assert run((store, scenario)) == [(0, 1, 0, (), 2, 2, "ended")]
 
 
-def test_two_processes_lose_nothing_that_was_acknowledged_when_one_is_killed(path) -> None:
+def test_acknowledged_writes_of_two_processes_survive_when_one_is_killed(path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("writer.py")), path]
     writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in ("a", "b")]
     acknowledged = []
@@ -151,16 +151,16 @@ def test_two_processes_lose_nothing_that_was_acknowledged_when_one_is_killed(pat
             writer.wait()
             writer.stdout.close()
 
-    async def story(store):
+    async def scenario(store):
         names = [line.strip() for line in acknowledged if line.endswith("\n")]
         logs = [await store.read("", name, 0, 10) for name in names]
         return len(names) >= 40, {(log.frames, log.state) for log in logs}
 
-    assert run((SqliteStore(path), story)) == [(True, {((b"one", b"two", b"three"), "ended")})]
+    assert run((SqliteStore(path), scenario)) == [(True, {((b"one", b"two", b"three"), "ended")})]
 
 
-def test_a_change_by_another_process_wakes_who_watches(path) -> None:
-    async def story(store):
+def test_a_change_by_another_process_wakes_a_subscriber(path) -> None:
+    async def scenario(store):
         other = SqliteStore(path)
         lease = await store.enqueue("", stored(1), "a")
         with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
@@ -173,43 +173,43 @@ def test_a_change_by_another_process_wakes_who_watches(path) -> None:
         await other.close()
         return log.frames
 
-    assert run((SqliteStore(path), story)) == [(b"one",)]
+    assert run((SqliteStore(path), scenario)) == [(b"one",)]
 
 
 def test_a_file_that_is_locked_is_down_until_it_is_not(path) -> None:
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(1))
         other = apsw.Connection(path)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreDown, match="is locked by another process"):
             await store.put("", stored(2))
-        there = await store.get("", "resp_1") is not None  # reading goes on
+        present = await store.get("", "resp_1") is not None  # reading goes on
         other.execute("ROLLBACK")
         other.close()
         await store.put("", stored(3))
-        return there, [await store.get("", f"resp_{number}") is not None for number in (2, 3)]
+        return present, [await store.get("", f"resp_{number}") is not None for number in (2, 3)]
 
-    assert run((SqliteStore(path, busy=0.01), story)) == [(True, [False, True])]
+    assert run((SqliteStore(path, busy=0.01), scenario)) == [(True, [False, True])]
 
 
-def test_a_full_disk_refuses_what_needs_room_and_takes_it_when_there_is_some(path) -> None:
-    async def story(store):
+def test_a_full_disk_refuses_a_response_until_there_is_room(path) -> None:
+    async def scenario(store):
         await store.put("", stored(1, message(1, "x" * 100_000)))
         with pytest.raises(StoreDown, match="cannot grow: the disk is full"):
             await store.put("", stored(2, message(2, "y" * 100_000)))
-        there = [await store.get("", f"resp_{number}") is not None for number in (1, 2)]
+        present = [await store.get("", f"resp_{number}") is not None for number in (1, 2)]
         await store.delete("", "resp_1")
         await store.put("", stored(3, message(3, "z" * 100_000)))
-        return there, await store.get("", "resp_3") is not None
+        return present, await store.get("", "resp_3") is not None
 
-    assert run((SqliteStore(path, max_bytes=250_000), story)) == [([True, False], True)]
+    assert run((SqliteStore(path, max_bytes=250_000), scenario)) == [([True, False], True)]
 
 
-def test_a_job_that_fails_costs_the_others_of_its_batch_nothing(path) -> None:
+def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(path) -> None:
     class Strange:
         """What no JSON is made of."""
 
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(0))
         results = await asyncio.gather(
             store.put("", stored(1)),
@@ -217,14 +217,14 @@ def test_a_job_that_fails_costs_the_others_of_its_batch_nothing(path) -> None:
             store.put("", stored(3)),
             return_exceptions=True,
         )
-        there = [await store.get("", f"resp_{number}") is not None for number in range(4)]
-        return [type(result).__name__ for result in results], there
+        present = [await store.get("", f"resp_{number}") is not None for number in range(4)]
+        return [type(result).__name__ for result in results], present
 
-    assert run((SqliteStore(path), story)) == [(["NoneType", "TypeError", "NoneType"], [True, True, False, True])]
+    assert run((SqliteStore(path), scenario)) == [(["NoneType", "TypeError", "NoneType"], [True, True, False, True])]
 
 
-def test_a_damaged_file_is_down_and_one_that_is_moved_away_is_made_again(path) -> None:
-    async def story(store):
+def test_a_damaged_file_is_down_and_one_that_was_moved_is_created_again(path) -> None:
+    async def scenario(store):
         await store.put("", stored(1))
         await store.close()
         Path(path).rename(f"{path}.old")
@@ -239,11 +239,11 @@ def test_a_damaged_file_is_down_and_one_that_is_moved_away_is_made_again(path) -
         await store.put("", stored(3))
         return [await store.get("", f"resp_{number}") is not None for number in (1, 3)]
 
-    assert run((SqliteStore(path), story)) == [[False, True]]
+    assert run((SqliteStore(path), scenario)) == [[False, True]]
 
 
 def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
-    async def story(store):
+    async def scenario(store):
         with pytest.raises(StoreDown, match=r"later/store.db cannot be used: .*unable to open database file"):
             await store.put("", stored(1))
         with pytest.raises(StoreDown, match="unable to open database file"):
@@ -252,12 +252,12 @@ def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
         await store.put("", stored(1))
         return await store.get("", "resp_1") == stored(1)
 
-    assert run((SqliteStore(str(tmp_path / "later" / "store.db")), story)) == [True]
+    assert run((SqliteStore(str(tmp_path / "later" / "store.db")), scenario)) == [True]
 
 
 @contextmanager
 def unprivileged():
-    """Be somebody whom permissions bind, as root is not."""
+    """Run as a user whom permissions bind, unlike root."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65_534)
@@ -268,7 +268,7 @@ def unprivileged():
 
 
 def test_a_file_that_cannot_be_written_is_down_for_writers_until_it_can() -> None:
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(1))
         await store.close()
         Path(store.path).chmod(0o444)
@@ -281,7 +281,7 @@ def test_a_file_that_cannot_be_written_is_down_for_writers_until_it_can() -> Non
         return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
 
     with unprivileged(), tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        assert run((SqliteStore(str(Path(folder, "store.db"))), story)) == [[True, False, True]]
+        assert run((SqliteStore(str(Path(folder, "store.db"))), scenario)) == [[True, False, True]]
 
 
 def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_path) -> None:
@@ -294,15 +294,16 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
             await store.put("", stored(1))
         return str(refused.value)
 
-    (said,) = run((SqliteStore(str(tmp_path / "other.db")), put))
-    assert said == f"{tmp_path / 'other.db'} is a database of another program."
+    (error,) = run((SqliteStore(str(tmp_path / "other.db")), put))
+    assert error == f"{tmp_path / 'other.db'} is a database of another program."
     run((SqliteStore(path), lambda store: store.put("", stored(1))))
     newer = apsw.Connection(path)
     newer.execute("UPDATE layout SET version = version + 1")
     newer.close()
-    (said,) = run((SqliteStore(path), put))
+    (error,) = run((SqliteStore(path), put))
     assert (
-        said == f"The store has the layout {layout.VERSION + 1}, of a newer release of Interlock; {layout.VERSION} is known here."
+        error
+        == f"The store has the layout {layout.VERSION + 1}, of a newer release of Interlock; {layout.VERSION} is known here."
     )
 
 
@@ -311,7 +312,7 @@ def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> N
     monkeypatch.setattr(layout, "VERSION", layout.VERSION + 1)
     monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: "ALTER TABLE item ADD COLUMN color TEXT;"})
 
-    async def story(store):
+    async def scenario(store):
         with pytest.raises(
             StoreDown, match=f"layout {layout.VERSION - 1}, and {layout.VERSION} is needed: run `interlock store migr"
         ):
@@ -319,7 +320,7 @@ def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> N
         before = await store.migrate()
         return before, await store.get("", "resp_1"), await store.migrate()
 
-    assert run((SqliteStore(path), story)) == [(layout.VERSION - 1, stored(1), layout.VERSION)]
+    assert run((SqliteStore(path), scenario)) == [(layout.VERSION - 1, stored(1), layout.VERSION)]
 
 
 def test_a_store_is_opened_again_after_it_was_closed_and_in_another_event_loop(path) -> None:
@@ -330,11 +331,11 @@ def test_a_store_is_opened_again_after_it_was_closed_and_in_another_event_loop(p
 
 
 def test_many_writers_at_once_cost_few_commits(path) -> None:
-    async def story(store):
+    async def scenario(store):
         await store.put("", stored(0))
         leases = await asyncio.gather(*(store.enqueue("", stored(number), "a") for number in range(1, 101)))
         await asyncio.gather(*(store.append(lease, 0, [b"event"]) for lease in leases))
         info = await store.info()
         return info.responses, info.events
 
-    assert run((SqliteStore(path, synchronous="full"), story)) == [({"ended": 1, "running": 100}, 100)]
+    assert run((SqliteStore(path, synchronous="full"), scenario)) == [({"ended": 1, "running": 100}, 100)]

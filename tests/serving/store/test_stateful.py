@@ -1,4 +1,4 @@
-"""Every store does what the model does, whatever is asked of it, by whom, and however the clock moves."""
+"""Every store does what the model does, for any calls of any owner, however the clock moves."""
 
 import asyncio
 import shutil
@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from live.redis_server import needs_redis
-from live.store_model import TTL, Model, Talk
+from live.store_model import TTL, Model, ModelConversation
 
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import LEASE, Addition, Conversation, Lease, MemoryStore, StoredResponse, StoreError
@@ -23,7 +23,7 @@ LEASES = st.tuples(OWNERS, st.integers(1, 3))
 COUNTS = st.integers(0, 3)
 PASSED = [1.3, 5.25, LEASE - 1.5, LEASE + 0.5, 2 * TTL, -LEASE - 1.1, -2 * LEASE - 1.7]
 """No few of them make up a lease, because the clock of Redis goes on a little by itself."""
-TALKS = st.sampled_from(["conv_1", "conv_2"])
+CONVERSATION_IDS = st.sampled_from(["conv_1", "conv_2"])
 
 
 def item(number):
@@ -88,14 +88,20 @@ class StoreMachine(RuleBasedStateMachine):
         answer = expected if isinstance(expected, str) else expected.cancelled
         assert self.ask(self.store.renew(Lease("", name, *lease))) == answer
 
-    @rule(name=NAMES, lease=LEASES, count=COUNTS, talk=st.one_of(st.none(), TALKS), version=st.sampled_from([0, 0, 1]))
-    def finish(self, name, lease, count, talk, version):
+    @rule(
+        name=NAMES,
+        lease=LEASES,
+        count=COUNTS,
+        conversation_id=st.one_of(st.none(), CONVERSATION_IDS),
+        version=st.sampled_from([0, 0, 1]),
+    )
+    def finish(self, name, lease, count, conversation_id, version):
         stored = response(name, 0, count, 1)
         first = len(self.model.row(name).frames)
-        behind = 0 if talk not in self.model.talks else self.model.talks[talk].version
-        addition = None if talk is None else Addition(talk, behind + version, stored.conversation)
-        asked = {"first": first, "frames": [b"end"], "stored": stored, "addition": addition}
-        expected = self.model.write(name, StoredTrigger.FINISH, lease=lease, **asked)
+        behind = 0 if conversation_id not in self.model.conversations else self.model.conversations[conversation_id].version
+        addition = None if conversation_id is None else Addition(conversation_id, behind + version, stored.conversation)
+        arguments = {"first": first, "frames": [b"end"], "stored": stored, "addition": addition}
+        expected = self.model.write(name, StoredTrigger.FINISH, lease=lease, **arguments)
         answer = self.ask(self.store.finish(Lease("", name, *lease), first, [b"end"], stored, addition))
         assert answer == (expected if isinstance(expected, str) else None)
 
@@ -116,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.ask(self.store.delete("", name)) is expected
 
     @rule(name=NAMES, first=COUNTS, limit=st.integers(1, 4))
-    def look(self, name, first, limit):
+    def read(self, name, first, limit):
         row = self.model.row(name)
         log = self.ask(self.store.read("", name, first, limit))
         assert self.ask(self.store.get("", name)) == row.stored
@@ -145,73 +151,73 @@ class StoreMachine(RuleBasedStateMachine):
     def sweep(self):
         self.ask(self.store.sweep())
 
-    @rule(talk=TALKS, count=COUNTS)
-    def create(self, talk, count):
+    @rule(conversation_id=CONVERSATION_IDS, count=COUNTS)
+    def create(self, conversation_id, count):
         items = [item(number) for number in range(count)]
-        self.model.talks[talk] = Talk(items)
-        assert self.ask(self.store.create_conversation("", Conversation(talk, 1, {}), items)) is None
+        self.model.conversations[conversation_id] = ModelConversation(items)
+        assert self.ask(self.store.create_conversation("", Conversation(conversation_id, 1, {}), items)) is None
 
-    @rule(talk=TALKS, number=COUNTS)
-    def add(self, talk, number):
-        held = self.model.talks.get(talk)
-        answer = self.ask(self.store.add_items("", talk, [item(number)]))
-        if held is None:
+    @rule(conversation_id=CONVERSATION_IDS, number=COUNTS)
+    def add(self, conversation_id, number):
+        conversation = self.model.conversations.get(conversation_id)
+        answer = self.ask(self.store.add_items("", conversation_id, [item(number)]))
+        if conversation is None:
             assert answer is None
-        elif self.model.is_held(held):
+        elif self.model.is_held(conversation):
             assert answer == "Conflict"
         else:
-            held.items.append(item(number))
-            held.version += 1
-            assert answer.version == held.version
+            conversation.items.append(item(number))
+            conversation.version += 1
+            assert answer.version == conversation.version
 
-    @rule(talk=TALKS, number=COUNTS)
-    def take_away(self, talk, number):
-        held = self.model.talks.get(talk)
-        answer = self.ask(self.store.delete_item("", talk, f"msg_{number}"))
-        if held is None or item(number) not in held.items:
+    @rule(conversation_id=CONVERSATION_IDS, number=COUNTS)
+    def take_away(self, conversation_id, number):
+        conversation = self.model.conversations.get(conversation_id)
+        answer = self.ask(self.store.delete_item("", conversation_id, f"msg_{number}"))
+        if conversation is None or item(number) not in conversation.items:
             assert answer is None
-        elif self.model.is_held(held):
+        elif self.model.is_held(conversation):
             assert answer == "Conflict"
         else:
-            held.items.remove(item(number))
-            held.version += 1
-            assert answer.version == held.version
+            conversation.items.remove(item(number))
+            conversation.version += 1
+            assert answer.version == conversation.version
 
-    @rule(talk=TALKS, owner=OWNERS)
-    def hold(self, talk, owner):
-        held = self.model.talks.get(talk)
-        answer = self.ask(self.store.hold("", talk, owner))
-        if held is None:
+    @rule(conversation_id=CONVERSATION_IDS, owner=OWNERS)
+    def hold(self, conversation_id, owner):
+        conversation = self.model.conversations.get(conversation_id)
+        answer = self.ask(self.store.hold("", conversation_id, owner))
+        if conversation is None:
             assert answer is None
-        elif self.model.is_held(held, owner):
+        elif self.model.is_held(conversation, owner):
             assert answer == "Conflict"
         else:
-            held.owner, held.until = owner, self.model.now + LEASE
-            assert answer == held.version
+            conversation.owner, conversation.until = owner, self.model.now + LEASE
+            assert answer == conversation.version
 
-    @rule(talk=TALKS, owner=OWNERS)
-    def release(self, talk, owner):
-        held = self.model.talks.get(talk)
-        if held is not None and held.owner == owner:
-            held.owner = None
-        assert self.ask(self.store.release("", talk, owner)) is None
+    @rule(conversation_id=CONVERSATION_IDS, owner=OWNERS)
+    def release(self, conversation_id, owner):
+        conversation = self.model.conversations.get(conversation_id)
+        if conversation is not None and conversation.owner == owner:
+            conversation.owner = None
+        assert self.ask(self.store.release("", conversation_id, owner)) is None
 
-    @rule(talk=TALKS)
-    def look_at_talk(self, talk):
-        held = self.model.talks.get(talk)
-        expected = None if held is None else tuple(held.items)
-        assert self.ask(self.store.conversation_items("", talk)) == expected
+    @rule(conversation_id=CONVERSATION_IDS)
+    def read_conversation(self, conversation_id):
+        conversation = self.model.conversations.get(conversation_id)
+        expected = None if conversation is None else tuple(conversation.items)
+        assert self.ask(self.store.conversation_items("", conversation_id)) == expected
 
-    @rule(talk=TALKS)
-    def delete_talk(self, talk):
-        expected = self.model.talks.pop(talk, None) is not None
-        assert self.ask(self.store.delete_conversation("", talk)) is expected
+    @rule(conversation_id=CONVERSATION_IDS)
+    def delete_conversation(self, conversation_id):
+        expected = self.model.conversations.pop(conversation_id, None) is not None
+        assert self.ask(self.store.delete_conversation("", conversation_id)) is expected
 
     def teardown(self):
         """Nothing is left of what is deleted or expired."""
         try:
-            for talk in self.model.talks:
-                self.ask(self.store.delete_conversation("", talk))
+            for conversation_id in self.model.conversations:
+                self.ask(self.store.delete_conversation("", conversation_id))
             self.model.now += 2 * TTL
             self.ask(self.store.sweep())
             info = self.ask(self.store.info())
@@ -224,7 +230,7 @@ class StoreMachine(RuleBasedStateMachine):
 LIMITS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-def test_the_store_in_memory_does_what_the_model_does() -> None:
+def test_the_store_in_memory_matches_the_model() -> None:
     class InMemory(StoreMachine):
         def open(self, clock):
             return MemoryStore(ttl=TTL, clock=clock)
@@ -232,7 +238,7 @@ def test_the_store_in_memory_does_what_the_model_does() -> None:
     run_state_machine_as_test(InMemory, settings=LIMITS)
 
 
-def test_the_store_in_sqlite_does_what_the_model_does() -> None:
+def test_the_store_in_sqlite_matches_the_model() -> None:
     folders = []
 
     class InSqlite(StoreMachine):
@@ -248,7 +254,7 @@ def test_the_store_in_sqlite_does_what_the_model_does() -> None:
 
 
 @needs_redis
-def test_the_store_in_redis_does_what_the_model_does(redis_server) -> None:
+def test_the_store_in_redis_matches_the_model(redis_server) -> None:
     class InRedis(StoreMachine):
         def open(self, clock):
             with socket.create_connection(("127.0.0.1", redis_server.port)) as connection:

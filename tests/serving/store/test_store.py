@@ -1,4 +1,4 @@
-"""The store in memory holds what was used last, within its bounds, and nothing of what it let go."""
+"""The store in memory stays within its bounds, and evicts the least recently used responses completely."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ def stored(number, *items, text=""):
     return StoredResponse({"id": f"resp_{number}", "output": output}, items)
 
 
-def held(store, *numbers):
+def stored_numbers(store, *numbers):
     return [number for number in numbers if asyncio.run(store.get("", f"resp_{number}")) is not None]
 
 
@@ -23,7 +23,7 @@ def put(store, *responses):
         asyncio.run(store.put("", response))
 
 
-def found(store, *ids):
+def find(store, *ids):
     return dict(asyncio.run(store.find("", ids)))
 
 
@@ -42,104 +42,104 @@ EMPTY = 600_000
 SHARED = {"id": "msg_in", "type": "message"}
 
 
-def test_a_response_is_given_back_with_its_conversation() -> None:
+def test_a_response_is_returned_with_its_conversation() -> None:
     store = MemoryStore()
     put(store, stored(1, SHARED))
-    given = asyncio.run(store.get("", "resp_1"))
-    assert given == stored(1, SHARED)
-    assert [item["id"] for item in given.conversation] == ["msg_in", "msg_out_1"]
+    response = asyncio.run(store.get("", "resp_1"))
+    assert response == stored(1, SHARED)
+    assert [item["id"] for item in response.conversation] == ["msg_in", "msg_out_1"]
 
 
-def test_what_was_never_put_is_not_there() -> None:
+def test_a_response_that_was_never_put_is_not_found() -> None:
     store = MemoryStore()
     assert asyncio.run(store.get("", "resp_1")) is None
     assert not asyncio.run(store.delete("", "resp_1"))
-    assert found(store, "msg_in") == {}
+    assert find(store, "msg_in") == {}
 
 
-def test_too_many_responses_push_out_the_one_that_was_not_used_longest() -> None:
+def test_too_many_responses_evict_the_least_recently_used() -> None:
     store = MemoryStore(max_responses=2)
     put(store, stored(1), stored(2))
     asyncio.run(store.get("", "resp_1"))
     put(store, stored(3))
-    assert held(store, 1, 2, 3) == [1, 3]
+    assert stored_numbers(store, 1, 2, 3) == [1, 3]
 
 
-def test_too_many_bytes_push_out_as_many_responses_as_it_takes() -> None:
+def test_too_many_bytes_evict_as_many_responses_as_needed() -> None:
     store = MemoryStore(max_bytes=BOUND)
     put(store, stored(1, text=TEXT), stored(2, text=TEXT), stored(3, text=TEXT))
-    assert held(store, 1, 2, 3) == [1, 2, 3]
+    assert stored_numbers(store, 1, 2, 3) == [1, 2, 3]
     put(store, stored(4, text=2 * TEXT))
-    assert held(store, 1, 2, 3, 4) == [3, 4]
+    assert stored_numbers(store, 1, 2, 3, 4) == [3, 4]
     assert size_of(store) - size_of(MemoryStore()) <= BOUND
 
 
-def test_a_response_that_is_larger_than_the_bound_is_not_held_and_pushes_nothing_out() -> None:
+def test_a_response_that_is_larger_than_the_bound_is_not_stored_and_evicts_nothing() -> None:
     store = MemoryStore(max_bytes=BOUND)
     put(store, stored(1), stored(2, text=4 * TEXT))
-    assert held(store, 1, 2) == [1]
-    assert found(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
+    assert stored_numbers(store, 1, 2) == [1]
+    assert find(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
 
 
-def test_a_response_whose_conversation_is_larger_than_the_bound_is_not_held_though_most_of_it_is_there() -> None:
+def test_a_response_whose_conversation_is_larger_than_the_bound_is_not_stored_though_most_of_it_is() -> None:
     store = MemoryStore(max_bytes=BOUND)
     items = [{"id": f"msg_{number}", "type": "message", "text": f"{number}" * 20_000} for number in range(4)]
     put(store, *[stored(count, *items[:count]) for count in range(1, 5)])
-    assert held(store, 1, 2, 3, 4) == [1, 2, 3]
+    assert stored_numbers(store, 1, 2, 3, 4) == [1, 2, 3]
 
 
 def test_a_response_that_is_put_again_counts_once() -> None:
     store = MemoryStore(max_bytes=BOUND)
     put(store, *[stored(1, text=TEXT)] * 5, stored(2, text=TEXT))
-    assert held(store, 1, 2) == [1, 2]
+    assert stored_numbers(store, 1, 2) == [1, 2]
 
 
-def test_what_is_being_made_stays_and_leaves_no_room_for_more_of_it() -> None:
+def test_an_unfinished_response_is_not_evicted_and_leaves_no_room_for_another() -> None:
     store = MemoryStore(max_bytes=BOUND)
 
-    async def story():
+    async def scenario():
         lease = await store.enqueue("", stored(1, text=TEXT), "a")
         for number in range(10):
             await store.append(lease, number, [TEXT.encode()])
         await store.put("", stored(2, text=TEXT))
         with pytest.raises(StoreFull):
             await store.enqueue("", stored(3), "a")
-        there = [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+        present = [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
         await store.finish(lease, 10, [b"end"], stored(1))
         await store.enqueue("", stored(4), "a")
-        return there, [await store.get("", f"resp_{number}") is not None for number in (1, 2, 4)]
+        return present, [await store.get("", f"resp_{number}") is not None for number in (1, 2, 4)]
 
-    assert asyncio.run(story()) == ([True, True, False], [False, False, True])
+    assert asyncio.run(scenario()) == ([True, True, False], [False, False, True])
 
 
-def test_one_that_is_larger_than_the_bound_is_made_if_no_other_is() -> None:
+def test_a_background_response_that_is_larger_than_the_bound_is_stored_if_there_is_no_other() -> None:
     store = MemoryStore(max_bytes=BOUND)
 
-    async def story():
+    async def scenario():
         lease = await store.enqueue("", stored(1, text=4 * TEXT), "a")
         await store.finish(lease, 0, [b"end"], stored(1, text=5 * TEXT))
         return await store.get("", "resp_1") is not None
 
-    assert asyncio.run(story())
+    assert asyncio.run(scenario())
 
 
-def test_as_many_are_made_as_may_be_held_and_no_more() -> None:
+def test_unfinished_responses_are_limited_by_the_number_of_responses() -> None:
     store = MemoryStore(max_responses=2)
 
-    async def story():
+    async def scenario():
         for number in (1, 2):
             await store.enqueue("", stored(number), "a")
         with pytest.raises(StoreFull):
             await store.enqueue("", stored(3), "a")
         return (await store.info()).responses, await store.get("", "resp_3")
 
-    assert asyncio.run(story()) == ({"queued": 2}, None)
+    assert asyncio.run(scenario()) == ({"queued": 2}, None)
 
 
-def test_too_many_conversations_push_out_the_one_that_was_not_used_longest_but_none_that_is_held() -> None:
+def test_too_many_conversations_evict_the_least_recently_used_but_none_that_is_held() -> None:
     store = MemoryStore(max_responses=3)
 
-    async def story():
+    async def scenario():
         for number in (1, 2, 3):
             await store.create_conversation("", Conversation(f"conv_{number}", 0, {}), [SHARED])
         await store.hold("", "conv_1", "resp_1")
@@ -148,24 +148,24 @@ def test_too_many_conversations_push_out_the_one_that_was_not_used_longest_but_n
             await store.create_conversation("", Conversation(f"conv_{number}", 0, {}))
         return [number for number in range(1, 6) if await store.conversation("", f"conv_{number}") is not None]
 
-    assert asyncio.run(story()) == [1, 4, 5]
+    assert asyncio.run(scenario()) == [1, 4, 5]
 
 
-def test_what_raises_on_its_way_into_the_store_changes_nothing() -> None:
+def test_a_write_that_raises_changes_nothing() -> None:
     store = MemoryStore()
     put(store, stored(1, SHARED))
     with pytest.raises(TypeError):
         put(store, StoredResponse({"id": "resp_2", "output": [], "no": object()}, ({"id": "msg_2", "type": "message"},)))
     put(store, stored(3))
-    assert (held(store, 1, 2, 3), found(store, "msg_2")) == ([1, 3], {})
+    assert (stored_numbers(store, 1, 2, 3), find(store, "msg_2")) == ([1, 3], {})
 
 
-def test_a_value_that_is_rare_in_json_is_given_back_as_it_was() -> None:
+def test_a_value_that_is_rare_in_json_is_returned_unchanged() -> None:
     store = MemoryStore()
     rare = StoredResponse({"id": "resp_1", "output": [], "n": 2**80}, ({"id": "msg_1", "text": "\ud83d"},))
     put(store, rare)
-    given = asyncio.run(store.get("", "resp_1"))
-    assert (given.response["n"], given.items[0]["text"]) == (2**80, "\ufffd")
+    response = asyncio.run(store.get("", "resp_1"))
+    assert (response.response["n"], response.items[0]["text"]) == (2**80, "\ufffd")
 
 
 def large(number):
@@ -190,7 +190,7 @@ def many_lists(number):
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [large, small, turn, many_lists], ids=lambda make: make.__name__)
-def test_the_memory_that_is_really_held_is_within_the_bound(make) -> None:
+def test_the_allocated_memory_is_within_the_bound(make) -> None:
     bound = 2 * 2**20
     gc.collect()  # the stores of other tests
     before = apsw.memory_used()
@@ -209,14 +209,14 @@ def test_a_deleted_response_is_gone_and_makes_room() -> None:
     store = MemoryStore(max_responses=1)
     put(store, stored(1, SHARED))
     assert asyncio.run(store.delete("", "resp_1"))
-    assert held(store, 1) == []
-    assert found(store, "msg_in", "msg_out_1") == {}
+    assert stored_numbers(store, 1) == []
+    assert find(store, "msg_in", "msg_out_1") == {}
 
 
 def test_an_item_is_found_as_long_as_one_response_has_it() -> None:
     store = MemoryStore()
     put(store, stored(1, SHARED), stored(2, SHARED, SHARED))
     asyncio.run(store.delete("", "resp_2"))
-    assert found(store, "msg_in", "msg_out_1", "msg_out_2") == {"msg_in": SHARED, "msg_out_1": stored(1).output[0]}
+    assert find(store, "msg_in", "msg_out_1", "msg_out_2") == {"msg_in": SHARED, "msg_out_1": stored(1).output[0]}
     asyncio.run(store.delete("", "resp_1"))
-    assert found(store, "msg_in") == {}
+    assert find(store, "msg_in") == {}
