@@ -29,10 +29,7 @@ class StoreError(InterlockError):
 
 
 class StoreDown(StoreError):
-    """The store cannot be used now: it is unreachable, full or read-only. It may recover by itself.
-
-    The commit that was under way may or may not have been made.
-    """
+    """The store cannot be used now: it is unreachable, full or read-only. The last commit may or may not have been made."""
 
 
 class StoreUnusable(StoreError):

@@ -113,8 +113,7 @@ class DatabaseThread:
     )
     _thread: Thread | None = field(default=None, init=False)
     _connection: Connection | None = field(default=None, init=False)
-    _file: tuple[int, int] | None = field(default=None, init=False)
-    """Device and inode of the open file."""
+    _file: tuple[int, int] | None = field(default=None, init=False)  # device and inode
 
     async def run(self, work: Callable[[Connection], R], after: Callable[[], None] = lambda: None) -> R:
         """Run `work`, and return its result; call `after` in the thread once it is committed.

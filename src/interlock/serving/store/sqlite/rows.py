@@ -214,15 +214,12 @@ class Responses:
 
     def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
         connection, now, today = self.tx.connection, self.tx.now, self.tx.today
-        if not row.seq:
-            row = evolve(row, seq=connection.value(_INSERT, [getattr(row, name) for name in _COLUMNS[1:]]))
         changes: dict[str, Any] = {"state": state}
         for effect in effects:
             match effect:
                 case _E.KEEP:
                     stored = cast("StoredResponse", edit.stored)
                     tip = Items(connection).add_chain(row.tenant, chunks_of(row.tenant, stored.conversation))
-                    connection.execute("INSERT OR REPLACE INTO body VALUES (?, ?)", (row.seq, body_of(stored)))
                     changes |= {"tip": tip, "outputs": len(stored.output), "written": today}
                 case _E.TAKE:
                     changes |= {"owner": edit.owner, "epoch": row.epoch + 1, "until": now + LEASE, "written": today}
@@ -249,11 +246,17 @@ class Responses:
                     self.tx.changed.append((row.tenant, row.id))
                 case _:
                     assert_never(effect)
-        update = f"UPDATE response SET {', '.join(f'{name} = ?' for name in changes)} WHERE seq = ?"  # noqa: S608 - the names of the columns
-        connection.execute(update, [*changes.values(), row.seq])
-        if changes.get("tip", row.tip) != row.tip:
+        new = evolve(row, **changes)
+        if row.seq:
+            update = f"UPDATE response SET {', '.join(f'{name} = ?' for name in changes)} WHERE seq = ?"  # noqa: S608 - the names of the columns
+            connection.execute(update, [*changes.values(), row.seq])
+        else:
+            new = evolve(new, seq=connection.value(_INSERT, [getattr(new, name) for name in _COLUMNS[1:]]))
+        if _E.KEEP in effects and edit.stored is not None:
+            connection.execute("INSERT OR REPLACE INTO body VALUES (?, ?)", (new.seq, body_of(edit.stored)))
+        if new.tip != row.tip:
             Items(connection).drop_chain(row.tip)
-        return evolve(row, **changes)
+        return new
 
     def remove(self, row: ResponseRow) -> None:
         """Remove a response and everything that only it refers to."""

@@ -199,8 +199,7 @@ class SqliteStore(SqlStore):
     _kind = f"SQLite {apsw.sqlite_lib_version()}"
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
     """The responses that have subscriptions, as the last poll saw them."""
-    _version: int = field(default=0, init=False)
-    """The `data_version` that the last poll saw, which changes when another connection has written."""
+    _version: int = field(default=0, init=False)  # the last `data_version`, which changes when another connection writes
 
     def __attrs_post_init__(self) -> None:
         """Create the threads, which start on first use."""
@@ -307,8 +306,7 @@ class MemoryStore(SqlStore):
     _kind = "memory"
     _connection: Connection = field(init=False)
     _uses: int = field(default=0, init=False)
-    _empty_pages: int = field(init=False)
-    """The pages of the empty tables, which do not count."""
+    _empty_pages: int = field(init=False)  # those of the tables without rows, which do not count
 
     def __attrs_post_init__(self) -> None:
         """Create the tables."""
@@ -366,8 +364,9 @@ class MemoryStore(SqlStore):
         if row is None or edit.trigger is StoredTrigger.DELETE:
             return row
         size = _size_of(edit)
-        self._use("response", row.seq)
-        self._connection.execute("UPDATE response SET bytes = bytes + ? WHERE seq = ?", (size, row.seq))
+        self._uses += 1
+        update = "UPDATE response SET used = ?, bytes = bytes + ? WHERE seq = ?"
+        self._connection.execute(update, (self._uses, size, row.seq))
         if edit.trigger is StoredTrigger.ENQUEUE:
             count, total = self._connection.rows(UNFINISHED_USAGE)[0]
             if count > self.max_responses or (total > self.max_bytes and total > size):
