@@ -38,18 +38,18 @@ class Agent(Struct, kw_only=True):
     agent_name: str
 
 
-class Item(Struct, tag_field="type", kw_only=True):
+class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
     `prefix` is what the ids of its kind begin with, `made` the fields whose id is made where none is known, with its prefix,
-    `late` the fields that may be known only when the item is closed, and `opaque` those of them that nobody can read and that
-    count as content all the same.
+    `late` the fields that may be known only when the item is closed, and `opaque` the one of them that nobody can read and that
+    counts as content all the same.
     """
 
     prefix: ClassVar[str] = ""
     made: ClassVar[Mapping[str, str]] = NOTHING
     late: ClassVar[tuple[str, ...]] = ()
-    opaque: ClassVar[tuple[str, ...]] = ()
+    opaque: ClassVar[str] = ""
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
@@ -63,7 +63,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
 
     prefix = "rs"
     late = ("encrypted_content",)
-    opaque = ("encrypted_content",)
+    opaque = "encrypted_content"
 
     encrypted_content: Nullable[str] = UNSET
     status: Maybe[Status] = UNSET

@@ -102,7 +102,7 @@ class Logprob(Struct, kw_only=True):
 # The parts of a response.
 
 
-class Part(Struct, tag_field="type", kw_only=True):
+class Part(Struct, tag_field="type", kw_only=True, gc=False):
     """A part of an item's content."""
 
 

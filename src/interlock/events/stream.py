@@ -27,7 +27,7 @@ class Place(Enum):
     AFTER = "after"
 
 
-class StreamEvent(Struct, tag_field="type", kw_only=True):
+class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
     """An event; `before` and `after` are where the stream stands then."""
 
     before: ClassVar[Place] = Place.ITEM

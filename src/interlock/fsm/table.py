@@ -75,7 +75,7 @@ class Edge(Generic[T, E]):
     effects: Sequence[E] = ()
 
 
-@define(eq=False, repr=False)
+@define(eq=False, repr=False, slots=False)  # with slots, `cached_property` takes a `__getattr__`, which slows every lookup
 class State(Generic[T, E]):
     """A compiled state: its rows are all that can happen in it. States are compared by identity.
 
@@ -104,10 +104,10 @@ class State(Generic[T, E]):
         Raises:
             IllegalTransition: There is no edge for the trigger.
         """
-        row = self.rows.get(trigger)
-        if row is None:
-            raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows)))
-        return row
+        try:
+            return self.rows[trigger]
+        except KeyError:
+            raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows))) from None
 
     def __repr__(self) -> str:
         """Return the name and the triggers."""
