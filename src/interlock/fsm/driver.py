@@ -95,7 +95,7 @@ class ResponseDriver(Generic[T]):
         clock: Clock,
         response_id: str | None = None,
         created_at: int | None = None,
-        additions: Callable[[], Mapping[str, object]] = dict[str, object],
+        additions: Callable[[], Mapping[str, object]] = lambda: NO_FIELDS,
         late: Late | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
