@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -78,6 +78,24 @@ class FilePath(Annotation, tag="file_path", kw_only=True):
 
 
 AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | FilePath
+
+
+def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
+    """Return an annotation with the fields that say where it stands; one of another type as it is.
+
+    Args:
+        annotation: In the API's shape, with its `type`.
+        start: Where the text that it is about begins, in characters of the part.
+        end: Where that text ends.
+    """
+    match annotation.get("type"):
+        case "url_citation" | "container_file_citation":
+            return {**annotation, "start_index": start, "end_index": end}
+        case "file_citation":
+            return {**annotation, "index": end}
+        case _:
+            return annotation
+
 
 # The log probabilities of a token.
 

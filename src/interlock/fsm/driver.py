@@ -20,9 +20,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.annotations import placed
 from interlock.events.items import NOT_RUN, ItemKind, failure_fields
 from interlock.events.json import as_json, clean
+from interlock.events.parts import placed
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
