@@ -862,11 +862,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
 
 
 def example(kind: ItemKind) -> dict[str, object]:
-    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field.
-
-    Args:
-        kind: Its type.
-    """
+    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field."""
     item = ITEMS[kind]
     types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
     return {name: _example(name, types[name]) for name in _required(item)}

@@ -24,11 +24,7 @@ Number: TypeAlias = int | float
 
 
 def kinds_of(base: type[S]) -> Iterator[type[S]]:
-    """Yield the types that are declared with a base, but for those that are bases themselves.
-
-    Args:
-        base: Of events, or of items.
-    """
+    """Yield the types that are declared with a base, but for those that are bases themselves."""
     below = base.__subclasses__()
     for kind in below:
         yield from kinds_of(kind)

@@ -43,11 +43,7 @@ UNFIT: Final = object()
 
 
 def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return a tool as anybody may know it: an MCP server without what only that server is to get.
-
-    Args:
-        tool: As a request declares it.
-    """
+    """Return a tool as anybody may know it: an MCP server without what only that server is to get."""
     return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
 
 

@@ -40,11 +40,7 @@ class Writer(Protocol[T_co]):
     """The form in which a driver returns its events; `SseWriter` and `EventWriter` are the two that come with the package."""
 
     def write(self, event: StreamEvent) -> T_co:
-        """Return an event in this form.
-
-        Args:
-            event: What an edge has emitted.
-        """
+        """Return an event in this form."""
         ...
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
@@ -70,11 +66,7 @@ _HEADS: Final = {event: _head(name) for name, event in EVENTS.items()}
 
 @frozen
 class SseWriter:
-    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5).
-
-    Args:
-        dialect: The dialect of the stream.
-    """
+    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
 
     dialect: Dialect = OPENAI
 

@@ -658,11 +658,7 @@ SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFaile
 
 
 def wire_name(kind: type[Struct]) -> str:
-    """Return what `type` is on the wire.
-
-    Args:
-        kind: An event, an item, a part or a tool.
-    """
+    """Return what `type` is on the wire."""
     return str(kind.__struct_config__.tag)
 
 

@@ -171,9 +171,6 @@ class ResponseDriver(Generic[T]):
     def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
         """Feed deltas, and return the events that they make.
 
-        Args:
-            changes: What happened, in order.
-
         Returns:
             The events, in order; a delta may make one, none, or many.
 
@@ -420,11 +417,6 @@ class ResponseDriver(Generic[T]):
 
         If anything is raised in that (the writer and the clock are not ours), nothing has changed, so that another edge can end
         what this one could not.
-
-        Args:
-            subject: What goes through the lifecycle.
-            trigger: What makes the edge fire.
-            args: The arguments of the trigger.
 
         Returns:
             The last of the events, if there is one.

@@ -119,11 +119,7 @@ class Lifecycle(Table[str, Emission[S]]):
 
 
 class Subject(Struct, Generic[S], eq=False):
-    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change.
-
-    Args:
-        state: Where it stands.
-    """
+    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change."""
 
     state: LifecycleState[S]
     args: Fields = NO_FIELDS
@@ -131,9 +127,6 @@ class Subject(Struct, Generic[S], eq=False):
 
     def fire(self, trigger: str) -> tuple[Emission[S], ...]:
         """Enter the state that an edge leads to, and return what it emits.
-
-        Args:
-            trigger: What makes it fire.
 
         Raises:
             IllegalTransition: The state has no edge for the trigger. Nothing has changed.
@@ -146,11 +139,7 @@ class Subject(Struct, Generic[S], eq=False):
         return replace(self)
 
     def restore(self, saved: Subject[S]) -> None:
-        """Undo what firing an edge has recorded.
-
-        Args:
-            saved: What `save` returned before.
-        """
+        """Undo what firing an edge has recorded."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(saved, name))
 
@@ -160,9 +149,6 @@ def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
     """Return the delta event of a state in which text only streams, or None for any other state.
 
     Text only streams where `append` stays in the state, emits this one event, and white space is no trigger of its own.
-
-    Args:
-        state: Any state of a lifecycle.
     """
     match state.rows.get("append"):
         case (dest, (emission,)) if dest is state and "pad" not in state.rows:

@@ -37,21 +37,12 @@ class Response(Subject["Response"], kw_only=True):
     output: list[Item[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
     def end(self, **fields: object) -> response.Response:
-        """Record how the response ended, and return it as it is then.
-
-        Args:
-            fields: What is known beside the arguments of the trigger.
-        """
+        """Record how the response ended, and return it as it is then."""
         self.body = self.snapshot(self.state.name, **self.additions(), **self.args, **fields)
         return self.body
 
     def snapshot(self, status: str, **fields: object) -> response.Response:
-        """Return the response as it is now (rule R13).
-
-        Args:
-            status: Its status.
-            fields: What else has become known of it.
-        """
+        """Return the response as it is now (rule R13)."""
         return replace(self.body, status=status, output=[item.shown for item in self.output], **fields)
 
 
