@@ -7,7 +7,6 @@
     stream           every event, and the messages of a WebSocket
     shapes           what is wrong with a JSON value, by such a type
     resource         the settings that a response repeats from its request
-    annotations      where an annotation stands
     sse              the writers: bytes of server-sent events, or objects
     decode           the decoder of server-sent events
     dialects         OpenAI's dialect and that of Open Responses

@@ -110,9 +110,6 @@ class SseDecoder:
     def feed(self, data: bytes) -> list[SseMessage]:
         """Decode some bytes, and return the messages that they complete.
 
-        Args:
-            data: The next bytes of the stream, split anywhere.
-
         Returns:
             The messages that they complete.
         """

@@ -38,11 +38,7 @@ class Dialect:
     required: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
 
     def event_name(self, name: str) -> str:
-        """Return the name of an event in this dialect.
-
-        Args:
-            name: OpenAI's name.
-        """
+        """Return the name of an event in this dialect."""
         return self.event_names.get(name, name)
 
     def spoken(self, body: Mapping[str, object]) -> dict[str, object]:
@@ -161,11 +157,7 @@ def _nested(body: dict[str, object], under: str) -> dict[str, object]:
 
 
 def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Return an event, or a response, of OpenAI's dialect in Open Responses'.
-
-    Args:
-        body: The event, or the response object.
-    """
+    """Return an event, or a response, of OpenAI's dialect in Open Responses'."""
     return OPEN_RESPONSES.spoken(body)
 
 

@@ -38,18 +38,18 @@ class Agent(Struct, kw_only=True):
     agent_name: str
 
 
-class Item(Struct, tag_field="type", kw_only=True):
+class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
     `prefix` is what the ids of its kind begin with, `made` the fields whose id is made where none is known, with its prefix,
-    `late` the fields that may be known only when the item is closed, and `opaque` those of them that nobody can read and that
-    count as content all the same.
+    `late` the fields that may be known only when the item is closed, and `opaque` the one of them that nobody can read and that
+    counts as content all the same.
     """
 
     prefix: ClassVar[str] = ""
     made: ClassVar[Mapping[str, str]] = NOTHING
     late: ClassVar[tuple[str, ...]] = ()
-    opaque: ClassVar[tuple[str, ...]] = ()
+    opaque: ClassVar[str] = ""
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
@@ -63,7 +63,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
 
     prefix = "rs"
     late = ("encrypted_content",)
-    opaque = ("encrypted_content",)
+    opaque = "encrypted_content"
 
     encrypted_content: Nullable[str] = UNSET
     status: Maybe[Status] = UNSET
@@ -862,11 +862,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
 
 
 def example(kind: ItemKind) -> dict[str, object]:
-    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field.
-
-    Args:
-        kind: Its type.
-    """
+    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field."""
     item = ITEMS[kind]
     types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
     return {name: _example(name, types[name]) for name in _required(item)}

@@ -50,11 +50,7 @@ def dumps(value: object) -> bytes:
 
 
 def as_json(value: object) -> object:
-    """Return a value as plain JSON values that share nothing with it.
-
-    Args:
-        value: As for `dumps`.
-    """
+    """Return a value as plain JSON values that share nothing with it."""
     return msgspec.json.decode(dumps(value))
 
 

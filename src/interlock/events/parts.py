@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -24,11 +24,7 @@ Number: TypeAlias = int | float
 
 
 def kinds_of(base: type[S]) -> Iterator[type[S]]:
-    """Yield the types that are declared with a base, but for those that are bases themselves.
-
-    Args:
-        base: Of events, or of items.
-    """
+    """Yield the types that are declared with a base, but for those that are bases themselves."""
     below = base.__subclasses__()
     for kind in below:
         yield from kinds_of(kind)
@@ -79,6 +75,24 @@ class FilePath(Annotation, tag="file_path", kw_only=True):
 
 AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | FilePath
 
+
+def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
+    """Return an annotation with the fields that say where it stands; one of another type as it is.
+
+    Args:
+        annotation: In the API's shape, with its `type`.
+        start: Where the text that it is about begins, in characters of the part.
+        end: Where that text ends.
+    """
+    match annotation.get("type"):
+        case "url_citation" | "container_file_citation":
+            return {**annotation, "start_index": start, "end_index": end}
+        case "file_citation":
+            return {**annotation, "index": end}
+        case _:
+            return annotation
+
+
 # The log probabilities of a token.
 
 
@@ -102,7 +116,7 @@ class Logprob(Struct, kw_only=True):
 # The parts of a response.
 
 
-class Part(Struct, tag_field="type", kw_only=True):
+class Part(Struct, tag_field="type", kw_only=True, gc=False):
     """A part of an item's content."""
 
 

@@ -32,8 +32,8 @@ FIELDS: Final[Mapping[str, type[Struct]]] = {
 }
 """What each setting may be, and a tool: an object of one member, which msgspec compiles once."""
 
-BLANK: Final = Response(id="", created_at=0, model="")
-"""A response to a request that sets nothing."""
+DEFAULTS: Final = {name: getattr(Response(id="", created_at=0, model=""), name) for name in SETTINGS}
+"""The settings of a request that sets nothing."""
 
 SECRETS: Final = frozenset({"authorization", "headers"})
 """What a request says about an MCP server that no response repeats: it may be stored, logged and shown."""
@@ -43,11 +43,7 @@ UNFIT: Final = object()
 
 
 def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return a tool as anybody may know it: an MCP server without what only that server is to get.
-
-    Args:
-        tool: As a request declares it.
-    """
+    """Return a tool as anybody may know it: an MCP server without what only that server is to get."""
     return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
 
 
@@ -62,17 +58,17 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
         `output`, `usage`, `error` and `incomplete_details`. The numbers and booleans are never null. With them `conversation`,
         if the request belongs to one.
     """
-    settings = {name: _echo(name, request.get(name)) for name in SETTINGS}
+    settings = cast("dict[str, object]", to_builtins(DEFAULTS))
+    for name in SETTINGS:
+        value = request.get(name)
+        if value is not None:
+            echoed = _tools(value) if name == "tools" else _fitted(_completed(name, value), name)
+            if echoed is not UNFIT:
+                settings[name] = echoed
     conversation = request.get("conversation")
     if conversation is not None:
         settings["conversation"] = {"id": _members(conversation).get("id", conversation)}
     return settings
-
-
-def _echo(name: str, value: object) -> object:
-    """Return the value that the request gives, as the response's field has it, else the default."""
-    echoed = UNFIT if value is None else _tools(value) if name == "tools" else _fitted(_completed(name, value), name)
-    return to_builtins(getattr(BLANK, name)) if echoed is UNFIT else echoed
 
 
 def _fitted(value: object, name: str) -> object:
@@ -108,7 +104,7 @@ def _tools(value: object) -> list[dict[str, object]]:
     given = cast("list[object]", value) if isinstance(value, list) else []
     completed = [{**without_secrets(tool), **_required(tool)} for tool in map(_members, given)]
     read = [(tool, _fitted(tool, "tool")) for tool in completed]
-    return [{**tool, **_members(fitted)} for tool, fitted in read if fitted is not UNFIT]
+    return [tool if fitted is tool else {**tool, **_members(fitted)} for tool, fitted in read if fitted is not UNFIT]
 
 
 def _required(tool: Mapping[str, object]) -> dict[str, object]:

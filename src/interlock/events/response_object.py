@@ -260,7 +260,7 @@ class ToolUsage(Struct, kw_only=True):
     web_search: WebSearchUsage
 
 
-class Response(Struct, kw_only=True):
+class Response(Struct, kw_only=True, gc=False):
     """A response: what a request set, what became of it, and its items."""
 
     id: str

@@ -40,11 +40,7 @@ class Writer(Protocol[T_co]):
     """The form in which a driver returns its events; `SseWriter` and `EventWriter` are the two that come with the package."""
 
     def write(self, event: StreamEvent) -> T_co:
-        """Return an event in this form.
-
-        Args:
-            event: What an edge has emitted.
-        """
+        """Return an event in this form."""
         ...
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
@@ -70,11 +66,7 @@ _HEADS: Final = {event: _head(name) for name, event in EVENTS.items()}
 
 @frozen
 class SseWriter:
-    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5).
-
-    Args:
-        dialect: The dialect of the stream.
-    """
+    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
 
     dialect: Dialect = OPENAI
 
@@ -82,17 +74,27 @@ class SseWriter:
         """Return an event as a frame."""
         if self.dialect is OPENAI:
             try:
-                return b"%b%b\n\n" % (_HEADS[event.__class__], encode(event))
+                return b"".join((_HEADS[type(event)], encode(event), b"\n\n"))
             except UnicodeEncodeError:
-                return b"%b%b\n\n" % (_HEADS[event.__class__], dumps(event))
+                return b"%b%b\n\n" % (_HEADS[type(event)], dumps(event))
         return _frame(event, self.dialect)
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
         """Return a function that puts a text and a number into the frame of an event."""
         frame = self.write(_with(event, "", 0))
         head, _, rest = frame.partition(b'"delta":""')
-        start, middle = head + b'"delta":', rest.removesuffix(b"0}\n\n")
-        return lambda text, number: b"%b%b%b%d}\n\n" % (start, encode(text), middle, number)
+        return _Frame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
+
+
+@frozen
+class _Frame:
+    """The frame of a delta, up to its text and from there to its number."""
+
+    start: bytes
+    middle: bytes
+
+    def fill(self, text: str, number: int) -> bytes:
+        return b"".join((self.start, encode(text), self.middle, encode(number), b"}\n\n"))
 
 
 def _with(event: Any, text: str, number: int) -> StreamEvent:  # noqa: ANN401 - any delta event

@@ -27,7 +27,7 @@ class Place(Enum):
     AFTER = "after"
 
 
-class StreamEvent(Struct, tag_field="type", kw_only=True):
+class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
     """An event; `before` and `after` are where the stream stands then."""
 
     before: ClassVar[Place] = Place.ITEM
@@ -658,11 +658,7 @@ SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFaile
 
 
 def wire_name(kind: type[Struct]) -> str:
-    """Return what `type` is on the wire.
-
-    Args:
-        kind: An event, an item, a part or a tool.
-    """
+    """Return what `type` is on the wire."""
     return str(kind.__struct_config__.tag)
 
 

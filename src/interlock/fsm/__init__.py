@@ -2,7 +2,6 @@
 
     table             the one form of a table: edges, compiled
     lifecycle         tables whose edges emit events
-    declaration       what a lifecycle must be beyond a right table
     emissions         what the edges of items emit
     lifecycles        the tables, one file for each kind of item
     item_subject      an item while it is being made

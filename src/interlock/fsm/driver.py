@@ -20,9 +20,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.annotations import placed
 from interlock.events.items import NOT_RUN, ItemKind, failure_fields
 from interlock.events.json import as_json, clean
+from interlock.events.parts import placed
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
@@ -82,8 +82,8 @@ class ResponseDriver(Generic[T]):
     """
 
     __slots__ = (
-        *("_active", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
-        *("_repeat", "_response", "_stream", "_usage", "_write"),
+        *("_active", "_again", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
+        *("_response", "_usage", "_writer"),
     )
 
     def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
@@ -95,15 +95,15 @@ class ResponseDriver(Generic[T]):
         clock: Clock,
         response_id: str | None = None,
         created_at: int | None = None,
-        additions: Callable[[], Mapping[str, object]] = dict[str, object],
+        additions: Callable[[], Mapping[str, object]] = lambda: NO_FIELDS,
         late: Late | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
-        self._write, self._repeat = writer.write, writer.repeat
+        self._writer = writer
         self._events: list[T] = []
         self._number = 0
         """The sequence number of the next event."""
-        self._stream: Callable[[str, int], T] | None = None
+        self._again: Callable[[str, int], T] | None = None
         """Writes a delta of the active item where its text only streams."""
         self._lifecycles = lifecycles
         self._ids = ids
@@ -116,7 +116,7 @@ class ResponseDriver(Generic[T]):
             body=response.Response(
                 id=response_id or ids("resp"),
                 created_at=clock() if created_at is None else created_at,
-                **cast("dict[str, Any]", {"model": "", **{name: settings[name] for name in SETTINGS if name in settings}}),
+                **cast("dict[str, Any]", {"model": "", **{name: value for name, value in settings.items() if name in SETTINGS}}),
             ),
             clock=clock,
             additions=additions,
@@ -171,9 +171,6 @@ class ResponseDriver(Generic[T]):
     def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
         """Feed deltas, and return the events that they make.
 
-        Args:
-            changes: What happened, in order.
-
         Returns:
             The events, in order; a delta may make one, none, or many.
 
@@ -185,10 +182,17 @@ class ResponseDriver(Generic[T]):
             raise TypeError(f"feed takes several deltas, such as a list of them, and not a single one: {changes!r}")
         events = self._events
         for delta in changes:
-            stream = self._stream
-            if stream is not None and isinstance(delta, str) and delta:
+            again, item = self._again, self._active
+            if again is not None and item is not None and type(delta) is str and delta:
                 # The fast path: the last delta is written again, with this text and number.
-                events.append(stream(delta, self._number))
+                try:
+                    data = delta.encode()
+                except UnicodeEncodeError:
+                    self._react(delta)  # half of a character: it has to be cleaned first
+                    continue
+                frame = again(delta, self._number)
+                item.sent.write(data)  # after that, so that nothing is kept that was not written
+                events.append(frame)
                 self._number += 1
             elif self._response.state.rows:
                 self._react(delta)
@@ -196,20 +200,24 @@ class ResponseDriver(Generic[T]):
         return events
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
-        """Carry out a delta; the order of the cases is that of the deltas' definitions."""
+        """Carry out a delta; the commonest come first."""
         match delta:
-            case str(text):
-                self._add_text("append", text)
-            case deltas.Text(text, logprobs):
-                self._add_text("append", text, logprobs)
+            case str():
+                self._add_text("append", delta)
+            case deltas.Text():
+                self._add_text("append", delta.text, delta.logprobs)
             case deltas.Open():
                 self._begin_item(delta)
-            case deltas.Close(fields):
-                self._close_active(fields)
-            case deltas.Reject(message):
-                self._reject(message)
+            case deltas.Close():
+                self._close_active(delta.fields)
             case deltas.EndTurn(reason, usage):
                 self._end_turn(reason, usage)
+            case deltas.Start():
+                self._try("start")
+            case deltas.Finish():
+                self._finish()
+            case deltas.Reject(message):
+                self._reject(message)
             case deltas.Refusal(text):
                 self._add_text("refuse", text)
             case deltas.Summary(text):
@@ -228,12 +236,8 @@ class ResponseDriver(Generic[T]):
                 self._succeed(item_id, fields)
             case deltas.Fail(item_id, message):
                 self._fail(item_id, message)
-            case deltas.Start():
-                self._begin()
             case deltas.Enqueue():
                 self._try("enqueue")
-            case deltas.Finish():
-                self._finish()
             case deltas.Fault(code, message, usage):
                 self._end("fail", usage, error=ResponseError(code=code, message=message))
             case deltas.Cancel(usage):
@@ -241,11 +245,8 @@ class ResponseDriver(Generic[T]):
             case _:
                 _refuse(delta)
 
-    def _begin(self) -> None:
-        self._try("start")
-
     def _begin_item(self, opening: deltas.Open) -> Item[Any]:
-        self._begin()
+        self._try("start")
         self._close_active()
         lifecycle = self._lifecycles.items[opening.kind]
         start = lifecycle.states[lifecycle.initial]
@@ -262,7 +263,8 @@ class ResponseDriver(Generic[T]):
             self._open[item.id] = item
         if "close" in rows:
             self._active = item
-            self._reveal(item)
+        if "reveal" in rows and item.is_opaque:  # it says something although nobody can read it
+            self._fire_item(item, "reveal")
         return item
 
     def _ids_of(self, opening: deltas.Open) -> dict[str, str]:
@@ -272,11 +274,6 @@ class ResponseDriver(Generic[T]):
             for name, prefix in opening.body.made.items()
             if getattr(opening.body, name) is not None or name not in opening.fields
         }
-
-    def _reveal(self, item: Item[Any]) -> None:
-        """Add an item that says something although nobody can read it."""
-        if "reveal" in item.state.rows and item.is_opaque:
-            self._fire_item(item, "reveal")
 
     def _id(self, name: str, wanted: object, prefix: str) -> str:
         """Return an id that a field of an item holds: the one that is wanted, if it can be one (rule R7)."""
@@ -295,7 +292,7 @@ class ResponseDriver(Generic[T]):
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
-            self._stream = None  # the next text comes this way, where these log probabilities wait for it
+            self._again = None  # the next text comes this way, where these log probabilities wait for it
             return
         rows = item.state.rows
         if "pad" in rows and text.isspace():
@@ -305,14 +302,15 @@ class ResponseDriver(Generic[T]):
         source = item.state
         event = self._fire_item(item, trigger)
         if event is not None and item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
-            self._stream = self._stream_of(event, item)
+            self._again = self._writer.repeat(event)
 
     def _close_active(self, fields: Fields = NO_FIELDS) -> None:
         item = self._active
         if item is not None:
             if fields:
                 item.update(**{name: value for name, value in fields.items() if name in item.body.late})
-            self._reveal(item)
+            if "reveal" in item.state.rows and item.is_opaque:
+                self._fire_item(item, "reveal")
             self._fire_item(item, "close")
 
     def _end_part(self) -> None:
@@ -360,7 +358,7 @@ class ResponseDriver(Generic[T]):
         match reason:
             case "stop":
                 self._usage += usage
-                self._begin()
+                self._try("start")
                 self._close_active()
             case "cut" if self._active is None or not self._active.kind.endswith("_call"):
                 self._end_turn("stop", usage)
@@ -378,7 +376,7 @@ class ResponseDriver(Generic[T]):
                 assert_never(reason)
 
     def _finish(self) -> None:
-        self._begin()
+        self._try("start")
         self._close_active()
         self._abandon("fail")
         self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
@@ -386,7 +384,7 @@ class ResponseDriver(Generic[T]):
     def _end(self, trigger: str, usage: deltas.Usage, **why: IncompleteDetails | ResponseError) -> None:
         self._usage += usage
         if trigger not in self._response.state.rows:
-            self._begin()
+            self._try("start")
         self._abandon("cut")
         self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
 
@@ -420,30 +418,25 @@ class ResponseDriver(Generic[T]):
         If anything is raised in that (the writer and the clock are not ours), nothing has changed, so that another edge can end
         what this one could not.
 
-        Args:
-            subject: What goes through the lifecycle.
-            trigger: What makes the edge fire.
-            args: The arguments of the trigger.
-
         Returns:
             The last of the events, if there is one.
 
         Raises:
             IllegalTransition: The state has no such edge.
         """
-        self._stream = event = None
+        self._again = event = None
         dest, emissions = subject.state.row(trigger)
         if not emissions:
             subject.state = dest
             return None
-        events, number, write = self._events, self._number, self._write
+        events, number, writer = self._events, self._number, self._writer
         count, saved = len(events), subject.save()
         try:
             subject.state, subject.args = dest, args
             for emission in emissions:
                 event = emission.make(subject)
                 event.sequence_number = number
-                events.append(write(event))
+                events.append(writer.write(event))
                 number += 1
         except BaseException:
             subject.restore(saved)
@@ -451,22 +444,6 @@ class ResponseDriver(Generic[T]):
             raise
         subject.args, self._number = NO_FIELDS, number
         return event
-
-    def _stream_of(self, event: StreamEvent, item: Item[Any]) -> Callable[[str, int], T]:
-        """Return what writes further text of an item as the event that has just been emitted was written."""
-        write, keep = self._repeat(event), item.sent.write
-
-        def stream(text: str, number: int) -> T:
-            try:
-                data = text.encode()
-            except UnicodeEncodeError:
-                text = clean(text)
-                data = text.encode()
-            frame = write(text, number)
-            keep(data)  # last, so that nothing is kept that was not written
-            return frame
-
-        return stream
 
 
 def _refuse(delta: Never) -> Never:

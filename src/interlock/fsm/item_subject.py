@@ -86,7 +86,7 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     @property
     def is_opaque(self) -> bool:
         """Whether it says something that nobody can read."""
-        return any(getattr(self.body, name) not in (UNSET, None, "") for name in self.body.opaque)
+        return bool(self.body.opaque and getattr(self.body, self.body.opaque))
 
     @property
     def mixes(self) -> bool:
@@ -111,11 +111,11 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     def show(self) -> B:
         """Record that an event shows the item as it is now, and return it."""
         body: Any = self.body
-        statuses = statuses_of(body.__class__)
+        statuses = statuses_of(type(self.body))
         if statuses and (body.status is UNSET or body.status == "in_progress"):
             name = self.state.name
-            body = replace(body, status=name if name in statuses else "in_progress")
-        self.body = self.shown = body
+            self.body = replace(body, status=name if name in statuses else "in_progress")
+        self.shown = self.body
         return self.body
 
     def hold(self, text: str, logprobs: Logprobs) -> None:

@@ -1,8 +1,7 @@
 """Lifecycles: tables whose edges emit events, and the subjects that go through them.
 
 A lifecycle is a `Table` (see `interlock.fsm.table`) whose effects are emissions: functions of the subject that return one event.
-Beyond what every table must be, a lifecycle must bracket its events and be ready to be cut at any time
-(`interlock.fsm.declaration`), or it cannot be imported.
+Beyond what every table must be, a lifecycle must bracket its events and be ready to be cut at any time, or it cannot be imported.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from attrs import field, frozen
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.events.stream import StreamEvent, wire_name
-from interlock.fsm.declaration import check
-from interlock.fsm.table import State, Table
+from interlock.events.stream import Place, StreamEvent, wire_name
+from interlock.fsm.table import Edge, State, Table
 
 S = TypeVar("S")
 """What a lifecycle is about: an item, or the response."""
@@ -72,21 +70,56 @@ class Lifecycle(Table[str, Emission[S]]):
         final: The states in which nothing more can happen.
 
     Raises:
-        DeclarationError: The declaration is wrong; the message names the state or edge.
+        DeclarationError: The table is wrong, or there is a state from which a stream could not be cut, or whose tool could not fail, or
+            an edge whose events stand outside of their bracket; the message names the state or edge.
     """
 
     def __attrs_post_init__(self) -> None:
         """Compile the edges and check them, as a table and as a lifecycle."""
         super().__attrs_post_init__()
-        check(self)
+        for state in self.states.values():
+            if state.rows and state.name != self.initial:
+                self._check_escapes(state)
+        self._check_brackets()
+
+    def _check_escapes(self, state: LifecycleState[S]) -> None:
+        for trigger in ("cut", "fail") if state.rows.keys() & {"run", "succeed", "complete"} else ("cut",):
+            if trigger not in state.rows:
+                raise self.refusal(f"state {state.name!r} has no edge for {trigger!r}")
+            dest, _ = state.rows[trigger]
+            if dest.rows:
+                raise self.refusal(f"{trigger!r} in state {state.name!r} does not lead to a final state")
+
+    def _check_brackets(self) -> None:
+        places = {self.initial: Place.OUTSIDE}
+        waiting = [self.initial]
+        for name in waiting:
+            for edge in (edge for edge in self.edges if edge.source == name):
+                place = self._walk(edge, places[name])
+                if edge.dest not in places:
+                    places[edge.dest] = place
+                    waiting.append(edge.dest)
+                elif places[edge.dest] is not place:
+                    other = places[edge.dest].value
+                    raise self.refusal(f"state {edge.dest!r} is entered both {other} and {place.value}")
+        for name, place in places.items():
+            if name in self.final and place not in {Place.OUTSIDE, Place.AFTER}:
+                raise self.refusal(f"state {name!r} is final but leaves the {place.value} open")
+            if name not in self.final and place is Place.AFTER:
+                raise self.refusal(f"state {name!r} goes on after the end")
+
+    def _walk(self, edge: Edge[str, Emission[S]], place: Place) -> Place:
+        for emission in edge.effects:
+            event = emission.event
+            if event.before is not place:
+                at = f"{edge.trigger!r} in state {edge.source!r}"
+                raise self.refusal(f"{at} emits {wire_name(event)} {place.value}, not {event.before.value}")
+            place = event.after
+        return place
 
 
 class Subject(Struct, Generic[S], eq=False):
-    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change.
-
-    Args:
-        state: Where it stands.
-    """
+    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change."""
 
     state: LifecycleState[S]
     args: Fields = NO_FIELDS
@@ -94,9 +127,6 @@ class Subject(Struct, Generic[S], eq=False):
 
     def fire(self, trigger: str) -> tuple[Emission[S], ...]:
         """Enter the state that an edge leads to, and return what it emits.
-
-        Args:
-            trigger: What makes it fire.
 
         Raises:
             IllegalTransition: The state has no edge for the trigger. Nothing has changed.
@@ -109,11 +139,7 @@ class Subject(Struct, Generic[S], eq=False):
         return replace(self)
 
     def restore(self, saved: Subject[S]) -> None:
-        """Undo what firing an edge has recorded.
-
-        Args:
-            saved: What `save` returned before.
-        """
+        """Undo what firing an edge has recorded."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(saved, name))
 
@@ -123,9 +149,6 @@ def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
     """Return the delta event of a state in which text only streams, or None for any other state.
 
     Text only streams where `append` stays in the state, emits this one event, and white space is no trigger of its own.
-
-    Args:
-        state: Any state of a lifecycle.
     """
     match state.rows.get("append"):
         case (dest, (emission,)) if dest is state and "pad" not in state.rows:

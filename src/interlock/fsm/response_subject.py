@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.items import OutputItem
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock
 from interlock.fsm.item_subject import Item
@@ -17,7 +16,7 @@ from interlock.fsm.lifecycle import Subject
 _OWN: Final = frozenset(
     {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
 )
-SETTINGS: Final = tuple(name for name in response.Response.__struct_fields__ if name not in _OWN)
+SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
 """The fields of a response that are settled when it is created."""
 
 
@@ -38,22 +37,13 @@ class Response(Subject["Response"], kw_only=True):
     output: list[Item[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
     def end(self, **fields: object) -> response.Response:
-        """Record how the response ended, and return it as it is then.
+        """Record how the response ended, and return it as it is then."""
+        self.body = self.snapshot(self.state.name, **self.additions(), **self.args, **fields)
+        return self.body
 
-        Args:
-            fields: What is known beside the arguments of the trigger.
-        """
-        self.body = replace(self.body, **self.additions(), **self.args, **fields)
-        return self.snapshot(self.state.name)
-
-    def snapshot(self, status: str) -> response.Response:
-        """Return the response as it is now (rule R13).
-
-        Args:
-            status: Its status.
-        """
-        output = [cast("OutputItem", item.shown) for item in self.output]
-        return replace(self.body, status=status, output=output)
+    def snapshot(self, status: str, **fields: object) -> response.Response:
+        """Return the response as it is now (rule R13)."""
+        return replace(self.body, status=status, output=[item.shown for item in self.output], **fields)
 
 
 def usage_of(usage: deltas.Usage) -> response.Usage:

@@ -75,7 +75,7 @@ class Edge(Generic[T, E]):
     effects: Sequence[E] = ()
 
 
-@define(eq=False, repr=False)
+@define(eq=False, repr=False, slots=False)  # with slots, `cached_property` takes a `__getattr__`, which slows every lookup
 class State(Generic[T, E]):
     """A compiled state: its rows are all that can happen in it. States are compared by identity.
 
@@ -104,10 +104,10 @@ class State(Generic[T, E]):
         Raises:
             IllegalTransition: There is no edge for the trigger.
         """
-        row = self.rows.get(trigger)
-        if row is None:
-            raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows)))
-        return row
+        try:
+            return self.rows[trigger]
+        except KeyError:
+            raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows))) from None
 
     def __repr__(self) -> str:
         """Return the name and the triggers."""
@@ -152,11 +152,7 @@ class Table(Generic[T, E]):
         return tuple(dict.fromkeys(edge.trigger for edge in self.edges))
 
     def refusal(self, message: str) -> DeclarationError:
-        """Return the error that refuses this table.
-
-        Args:
-            message: What is wrong with it.
-        """
+        """Return the error that refuses this table."""
         return DeclarationError(f"table {self.name!r}: {message}")
 
     def _compile(self) -> dict[str, State[T, E]]:
@@ -207,28 +203,17 @@ class Table(Generic[T, E]):
 
 @define(eq=False)
 class Machine(Generic[T, E]):
-    """One run of a table: it knows in which state it is, and nothing else.
-
-    Args:
-        state: The state it is in.
-    """
+    """One run of a table: it knows in which state it is, and nothing else."""
 
     state: State[T, E]
 
     @staticmethod
     def at_start(table: Table[T2, E2]) -> Machine[T2, E2]:
-        """Return a machine in the initial state of a table.
-
-        Args:
-            table: What it runs.
-        """
+        """Return a machine in the initial state of a table."""
         return Machine(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
         """Fire an edge: enter the state that it leads to.
-
-        Args:
-            trigger: What makes it fire.
 
         Returns:
             The effects of the edge, in order, for the caller to carry out.

@@ -69,12 +69,7 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
 
 @frozen
 class Lifecycles:
-    """What a driver composes.
-
-    Args:
-        response: The lifecycle of the response.
-        items: The lifecycle of each kind of item.
-    """
+    """What a driver composes."""
 
     response: Lifecycle[Response]
     items: Mapping[ItemKind, Lifecycle[Item[Any]]]

@@ -119,7 +119,7 @@ class WatchedDriver(ResponseDriver[bytes]):
             self._response.state.name,
             None if self._active is None else _abstract(self._active),
             tuple(sorted(waiting)),
-            self._stream is not None,
+            self._again is not None,
             any(item.id not in self._open for item in self._response.output),
             account.stance,
         )
