@@ -82,7 +82,7 @@ TARGETS: Final = (
         for row in (f"{name}, after {length:,} characters",)
     ),
     Target("a piece of arguments in any family", 1.5, _dearest_piece, at_least=False, unit=" µs"),
-    Target("text deltas, against vLLM", 10, partial(_ratio, "faster", "deltas", "text")),
+    Target("text deltas, against vLLM", 16, partial(_ratio, "faster", "deltas", "text")),
     *(
         Target(f"harmony after {length:,} reasoning tokens, against vLLM", bound, partial(_ratio, "faster", "harmony", name))
         for length, bound in ((0, 15), (20_000, 60), (60_000, 150))
@@ -93,8 +93,8 @@ TARGETS: Final = (
         Target(f"{name}, against vLLM", bound, partial(_ratio, "faster", group, name))
         for group, name, bound in (
             ("parse_delta", "reasoning, content, one call", 5),
-            ("items", "open, one delta, close", 4),
-            ("first event", "first token to its first event", 4),
+            ("items", "open, one delta, close", 5),
+            ("first event", "first token to its first event", 4.5),
             ("open streams", "10,000 open streams", 10),
         )
     ),
