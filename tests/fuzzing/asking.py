@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 
 from interlock.events.json import dumps
 from interlock.fsm.oracle import check
-from interlock.serving.http.intake import MAX_BODY_BYTES
+from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.requests.json_values import members
 from interlock.testing import assert_legal
 

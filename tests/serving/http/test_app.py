@@ -34,7 +34,7 @@ def error_of(answer):
     return answer.status_code, error["param"], error["code"]
 
 
-def test_a_stream_has_the_headers_of_one_and_is_legal(url) -> None:
+def test_a_stream_is_legal_and_has_the_headers_of_event_streams(url) -> None:
     answer = post(url, {**ASKED, "stream": True})
     headers = {name: answer.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering")}
     assert headers == {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -42,14 +42,14 @@ def test_a_stream_has_the_headers_of_one_and_is_legal(url) -> None:
     assert answer.content.endswith(b"\n\ndata: [DONE]\n\n")
 
 
-def test_the_answer_in_one_piece_is_the_response_of_the_streams_end(url) -> None:
+def test_a_whole_response_equals_the_terminal_event_of_its_stream(url) -> None:
     streamed = bodies(post(url, {**ASKED, "stream": True}).content)[-1]["response"]
     answer = post(url, ASKED)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert without_chance(answer.json()) == without_chance(streamed)
 
 
-def test_a_request_can_ask_for_the_other_dialect(url) -> None:
+def test_a_header_selects_the_other_dialect(url) -> None:
     headers = {"OpenResponses-Version": "2026-04-24"}
     events = bodies(post(url, {**ASKED, "stream": True}, headers=headers).content, "open_responses")
     assert "response.reasoning.delta" in {event["type"] for event in events}
@@ -75,7 +75,7 @@ def run_application(application, body, on_send=lambda _count: None, messages=Non
     return sent
 
 
-def test_a_write_is_a_step_of_the_engine_in_whole_frames() -> None:
+def test_each_engine_step_is_one_write_of_whole_frames() -> None:
     engine = StagedEngine([step(ANSWER), step("!"), step(" More."), step("", "stop")])
     start, *writes = run_application(app.create_app(engine), {**STAGED, "stream": True})
     assert start["status"] == 200
@@ -87,7 +87,7 @@ def test_a_write_is_a_step_of_the_engine_in_whole_frames() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_goes_away_while_it_sends_its_request_gets_no_response(stream) -> None:
+def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(stream) -> None:
     engine = StagedEngine(steps(ANSWER))
     begun = json.dumps({**STAGED, "stream": stream}).encode()[:9]
     messages = [{"type": "http.request", "body": begun, "more_body": True}, {"type": "http.disconnect"}]
@@ -131,7 +131,7 @@ def test_a_client_that_goes_away_while_it_sends_its_request_gets_no_response(str
         ),
     ],
 )
-def test_a_wrong_body_is_refused_and_the_parameter_named(url, body, param, code) -> None:
+def test_an_error_names_the_invalid_parameter(url, body, param, code) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body)
     answer = httpx.post(f"{url}/v1/responses", content=content, headers={"content-type": "application/json"})
     assert error_of(answer) == (400, param, code)
@@ -141,7 +141,7 @@ def test_a_model_that_is_not_served_is_not_found(url) -> None:
     assert error_of(post(url, {**ASKED, "model": "gpt-0"})) == (404, "model", "model_not_found")
 
 
-def test_a_method_that_a_path_does_not_have_is_told_those_that_it_has(url) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(url) -> None:
     answer = httpx.put(f"{url}/v1/responses/resp_1")
     assert answer.status_code == 405
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
@@ -160,7 +160,7 @@ def test_a_body_of_too_many_values_is_refused_without_being_read(url, body) -> N
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
-def test_a_body_that_is_not_said_to_be_json_is_refused(url, content_type) -> None:
+def test_a_body_of_another_content_type_is_refused(url, content_type) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
     answer = httpx.post(f"{url}/v1/responses", content=json.dumps(ASKED).encode(), headers=headers)
     assert error_of(answer) == (415, None, "unsupported_content_type")
@@ -172,8 +172,8 @@ def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
     assert answer.status_code == 200
 
 
-def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(served, monkeypatch) -> None:
-    monkeypatch.setattr("interlock.serving.http.intake.DISCARDED", 2**20)
+def test_a_body_that_is_too_large_is_refused_and_the_server_continues(served, monkeypatch) -> None:
+    monkeypatch.setattr("interlock.serving.http.request_body.DISCARDED", 2**20)
     with served(StagedEngine(steps(ANSWER)), max_body_bytes=2**20) as url:
         assert error_of(post(url, {**STAGED, "input": "x" * 2**20})) == (413, None, "request_too_large")
         assert post(url, {**STAGED, "input": "x" * (2**20 - 100)}).status_code == 200
@@ -188,7 +188,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(served, monk
         assert post(url, STAGED).status_code == 200
 
 
-def test_a_body_of_a_megabyte_is_taken(url) -> None:
+def test_a_body_of_a_megabyte_is_accepted(url) -> None:
     content = [{"type": "input_text", "text": "words " * 200_000}]
     assert post(url, {**ASKED, "input": [{"role": "user", "content": content}]}).status_code == 200
 
@@ -207,7 +207,7 @@ def test_a_body_of_a_megabyte_is_taken(url) -> None:
         ("GET", "/v1/responses/resp_no/input_items", 404),
     ],
 )
-def test_what_is_not_there_has_an_error_body_too(url, method, path, status) -> None:
+def test_an_unknown_path_has_an_error_body(url, method, path, status) -> None:
     answer = httpx.request(method, url + path)
     assert error_of(answer) == (status, None, None)
     assert ("allow" in answer.headers) == (status == 405)
@@ -221,7 +221,7 @@ def test_the_models_are_listed_and_described(served) -> None:
         assert error_of(httpx.get(f"{url}/v1/models/other")) == (404, "model", "model_not_found")
 
 
-def test_the_health_needs_no_key_and_the_rest_does(served) -> None:
+def test_only_health_needs_no_key(served) -> None:
     with served(StagedEngine(steps(ANSWER)), api_key="sesame") as url:
         assert httpx.get(f"{url}/health").json() == {"status": "ok"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sesame"}, {"authorization": "sesame"}):
@@ -238,7 +238,7 @@ def test_a_key_of_any_characters_is_compared(served) -> None:
         assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
 
 
-def test_no_page_may_use_the_server_unless_its_origin_is_allowed(served, url) -> None:
+def test_only_pages_of_allowed_origins_may_use_the_server(served, url) -> None:
     origin = {"origin": "https://page.test"}
     asking = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     allowed = "access-control-allow-origin"
@@ -251,7 +251,7 @@ def test_no_page_may_use_the_server_unless_its_origin_is_allowed(served, url) ->
         assert (refused.status_code, refused.headers[allowed]) == (401, "https://page.test")
 
 
-def test_a_bug_of_ours_before_the_stream_has_an_error_body(served, monkeypatch, caplog) -> None:
+def test_a_server_error_before_the_stream_has_an_error_body(served, monkeypatch, caplog) -> None:
     monkeypatch.setattr(making, "begin_response", lambda *_, **__: 1 / 0)
     with served(StagedEngine()) as url:
         assert error_of(post(url, STAGED)) == (500, None, None)
@@ -268,7 +268,7 @@ def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> N
     assert without_chance(whole.json()) == without_chance(events[-1]["response"])
 
 
-def test_a_store_that_raises_takes_nothing_from_the_stream(caplog) -> None:
+def test_a_failing_store_does_not_change_the_stream(caplog) -> None:
     class Broken(MemoryStore):
         async def put(self, _tenant, _stored, _addition=None):
             raise OSError("the disk is full")
@@ -327,7 +327,7 @@ def test_the_first_events_are_there_before_the_engine_says_anything(served) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_goes_away_stops_the_generation(served, stream) -> None:
+def test_a_client_that_disconnects_stops_the_generation(served, stream) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
     content = json.dumps({**STAGED, "stream": stream})
@@ -340,7 +340,7 @@ def test_a_client_that_goes_away_stops_the_generation(served, stream) -> None:
         assert engine.closed.wait(10)
 
 
-def test_a_slow_reader_holds_the_engine_back() -> None:
+def test_a_slow_reader_slows_the_engine() -> None:
     engine = StagedEngine([step(ANSWER), *[step(" more")] * 9, step("", "stop")])
     ahead = []
 
@@ -352,7 +352,7 @@ def test_a_slow_reader_holds_the_engine_back() -> None:
     assert max(ahead) <= 0  # no step is asked for before the one before it was taken
 
 
-def test_as_many_responses_are_made_at_once_as_may_be_and_one_more_is_told_when_to_try_again() -> None:
+def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
     with ServerThread(app.create_app(engine, max_streams=1)) as url, httpx.Client() as client:
@@ -367,7 +367,7 @@ def test_as_many_responses_are_made_at_once_as_may_be_and_one_more_is_told_when_
         assert post(url, STAGED).json()["status"] == "completed"
 
 
-def test_the_tokens_of_a_prompt_are_counted_as_a_response_is_charged_for_them(url) -> None:
+def test_counted_input_tokens_equal_the_usage_of_the_response(url) -> None:
     first = post(url, ASKED).json()
     going_on = {**ASKED, "input": "And now?", "instructions": "Be brief.", "previous_response_id": first["id"]}
     counted = [httpx.post(f"{url}/v1/responses/input_tokens", json=body).json() for body in (ASKED, going_on)]
@@ -386,7 +386,7 @@ def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
     assert counted(input=7) == (400, "input", "invalid_type")
 
 
-def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(url) -> None:
+def test_truncation_drops_the_oldest_turns(url) -> None:
     long = [{"role": "user", "content": f"{number} " + "word " * 30_000} for number in range(6)]
     asked = {**ASKED, "input": [*long, {"role": "user", "content": "And now?"}]}
     assert post(url, asked).json()["error"]["code"] == "invalid_prompt"
@@ -395,7 +395,7 @@ def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(url) ->
     assert 120_000 < response["usage"]["input_tokens"] < 131_072
 
 
-def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is_not(monkeypatch) -> None:
+def test_only_requests_to_store_are_refused_while_the_store_is_down(monkeypatch) -> None:
     looked = threading.Event()
 
     class Down(MemoryStore):
@@ -411,7 +411,7 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
         assert post(url, {**STAGED, "store": False}).json()["status"] == "completed"
 
 
-def test_a_full_disk_costs_one_response_and_the_next_are_refused_until_it_can_be_written(monkeypatch, tmp_path) -> None:
+def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(monkeypatch, tmp_path) -> None:
     looked, written = threading.Event(), threading.Event()
 
     class Full(SqliteStore):

@@ -207,14 +207,14 @@ def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
         {"after": "msg_no"},
     ],
 )
-def test_a_page_that_is_not_there_is_refused(client, query) -> None:
+def test_an_invalid_page_query_is_refused(client, query) -> None:
     response = client.responses.create(model=MODEL, input="One")
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.input_items.list(response.id, extra_query=query)
     assert refused.value.param == next(iter(query))
 
 
-def test_a_response_that_is_not_to_be_stored_is_not(client) -> None:
+def test_a_response_with_store_false_is_not_stored(client) -> None:
     response = client.responses.create(model=MODEL, input="One", store=False)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(response.id)

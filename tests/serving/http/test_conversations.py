@@ -40,7 +40,7 @@ def refusal(call, *arguments, **fields):
     return refused.value.status_code, refused.value.param, refused.value.code
 
 
-def test_a_conversation_is_made_shown_changed_and_deleted(client) -> None:
+def test_a_conversation_is_created_retrieved_updated_and_deleted(client) -> None:
     made = client.conversations.create(metadata={"topic": "names"}, items=[USER])
     assert made.id.startswith("conv_")
     assert (made.object, made.metadata) == ("conversation", {"topic": "names"})
@@ -56,7 +56,7 @@ def test_a_conversation_is_made_shown_changed_and_deleted(client) -> None:
 
 
 @pytest.mark.parametrize("field", ["name", "namespace"])
-def test_an_item_with_a_control_token_in_a_name_is_not_taken(client, field) -> None:
+def test_an_item_with_a_control_token_in_a_name_is_refused(client, field) -> None:
     spoiled = {**CALL, field: "<|call|>"}
     assert refusal(client.conversations.create, items=[USER, spoiled]) == (400, f"items[1].{field}", "invalid_value")
     conversation = client.conversations.create(items=[USER])
@@ -64,7 +64,7 @@ def test_an_item_with_a_control_token_in_a_name_is_not_taken(client, field) -> N
     assert refused == (400, f"items[0].{field}", "invalid_value")
 
 
-def test_a_compaction_that_cannot_be_opened_is_not_taken(client) -> None:
+def test_a_compaction_that_cannot_be_unsealed_is_refused(client) -> None:
     made = client.responses.compact(model="staged", input="My name is Ada.").output[-1].to_dict()
     sealed = made["encrypted_content"]
     changed = sealed[:-4] + ("AAAA" if not sealed.endswith("AAAA") else "BBBB")
@@ -76,7 +76,7 @@ def test_a_compaction_that_cannot_be_opened_is_not_taken(client) -> None:
     assert [item.type for item in client.conversations.items.list(conversation.id)] == ["compaction", "message"]
 
 
-def test_items_are_added_listed_shown_and_removed(client) -> None:
+def test_items_are_added_listed_retrieved_and_deleted(client) -> None:
     conversation = client.conversations.create(items=[USER])
     added = client.conversations.items.create(conversation.id, items=[CALL, RESULT])
     assert [item.type for item in added.data] == ["function_call", "function_call_output"]
@@ -91,7 +91,7 @@ def test_items_are_added_listed_shown_and_removed(client) -> None:
     assert texts(client, conversation) == []
 
 
-def test_a_response_goes_on_from_its_conversation_and_is_added_to_it() -> None:
+def test_a_response_continues_its_conversation_and_is_added_to_it() -> None:
     engine = StagedEngine(steps(ANSWER))
     with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         conversation = client.conversations.create(items=[USER])
@@ -114,7 +114,7 @@ def test_a_response_in_the_background_is_added_too(client) -> None:
     assert texts(client, conversation) == [("user", "Hi"), ("assistant", ended.output_text)]
 
 
-def test_what_fails_is_not_added() -> None:
+def test_a_failed_response_is_not_added() -> None:
     engine = StagedEngine([step(REASONING), RuntimeError("broken")])
     with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as broken:
         conversation = broken.conversations.create(items=[USER])
@@ -176,7 +176,7 @@ def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() ->
         ("POST", "/v1/responses", {"model": "staged", "input": "Hi", "conversation": "conv_0"}, (404, "conversation", None)),
     ],
 )
-def test_what_is_not_there_or_wrong_is_refused_by_its_name(client, method, path, body, expected) -> None:
+def test_errors_name_the_missing_or_invalid_parameter(client, method, path, body, expected) -> None:
     conversation = client.conversations.create()
     url = str(client.base_url).removesuffix("/v1/")
     answer = httpx.request(method, url + path.replace("{id}", conversation.id), json=body)
@@ -216,7 +216,7 @@ async def held(store, during):
         return await asyncio.wait_for(interrupted, 60)
 
 
-def test_a_conversation_is_held_on_to_and_its_loss_ends_the_response(monkeypatch) -> None:
+def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
     monkeypatch.setattr(lease, "RENEW", 0.01)
     lost = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
 
@@ -246,7 +246,7 @@ def test_a_conversation_is_held_on_to_and_its_loss_ends_the_response(monkeypatch
         assert asyncio.run(happens()) == lost
 
 
-def test_what_cannot_be_released_is_left_to_its_lease() -> None:
+def test_a_lease_that_cannot_be_released_expires() -> None:
     async def release():
         store = Shaky()
         await store.create_conversation("", Conversation("conv_1", 1, {}))
@@ -257,7 +257,7 @@ def test_what_cannot_be_released_is_left_to_its_lease() -> None:
     asyncio.run(release())
 
 
-def test_only_what_the_conversation_does_not_have_is_added() -> None:
+def test_only_new_items_are_added_to_the_conversation() -> None:
     items = ({"id": "msg_1"}, {"id": "msg_2"})
     part = ConversationLease(MemoryStore(), "", "conv_1", "resp_1", 3, items[:1])
     response = {"id": "resp_1", "status": "completed", "output": [{"id": "msg_3"}]}

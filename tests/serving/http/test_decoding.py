@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
-from interlock.serving.http import intake
-from interlock.serving.http.decoding import MOST_MEMBERS, SLICE, decoder_for
+from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompressed, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
@@ -46,7 +45,7 @@ def read(body, coding, piece=2**16, most=32 * MIB):
         return messages.pop(0)
 
     headers = [(b"content-type", b"application/json"), (b"content-encoding", coding.encode())]
-    return asyncio.run(intake.read_body(Request({"type": "http", "headers": headers}, receive), most))
+    return asyncio.run(read_body(Request({"type": "http", "headers": headers}, receive), most))
 
 
 @each_coding
@@ -54,12 +53,12 @@ def test_a_compressed_body_is_read(url, coding) -> None:
     assert post(url, COMPRESS[coding](BODY), coding).json()["status"] == "completed"
 
 
-def test_a_body_may_say_that_it_is_not_compressed(url) -> None:
+def test_the_coding_may_be_identity(url) -> None:
     assert post(url, BODY, "Identity").json()["status"] == "completed"
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, zstd", "identity, identity", "x" * 9999])
-def test_an_unknown_coding_and_a_chain_of_codings_are_refused_with_what_is_known(url, coding) -> None:
+def test_an_error_lists_the_codings_if_a_coding_is_unknown_or_chained(url, coding) -> None:
     answer = post(url, BODY, coding)
     assert refused(answer) == (415, "unsupported_content_encoding")
     assert answer.headers["accept-encoding"] == "gzip, deflate, zstd"
@@ -67,7 +66,7 @@ def test_an_unknown_coding_and_a_chain_of_codings_are_refused_with_what_is_known
 
 
 @each_coding
-def test_data_that_are_broken_or_cut_short_are_refused(url, coding) -> None:
+def test_invalid_or_truncated_data_is_refused(url, coding) -> None:
     whole = COMPRESS[coding](BODY)
     for body in (b"", b"{}", whole[:-1], whole[: len(whole) // 2], whole + b"more"):
         assert refused(post(url, body, coding)) == (400, "invalid_body")
@@ -86,7 +85,7 @@ def test_a_bomb_is_too_large_and_takes_no_memory(coding) -> None:
     assert (error.value.status, error.value.code) == (413, "request_too_large")
 
 
-def test_a_frame_with_a_window_that_takes_much_memory_is_refused() -> None:
+def test_a_frame_with_a_large_window_is_refused() -> None:
     body = zstd.compress(os.urandom(9 * MIB), options={zstd.CompressionParameter.window_log: 27})
     with pytest.raises(ApiError, match="too much memory"):
         read(body, "zstd")
@@ -96,23 +95,23 @@ def test_a_frame_with_a_window_that_takes_much_memory_is_refused() -> None:
 def test_a_body_may_have_several_members_but_not_any_number(coding) -> None:
     compress = COMPRESS[coding]
     assert read(compress(BODY[:9]) + compress(b"") + compress(BODY[9:]), coding, piece=7) == BODY
-    with pytest.raises(ApiError, match=f"more than {MOST_MEMBERS} members"):
-        read(compress(b"") * (MOST_MEMBERS + 1), coding)
+    with pytest.raises(ApiError, match=f"more than {MAX_MEMBERS} members"):
+        read(compress(b"") * (MAX_MEMBERS + 1), coding)
 
 
 @each_coding
 @given(text=st.binary(max_size=300), repeated=st.integers(1, 900), piece=st.integers(1, 5000))
-def test_what_was_compressed_comes_back_however_it_is_cut(coding, text, repeated, piece) -> None:
+def test_decompression_does_not_depend_on_the_chunks(coding, text, repeated, piece) -> None:
     body = text * repeated
     decoder = decoder_for(coding)
     compressed = COMPRESS[coding](body)
     pieces = [compressed[start : start + piece] for start in range(0, len(compressed), piece)]
-    assert b"".join(part for each in pieces for part in decoder.parts(each)) == body
+    assert b"".join(part for each in pieces for part in decoder.decompress(each)) == body
     decoder.end()
 
 
 @each_coding
-def test_others_have_their_turn_between_two_slices(coding) -> None:
+def test_other_tasks_run_between_slices(coding) -> None:
     messages = [{"type": "http.request", "body": COMPRESS[coding](bytes(16 * MIB)), "more_body": False}]
     turns, seen = [], []
 
@@ -127,7 +126,7 @@ def test_others_have_their_turn_between_two_slices(coding) -> None:
     async def reading():
         other = asyncio.create_task(another())
         request = Request({"type": "http", "headers": [(b"content-encoding", coding.encode())]}, receive)
-        seen.extend([len(turns) async for _ in intake.decompressed(request, 32 * MIB)])
+        seen.extend([len(turns) async for _ in _decompressed(request, 32 * MIB)])
         other.cancel()
 
     asyncio.run(reading())

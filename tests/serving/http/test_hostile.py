@@ -89,12 +89,12 @@ def test_hostile_frames_get_the_answer_that_they_deserve(asker, name) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(st.one_of(requests(), frames()))
-def test_whatever_is_asked_the_answer_is_one_that_a_server_may_give(asker, body) -> None:
+def test_any_request_gets_an_allowed_answer(asker, body) -> None:
     asker.ask(body)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_what_a_campaign_found_is_mended(asker, path) -> None:
+def test_the_findings_of_campaigns_are_fixed(asker, path) -> None:
     asker.ask(json.loads(path.read_text()))
 
 

@@ -25,7 +25,7 @@ def asked(**fields):
     return json.dumps({**ASK, **fields}, ensure_ascii=False).encode()
 
 
-def test_a_message_comes_in_any_pieces_with_pings_in_between(url) -> None:
+def test_a_message_may_be_fragmented_with_pings_in_between(url) -> None:
     content = asked(input="\u4e16\U0001f600" * 50_000)
     with raw_socket(url) as client:
         client.send(Opcode.TEXT, content[:1], fin=False)
@@ -51,7 +51,7 @@ def test_messages_are_inflated_one_after_another(url) -> None:
     assert ends == [*["response.completed"] * 3, "Frames must be text, not binary."]
 
 
-def test_messages_are_inflated_each_by_itself_where_a_client_wants_that(url) -> None:
+def test_messages_are_inflated_separately_without_context_takeover(url) -> None:
     with raw_socket(url, DEFLATE.replace("\r", "; client_no_context_takeover\r")) as client:
         for _ in range(2):
             client.send(Opcode.TEXT, deflated(asked()), rsv1=True)
@@ -87,7 +87,7 @@ def small():
     ],
     ids=count(),  # a frame is masked by chance
 )
-def test_what_is_too_much_or_broken_closes_the_connection_without_a_word_in_the_log(small, caplog, sent, code) -> None:
+def test_excessive_or_invalid_frames_close_the_connection_without_a_warning(small, caplog, sent, code) -> None:
     with raw_socket(small, DEFLATE) as client:
         client.connection.sendall(sent)
         assert client.closed() == code
@@ -96,15 +96,15 @@ def test_what_is_too_much_or_broken_closes_the_connection_without_a_word_in_the_
 
 
 def test_small_frames_are_counted_for_a_second(small, monkeypatch) -> None:
-    monkeypatch.setattr(protocol, "SECOND", 0.0)
+    monkeypatch.setattr(protocol, "PERIOD", 0.0)
     with raw_socket(small) as client:
         client.connection.sendall(framed(Opcode.PING) * 2000)
         assert [opcode for opcode, _ in islice(client.frames(), 2000)] == [Opcode.PONG] * 2000
 
 
-def test_a_client_that_pings_and_never_reads_is_read_no_more_and_then_dropped(monkeypatch) -> None:
-    monkeypatch.setattr(protocol, "MOST_SMALL", 10**9)
-    monkeypatch.setattr(protocol, "ABORT", 0)
+def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_SMALL", 10**9)
+    monkeypatch.setattr(protocol, "ABORT_SECONDS", 0)
     running, pings, sent = ServerThread(create_app(EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
     with running as url, raw_socket(url) as client, httpx.Client() as others:
         client.connection.settimeout(0)

@@ -43,7 +43,7 @@ def test_a_response_that_begins_during_a_shutdown_fails_at_once() -> None:
     assert engine.turns == []
 
 
-def test_nothing_is_left_of_a_response_that_has_ended() -> None:
+def test_an_ended_response_leaves_nothing_in_memory() -> None:
     app = create_app(StagedEngine([step(ANSWER, "stop")]))
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)

@@ -26,7 +26,7 @@ def statuses(url, made, headers):
 @pytest.mark.parametrize(
     ("share", "others", "own"), [(False, [404, 404, 400, 404, 404, 404], 200), (True, [200, 200, 200, 200, 400, 200], 404)]
 )
-def test_what_one_key_stored_is_there_for_another_only_if_they_share(served, share, others, own) -> None:
+def test_stored_responses_are_visible_to_other_keys_only_if_shared(served, share, others, own) -> None:
     with served(StagedEngine(steps(ANSWER)), api_key=["one", "two"], share_between_keys=share) as url:
         made = httpx.post(f"{url}/v1/responses", json=ASKED, headers=ONE).json()
         assert statuses(url, made, TWO) == others

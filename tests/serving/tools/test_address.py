@@ -52,7 +52,7 @@ def resolve(allowed, host):
         (["10.0.0.0/8"], "::ffff:10.1.2.3", "10.1.2.3"),
     ],
 )
-def test_what_the_operator_allowed_is_reached_at_an_address_that_was_judged(names, allowed, host, address) -> None:
+def test_allowed_hosts_resolve_to_checked_addresses(names, allowed, host, address) -> None:
     names.update({"a.example": ["93.184.215.14"], "a.EXAMPLE.": ["93.184.215.14"]})
     names.update({"inner.example": ["10.1.2.3"], "localhost": ["127.0.0.1"]})
     assert resolve(allowed, host) == address
@@ -95,14 +95,14 @@ def test_nothing_else_is_reached(names, allowed, host, message) -> None:
         *("fc00::1", "fd12::1", "fe80::1", "fe80::1%lo", "fec0::1", "fef0::1", "ff02::1", "ff0e::1"),
     ],
 )
-def test_no_address_is_reached_that_is_not_global(names, address) -> None:
+def test_addresses_that_are_not_global_are_refused(names, address) -> None:
     names["a.example"] = [address]
     assert "an address that is not allowed" in resolve(["*"], address)
     assert "an address that is not allowed" in resolve(["*"], "a.example")
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "100.63.255.255", "198.20.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::1.1.1.1"])
-def test_a_global_address_is_reached(names, address) -> None:
+def test_global_addresses_are_allowed(names, address) -> None:
     names["a.example"] = [address]
     assert resolve(["*"], "a.example") == str(ip_address(address))
 
@@ -113,7 +113,7 @@ def test_an_odd_spelling_of_an_address_is_a_name_that_is_looked_up_and_judged(na
         assert "an address that is not allowed" in resolve(["*"], spelling)
 
 
-def test_a_network_that_is_none_is_refused() -> None:
+def test_an_invalid_network_is_refused() -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
         AddressPolicy.of(["10.0.0.0/99"])
 
@@ -199,15 +199,15 @@ def test_tools_are_allowed_by_name_or_because_they_only_read(rule, tools) -> Non
     ],
 )
 def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
-    assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).has_to_approve(tool)] == tools
+    assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).needs_approval(tool)] == tools
 
 
-def test_of_two_servers_with_one_label_the_first_counts() -> None:
+def test_the_first_of_two_servers_with_one_label_counts() -> None:
     first, second = ({"type": "mcp", "server_label": "s", "server_url": url} for url in ("http://1", "http://2"))
     assert declared_servers([{"type": "web_search"}, first, second]) == {"s": DeclaredServer("s", first)}
 
 
-def test_calls_that_nobody_runs_are_refused() -> None:
+def test_calls_of_other_kinds_are_refused() -> None:
     assert hosted_tool(ReadyCall("mcp_1", "mcp_call", {}, "")) is None
     for kind in ("file_search_call", "image_generation_call"):
         assert kind in ITEMS
@@ -215,7 +215,7 @@ def test_calls_that_nobody_runs_are_refused() -> None:
             hosted_tool(ReadyCall("x_1", kind, {}, ""))
 
 
-def test_what_is_no_text_is_named() -> None:
+def test_content_without_text_becomes_a_placeholder() -> None:
 
     image = ImageContent(type="image", data="aQ==", mime_type="image/png")
     link = ResourceLink(type="resource_link", name="r", uri="file:///r")

@@ -129,7 +129,7 @@ def test_a_client_approves_and_the_call_runs_in_the_next_response(url, tools) ->
     assert refused.output_text == "I was not allowed to call departures."
 
 
-def test_one_call_at_a_time_if_the_request_wants_that(url, tools) -> None:
+def test_parallel_tool_calls_can_be_disabled(url, tools) -> None:
     body = {"model": MODEL, "input": ASKED, "tools": offered(tools), "parallel_tool_calls": False}
     output = httpx.post(f"{url}/v1/responses", json=body, timeout=30).json()["output"]
     assert [item["type"] for item in output if item["type"].endswith("call")] == ["web_search_call"]

@@ -65,7 +65,7 @@ def outcome(stored):
 
 
 @pytest.mark.parametrize("path", ["mcp", "refusing"])
-def test_what_only_the_server_is_to_get_is_in_no_prompt_log_stream_or_store(caplog, path) -> None:
+def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
     caplog.set_level(logging.DEBUG)
     seen = []
 
@@ -102,7 +102,7 @@ def test_what_only_the_server_is_to_get_is_in_no_prompt_log_stream_or_store(capl
         {"headers": SECRET},
     ],
 )
-def test_a_secret_that_cannot_be_sent_is_told_to_nobody(caplog, secrets) -> None:
+def test_a_secret_that_cannot_be_sent_is_not_repeated(caplog, secrets) -> None:
     caplog.set_level(logging.DEBUG)
     with running(plain()) as base:
         text, stored, engine = answered(["localhost"], tool(f"{base}/mcp", **secrets))
@@ -112,7 +112,7 @@ def test_a_secret_that_cannot_be_sent_is_told_to_nobody(caplog, secrets) -> None
     assert SECRET not in repr(engine.turns)
 
 
-def test_a_name_that_means_another_address_the_second_time_is_judged_again(names) -> None:
+def test_a_name_is_resolved_and_checked_for_each_request(names) -> None:
     with running(plain()) as base:
         port = base.rpartition(":")[2]
         names["shop.test"] = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "10.0.0.1"]
@@ -121,7 +121,7 @@ def test_a_name_that_means_another_address_the_second_time_is_judged_again(names
     assert "10.0.0.1, an address that is not allowed on this server" in json.dumps(stored.json()["output"])
 
 
-def test_a_connection_goes_to_the_address_that_was_judged_and_asks_for_the_host_by_its_name(names) -> None:
+def test_a_connection_goes_to_the_checked_address_with_the_name_as_host(names) -> None:
     hosts = []
 
     def note(scope):

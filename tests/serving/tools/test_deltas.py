@@ -33,7 +33,7 @@ def approvals():
         ([FREE, "{}", Close(), EndTurn("length")], [FREE, "{}", Close(), EndTurn("length")]),
     ],
 )
-def test_a_call_that_has_to_be_approved_becomes_a_question_unless_it_is_cut(told, given) -> None:
+def test_a_call_that_needs_approval_becomes_a_request_unless_it_is_truncated(told, given) -> None:
     assert approvals().feed(told) == given
     one_by_one = approvals()
     assert [delta for each in told for delta in one_by_one.feed([each])] == given
@@ -41,7 +41,7 @@ def test_a_call_that_has_to_be_approved_becomes_a_question_unless_it_is_cut(told
 
 def citations():
     pages = Citations()
-    pages.learn([Page(0, "Zero", "https://zero.example")])
+    pages.add_pages([Page(0, "Zero", "https://zero.example")])
     return pages
 
 
@@ -62,7 +62,7 @@ def annotated(*told):
     return places
 
 
-def test_a_mark_is_found_in_whatever_pieces_it_comes() -> None:
+def test_a_mark_is_found_in_any_chunks() -> None:
     text = "a【0†L1】b【0†】"
     assert annotated(MESSAGE, text, Close()) == [(1, 7), (8, 12)]
     assert annotated(MESSAGE, *text, Close()) == [(1, 7), (8, 12)]
@@ -81,7 +81,7 @@ def test_an_annotation_follows_the_text_that_it_is_about() -> None:
     ["【1†L1】", "【0】", "【x†L1】", "【0†L1", "【0†" + "x" * 80 + "】", "【" + "9" * 5_000 + "†】"],
     ids=["unknown", "no dagger", "no number", "open", "too long", "too many digits"],
 )
-def test_what_only_looks_like_a_mark_is_text(text) -> None:
+def test_text_that_resembles_a_mark_stays_text(text) -> None:
     assert annotated(MESSAGE, text, Close()) == []
     assert annotated(MESSAGE, *text, Close()) == []
 

@@ -44,12 +44,12 @@ def call_fault(told):
     return message
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_a_server_that_cannot_be_reached() -> None:
     assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/mcp")])) == "The server cannot be reached."
     assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/sse")])) == "The server cannot be reached."
 
 
-def test_a_host_that_is_not_allowed_is_not_asked() -> None:
+def test_a_host_that_is_not_allowed_gets_no_request() -> None:
     seen = []
     with running(plain(gate=seen.append)) as base:
         told = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=()))
@@ -59,7 +59,7 @@ def test_a_host_that_is_not_allowed_is_not_asked() -> None:
     assert seen == []
 
 
-def test_a_name_is_resolved_once_and_the_connection_goes_where_it_was_judged() -> None:
+def test_the_host_header_keeps_the_name() -> None:
     seen = []
     with running(plain(gate=lambda scope: seen.append(dict(scope["headers"])[b"host"]))) as base:
         port = base.rpartition(":")[2]
@@ -100,7 +100,7 @@ def test_a_server_that_refuses_authorization_in_the_middle() -> None:
     assert call_fault(told) == "The server refuses the authorization (HTTP 401)."
 
 
-def test_a_session_that_broke_is_followed_by_another() -> None:
+def test_a_broken_session_is_replaced() -> None:
     asked = []
 
     async def refuse_once(request, send):
@@ -113,7 +113,7 @@ def test_a_session_that_broke_is_followed_by_another() -> None:
     assert [(item["status"], item.get("output")) for item in told.of("mcp_call")] == [("failed", None), ("completed", "again")]
 
 
-def test_of_the_addresses_of_a_name_those_that_cannot_be_reached_are_passed_over(monkeypatch) -> None:
+def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
     def look_up(_host, port, *_arguments, **_more):
         addresses = [("::1", port, 0, 0), ("127.0.0.2", port), ("127.0.0.1", port)]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
@@ -185,7 +185,7 @@ def test_odd_urls_and_headers_lead_nowhere(url, headers, message) -> None:
         assert listing_fault(ask(tools=[mcp(url or f"{base}/mcp", headers=headers)])) == message
 
 
-def test_an_answer_that_is_packed_is_not_unpacked() -> None:
+def test_a_compressed_response_is_refused() -> None:
     async def pack(_asked, send):
         await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
 
@@ -355,7 +355,7 @@ def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
     assert call_fault(told).startswith("Communication with the server failed")
 
 
-def test_a_fault_of_ours_is_for_the_log(monkeypatch, caplog) -> None:
+def test_a_server_error_is_logged_and_not_repeated(monkeypatch, caplog) -> None:
     def fail(*_arguments):
         raise RuntimeError("a secret")
 
@@ -410,7 +410,7 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
         assert response["status"] == "failed"
 
 
-def test_a_client_that_goes_during_a_call_cancels_it(served) -> None:
+def test_a_client_that_disconnects_during_a_call_cancels_it(served) -> None:
     shop, by = Workshop(), servers()
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
     with running(shop.server().streamable_http_app()) as base, served(engine, tools=by) as url:
@@ -425,7 +425,7 @@ def test_a_client_that_goes_during_a_call_cancels_it(served) -> None:
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_a_session_ends_although_its_server_does_not_let_go(stubborn, monkeypatch) -> None:
+def test_a_session_ends_although_its_server_keeps_the_connection(stubborn, monkeypatch) -> None:
     monkeypatch.setattr(sessions, "CLOSING_SECONDS", 0.2)
     left = threading.Event()
 
@@ -460,7 +460,7 @@ def test_a_session_ends_although_its_server_does_not_let_go(stubborn, monkeypatc
         assert left.wait(5)
 
 
-def test_a_list_has_so_many_pages_and_not_more(monkeypatch) -> None:
+def test_the_pages_of_a_list_are_limited(monkeypatch) -> None:
     monkeypatch.setattr(sessions, "PAGES", 3)
     asked = []
 

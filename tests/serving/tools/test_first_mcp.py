@@ -71,7 +71,7 @@ def test_a_session_has_the_names_of_the_second_version(first) -> None:
     assert (session.streams, session.asked) == (("read", "write"), ["initialized", ("f", {"a": 1}), "closed"])
 
 
-def test_its_transport_is_given_the_client_that_is_guarded(first) -> None:
+def test_its_transport_uses_the_guarded_client(first) -> None:
     assert first.streamable_http_client("http://a", http_client="guarded") == ("http://a", "guarded")
     sys.modules["mcp.client.streamable_http"].streamable_http_client = lambda url, http_client: (http_client, url)
     assert first.streamable_http_client("http://a", http_client="guarded") == ("guarded", "http://a")

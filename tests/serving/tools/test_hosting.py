@@ -54,7 +54,7 @@ def test_a_call_completes_after_its_tool_has_ended(url, shop) -> None:
     assert told.time("mcp_call_arguments.done") < shop.ended["slow"] < told.time("mcp_call.completed")
 
 
-def test_the_calls_of_a_turn_run_at_the_same_time_and_are_told_as_they_end(shop) -> None:
+def test_the_calls_of_a_turn_run_concurrently_and_are_reported_as_they_end(shop) -> None:
     both = several(calling("mcp.shop.slow", '{"seconds": 0.3}', "<|end|>"), calling("mcp.shop.echo", '{"text": "b"}'))
     with running(shop.server().streamable_http_app()) as base:
         told = ask(both, tools=[mcp(f"{base}/mcp")])
@@ -86,7 +86,7 @@ def test_tools_that_are_not_allowed_are_neither_listed_nor_called(shop) -> None:
         ("mcp.shop.echo", "[]", "The arguments are not a JSON object."),
     ],
 )
-def test_a_call_that_makes_no_sense_fails_and_the_model_is_told(recipient, text, message) -> None:
+def test_an_invalid_call_fails_and_the_model_learns_why(recipient, text, message) -> None:
     with running(plain()) as base:
         told = ask(calling(recipient, text), tools=[mcp(f"{base}/mcp")])
     (call,) = told.of("mcp_call")
@@ -95,7 +95,7 @@ def test_a_call_that_makes_no_sense_fails_and_the_model_is_told(recipient, text,
     assert told.response["status"] == "completed"
 
 
-def test_a_call_without_arguments_is_given_none() -> None:
+def test_a_call_without_arguments_has_an_empty_object() -> None:
     with running(plain()) as base:
         told = ask(calling("mcp.shop.echo", ""), tools=[mcp(f"{base}/mcp")])
     assert told.of("mcp_call")[0]["output"] == "said"
@@ -140,7 +140,7 @@ def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
     assert shop.ended["python"] < told.time("code_interpreter_call.completed")
 
 
-def test_outputs_that_were_not_asked_for_are_not_shown_but_the_model_knows_them(hosted) -> None:
+def test_outputs_are_for_the_model_even_where_include_omits_them(hosted) -> None:
     told = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted)
     assert told.of("code_interpreter_call")[0]["outputs"] is None
     assert told.engine.turns[1].items[-1]["output"] == "42\n"
@@ -152,7 +152,7 @@ def test_code_that_fails_says_why(hosted) -> None:
     assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": "Error executing tool python: It raised."}])
 
 
-def test_sources_are_shown_where_they_are_asked_for(hosted, shop) -> None:
+def test_sources_are_shown_if_included(hosted, shop) -> None:
     told = ask(SEARCH, tools=[{"type": "web_search"}], by=hosted, include=["web_search_call.action.sources"])
     sources = [{"type": "url", "url": "https://a.example/one"}, {"type": "url", "url": "https://b.example"}]
     assert told.of("web_search_call")[0]["action"] == {"type": "search", "query": "trains", "sources": sources}
@@ -190,7 +190,7 @@ def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function,
 NONSENSE = calling("browser.search", '{"words": 1}')
 
 
-def test_a_browser_call_that_makes_no_sense_fails_and_the_model_is_told(hosted, shop) -> None:
+def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) -> None:
     told = ask(NONSENSE, tools=[{"type": "web_search"}], by=hosted)
     assert [(item["type"], item["status"]) for item in told.output] == [("web_search_call", "failed"), ("message", "completed")]
     assert (told.response["status"], shop.began) == ("completed", [])
@@ -198,21 +198,21 @@ def test_a_browser_call_that_makes_no_sense_fails_and_the_model_is_told(hosted, 
     assert told.engine.turns[1].items[-1] == recalled
 
 
-def test_a_call_that_makes_no_sense_keeps_those_beside_it_from_nothing(hosted, shop) -> None:
+def test_an_invalid_call_does_not_affect_the_other_calls(hosted, shop) -> None:
     told = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], by=hosted)
     assert [item["status"] for item in told.output] == ["failed", "completed", "completed"]
     assert [len(turn.items) for turn in told.engine.turns] == [1, 3]
     assert shop.began == ["search"]
 
 
-def test_calls_that_make_no_sense_count_as_calls(hosted, shop) -> None:
+def test_invalid_calls_count_as_calls(hosted, shop) -> None:
     told = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], by=hosted, max_tool_calls=1)
     assert [item["status"] for item in told.output] == ["failed", "failed"]
     assert (told.response["status"], len(told.engine.turns), shop.began) == ("completed", 2, [])
 
 
-def test_a_model_that_makes_no_sense_for_ever_comes_to_an_end(monkeypatch, hosted) -> None:
-    monkeypatch.setattr(hosting, "MOST_CALLS", 2)
+def test_a_model_that_makes_only_invalid_calls_is_stopped(monkeypatch, hosted) -> None:
+    monkeypatch.setattr(hosting, "MAX_CALLS", 2)
     told = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], by=hosted)
     assert ([item["status"] for item in told.output], told.response["status"]) == (["failed"] * 3, "completed")
 
@@ -276,16 +276,16 @@ def test_calls_beyond_the_limit_fail_and_a_turn_of_nothing_else_is_the_last() ->
     assert (told.response["status"], len(told.engine.turns)) == ("completed", 3)
 
 
-def test_a_model_that_calls_for_ever_comes_to_an_end(monkeypatch) -> None:
-    monkeypatch.setattr(hosting, "MOST_CALLS", 2)
+def test_a_model_that_calls_for_ever_is_stopped(monkeypatch) -> None:
+    monkeypatch.setattr(hosting, "MAX_CALLS", 2)
     with running(plain()) as base:
         told = ask(*[ECHO] * 5, tools=[mcp(f"{base}/mcp")])
     assert [item["status"] for item in told.of("mcp_call")] == ["completed", "completed", "failed"]
     assert told.response["status"] == "completed"
 
 
-def test_a_request_has_so_many_servers_and_not_more(monkeypatch) -> None:
-    monkeypatch.setattr(hosting, "MOST_SERVERS", 1)
+def test_the_servers_of_a_request_are_limited(monkeypatch) -> None:
+    monkeypatch.setattr(hosting, "MAX_SERVERS", 1)
     with running(plain()) as base:
         told = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
     assert [item.get("error") for item in told.of("mcp_list_tools")] == [None, "A request may have 1 MCP servers."]
@@ -295,7 +295,7 @@ ASKED = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop",
 ALWAYS = {"require_approval": "always"}
 
 
-def test_a_call_that_has_to_be_approved_is_asked_for_and_ends_the_response() -> None:
+def test_a_call_that_needs_approval_ends_the_response_with_a_request() -> None:
     with running(plain()) as base:
         told = ask(ECHO, tools=[mcp(f"{base}/mcp", **ALWAYS)])
     assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_approval_request"]

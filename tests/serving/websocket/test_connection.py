@@ -21,13 +21,12 @@ from interlock.events.dialects import OPENAI
 from interlock.fsm.oracle import check
 from interlock.fsm.table import Machine
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import SocketHost, create_app
+from interlock.serving.http.app import create_app
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.websocket.frames import Ask
-from interlock.serving.http.websocket.request_lane import Lane
-from interlock.serving.http.websocket.socket_connection import LET_GO, Connection, Limits
-from interlock.serving.http.websocket.socket_memory import Memory
+from interlock.serving.http.websocket.frames import CreateFrame
+from interlock.serving.http.websocket.socket_connection import EVICTED, Connection, Lane, Limits
+from interlock.serving.http.websocket.socket_memory import SocketMemory
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 
@@ -109,7 +108,7 @@ def test_turns_follow_one_another_and_continue_what_was_not_stored(url) -> None:
         assert another.ask()[-1]["type"] == "response.completed"
 
 
-def test_a_continuation_that_fails_evicts_what_it_went_on_from(url) -> None:
+def test_a_continuation_that_fails_evicts_its_previous_response(url) -> None:
     answer = {"type": "function_call_output", "call_id": "call_nobody", "output": "1"}
     with client(url) as socket:
         first = socket.ask(store=False)[-1]["response"]["id"]
@@ -201,7 +200,7 @@ def test_limits_refuse_one_request_and_leave_the_others(served) -> None:
         assert [end["stream_id"] for end in socket.ends(2)] == ["a", "a"]
 
 
-def test_a_client_is_asked_for_nothing_by_what_it_has_read(url) -> None:
+def test_a_processed_frame_needs_no_answer(url) -> None:
     with client(url) as socket:
         socket.send({"type": "response.processed", "response_id": "resp_1"})
         assert socket.ask()[-1]["type"] == "response.completed"
@@ -219,7 +218,7 @@ def test_a_client_is_asked_for_nothing_by_what_it_has_read(url) -> None:
         ({"previous_response_id": 1, "input": "b"}, "invalid_input", {"previous_response_id": "", "input": "b"}),
     ],
 )
-def test_a_steering_is_given_back_as_the_openai_package_types_it(url, steer, code, unused) -> None:
+def test_a_steering_is_refused_as_the_openai_package_types_it(url, steer, code, unused) -> None:
     with client(url) as socket:
         socket.send({"type": "response.steer"}, **steer)
         frame = socket.receive()
@@ -232,7 +231,7 @@ def test_a_steering_is_given_back_as_the_openai_package_types_it(url, steer, cod
 def test_requests_are_bounded_in_bytes(served) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with served(engine, socket_limits=Limits(held_bytes=2000)) as url, client(url) as socket:
+    with served(engine, socket_limits=Limits(memory_bytes=2000)) as url, client(url) as socket:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, input="x" * 1500)
@@ -243,14 +242,14 @@ def test_requests_are_bounded_in_bytes(served) -> None:
         assert socket.turn()[-1]["type"] == "response.completed"
 
 
-def test_the_lane_that_was_not_used_longest_lets_go_of_its_response_and_says_so(served) -> None:
-    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=60_000)) as url, client(url) as socket:
+def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(memory_bytes=60_000)) as url, client(url) as socket:
         first, second, third = (
             socket.ask(store=False, generate=False, input="x" * 20_000, stream_id=name)[-1]["response"]["id"] for name in "abc"
         )
-        let_go = socket.ask(store=False, generate=False, previous_response_id=first, stream_id="a")[-1]
-        assert let_go["error"] == {
-            "message": f"Previous response with id '{first}' not found. {LET_GO}",
+        evicted = socket.ask(store=False, generate=False, previous_response_id=first, stream_id="a")[-1]
+        assert evicted["error"] == {
+            "message": f"Previous response with id '{first}' not found. {EVICTED}",
             "type": "invalid_request_error",
             "param": "previous_response_id",
             "code": "previous_response_not_found",
@@ -260,17 +259,17 @@ def test_the_lane_that_was_not_used_longest_lets_go_of_its_response_and_says_so(
             assert going_on["response"]["previous_response_id"] == kept
 
 
-def test_a_stored_response_is_gone_on_from_although_its_lane_let_go_of_it(served) -> None:
-    with served(EmbeddedEngine(), socket_limits=Limits(held_bytes=10_000)) as url, client(url) as socket:
+def test_a_stored_response_is_continued_although_its_lane_evicted_it(served) -> None:
+    with served(EmbeddedEngine(), socket_limits=Limits(memory_bytes=10_000)) as url, client(url) as socket:
         first = socket.ask(generate=False, input="x" * 8_000)[-1]["response"]["id"]
         assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
 
 
-def test_nothing_of_a_connection_is_left_when_it_is_closed() -> None:
+def test_a_closed_connection_leaves_nothing_in_memory() -> None:
     frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
 
     def left():
-        kinds = (Connection, Lane, Ask, StoredResponse, SocketHost, BoundedProtocol, ServerProtocol, WebSocket, Machine)
+        kinds = (Connection, Lane, CreateFrame, StoredResponse, BoundedProtocol, ServerProtocol, WebSocket, Machine)
         return [each for each in gc.get_objects() if isinstance(each, kinds)]
 
     gc.collect()
@@ -299,7 +298,7 @@ def test_a_request_can_be_cancelled_and_the_lane_goes_on(served) -> None:
         assert socket.ask(STAGED)[-1]["type"] == "response.completed"
 
 
-def test_a_client_that_leaves_cancels_what_runs_and_what_waits(served) -> None:
+def test_a_client_that_disconnects_cancels_running_and_waiting_requests(served) -> None:
     gate = Gate()
     engine = StagedEngine([*steps(REASONING)[:-1], gate])
     with served(engine) as url:
@@ -332,7 +331,7 @@ def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -
             assert error_of(socket.ask(STAGED, previous_response_id=gone))[2] == "previous_response_not_found"
 
 
-def test_a_fault_of_ours_is_one_error_and_the_socket_stays_open(served) -> None:
+def test_a_server_error_is_one_error_and_the_socket_stays_open(served) -> None:
     class Broken(MemoryStore):
         async def get(self, _tenant, response_id):
             raise RuntimeError(response_id)
@@ -342,11 +341,11 @@ def test_a_fault_of_ours_is_one_error_and_the_socket_stays_open(served) -> None:
         assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) -> None:
+def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     class Broken:
-        dialect = OPENAI
+        active_runs = ActiveRuns()
 
-        async def begin(self, body, **_):
+        async def read(self, body, _yielder):
             raise RuntimeError(body)
 
     frames = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps({**ASK, "model": []})}]
@@ -363,7 +362,7 @@ def test_a_socket_that_has_gone_is_written_to_without_a_traceback_of_it(caplog) 
     async def serve():
         socket = WebSocket({"type": "websocket"}, receive, send)
         await socket.accept()
-        await Connection(socket, Broken(), ActiveRuns(), Memory().share("", 10_000)).serve()
+        await Connection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000)).serve()
         gc.collect()
 
     with caplog.at_level("ERROR", "asyncio"):
@@ -497,7 +496,7 @@ FRAMES = st.tuples(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(FRAMES, min_size=1, max_size=12))
-def test_whatever_is_sent_each_request_gets_one_stream_or_one_error(url, frames) -> None:
+def test_each_request_gets_one_stream_or_one_error(url, frames) -> None:
     streams, ended, errors = {}, [], 0
     with client(url) as socket:
         for lane, frame in frames:

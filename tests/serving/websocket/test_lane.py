@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.fsm.deltas import Cancel
-from interlock.serving.http.websocket.frames import Ask
-from interlock.serving.http.websocket.request_lane import Lane
+from interlock.serving.http.websocket.frames import CreateFrame
+from interlock.serving.http.websocket.socket_connection import Lane
 
 
 class Run:
@@ -25,11 +25,11 @@ class Host:
         self.started = []
         self.lane = Lane("a")
 
-    def start(self, ask):
-        self.started += [] if ask is None else [ask]
+    def start(self, request):
+        self.started += [] if request is None else [request]
 
     def ask(self, number):
-        self.start(self.lane.ask(Ask("a", {"number": number}, generate=True, size=1)))
+        self.start(self.lane.submit(CreateFrame("a", {"number": number}, generate=True, size=1)))
 
     def end(self):
         self.start(self.lane.end())
@@ -40,7 +40,7 @@ class Host:
 
 
 def numbers(host):
-    return [ask.body["number"] for ask in host.started]
+    return [request.body["number"] for request in host.started]
 
 
 def test_requests_run_one_after_another_in_their_order() -> None:
@@ -69,7 +69,7 @@ def test_a_client_that_leaves_before_the_run_interrupts_it_when_it_begins() -> N
     host = Host()
     host.ask(0)
     host.ask(1)
-    host.lane.leave()
+    host.lane.close()
     host.begin()
     assert host.run.interruptions == [Cancel()]
     host.end()
@@ -77,7 +77,7 @@ def test_a_client_that_leaves_before_the_run_interrupts_it_when_it_begins() -> N
 
 
 @given(st.lists(st.sampled_from(["ask", "begin", "end", "cancel"])))
-def test_no_order_of_what_happens_loses_a_request_or_runs_two_at_once(happenings) -> None:
+def test_no_order_of_events_loses_a_request_or_runs_two_at_once(happenings) -> None:
     host, asked, running, begun = Host(), 0, 0, False
     for happening in happenings:
         match happening:

@@ -66,7 +66,7 @@ def of_lane(lines, lane):
 
 
 @pytest.mark.parametrize("lane", ["weather", "chat"])
-def test_the_session_on_the_page_is_what_a_server_says(url, lane) -> None:
+def test_the_session_on_the_page_is_what_a_server_sends(url, lane) -> None:
     said = iter(of_lane(played(url), lane))
     missing = [line for line in of_lane(SESSION, lane) if line not in said]  # a line is looked for after the one before
     assert (missing, len(of_lane(SESSION, lane)) > 4) == ([], True)

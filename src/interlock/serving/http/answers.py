@@ -1,171 +1,200 @@
-"""The answers that a response can be: its stream, the whole of it once it has ended, or the stream of one in the background.
+"""The HTTP responses of the API: JSON, errors, event streams, and the stream of a background response.
 
-They are ASGI applications over the same runs (rule R19). They know HTTP and when a client has gone, not how a response is made.
+Streamed or whole, a response comes from the same run (rule R19).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
-from starlette.requests import ClientDisconnect
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
+from interlock.serving.http.request_body import CODINGS, JSON
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.log import Tail
 from interlock.serving.responses.run import Run
 
-__all__ = ["Exchange", "KeptAnswer", "StreamedAnswer", "WholeAnswer", "unless_gone"]
+__all__ = [
+    "BackgroundStream",
+    "JsonResponse",
+    "StreamedAnswer",
+    "WholeAnswer",
+    "answer_error",
+    "cancel_on_disconnect",
+    "error_response",
+    "open_events",
+]
 
 T = TypeVar("T")
 
 STREAM_HEADERS: Final = (
     (b"content-type", CONTENT_TYPE.encode()),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # read by nginx: every event is passed on at once
+    (b"x-accel-buffering", b"no"),  # makes nginx pass each event on at once
 )
 
+INTERNAL_ERROR: Final = ApiError(500, "The server had an error while processing your request.", "server_error")
 
-@frozen
-class Exchange(Generic[T]):
-    """A run, and those who have to do with it.
+ERROR_HEADERS: Final[Mapping[int, dict[str, str]]] = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"connection": "close"},  # the rest of the body is not read
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"accept": JSON, "accept-encoding": CODINGS},
+    HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"retry-after": "1"},
+}
+"""The headers of an error by its status."""
 
-    Args:
-        run: What makes the response.
-        active_runs: Holds it while it goes on.
-    """
 
-    run: Run[T]
-    active_runs: ActiveRuns
+class JsonResponse(Response):
+    """An HTTP response with a JSON body."""
 
-    @asynccontextmanager
-    async def events(self, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
-        """Yield the run's events; while they are read, a client that goes away cancels the run (rule R4)."""
-        watch = asyncio.create_task(self._watch(receive))
-        try:
-            with self.active_runs.track(self.run):
-                async with aclosing(self.run.events()) as events:
-                    yield events
-        finally:
-            watch.cancel()
-            await asyncio.wait([watch])
+    media_type = JSON
 
-    async def _watch(self, receive: Receive) -> None:
-        await _gone(receive)
-        self.run.interrupt(Cancel())
+    def render(self, content: object) -> bytes:
+        """Encode the body."""
+        return dumps(content)
+
+
+def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Response:
+    """Return the HTTP response for an API error."""
+    return JsonResponse(error.body(), error.status, headers)
+
+
+def answer_error(request: Request, error: Exception) -> Response:
+    """Return the HTTP response for any exception: always an OpenAI error body, without internals of the server."""
+    match store_error(error):
+        case ApiError() as api_error:
+            return error_response(api_error, ERROR_HEADERS.get(api_error.status))
+        case HTTPException(status_code=status, headers=headers):
+            target = f"{request.method} {request.url.path}"
+            message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"
+            return error_response(ApiError(status, message), dict(headers or {}))
+        case ClientDisconnect():
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
+        case _:
+            return error_response(INTERNAL_ERROR)
+
+
+@asynccontextmanager
+async def open_events(run: Run[T], active_runs: ActiveRuns, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
+    """Open the events of a run; a client that disconnects meanwhile cancels the run (rule R4)."""
+
+    async def watch() -> None:
+        await _disconnect(receive)
+        run.interrupt(Cancel())
+
+    watching = asyncio.create_task(watch())
+    try:
+        with active_runs.track(run):
+            async with aclosing(run.events()) as events:
+                yield events
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
 
 
 @frozen
 class StreamedAnswer:
-    """Answers with the stream: one write for each step of the run, and never a part of an event (rule R5)."""
+    """Streams a run's events: one write for each step of the run, never a part of an event (rule R5)."""
 
-    exchange: Exchange[bytes]
+    run: Run[bytes]
+    active_runs: ActiveRuns
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head at once, then each step's frames when they come; the last with the end marker (rule R3).
+        """Send the head at once, then the frames of each step, the last with the end marker (rule R3).
 
-        The end is sent even if this task is cancelled (rule R4); a client that has gone does not read it.
+        The end is sent even if this task is cancelled (rule R4); a client that has disconnected does not read it.
         """
         await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
         unsent: Sequence[bytes] = ()
         try:
-            async with self.exchange.events(receive) as events:
+            async with open_events(self.run, self.active_runs, receive) as events:
                 async for frames in events:
                     unsent = frames
                     message = self._message(frames)
                     unsent = ()
                     await send(message)
         finally:
-            if rest := [*unsent, *self.exchange.run.conclude()]:
+            if rest := [*unsent, *self.run.conclude()]:
                 await send(self._message(rest))
 
     def _message(self, frames: Sequence[bytes]) -> Message:
-        """Return what sends frames; apart from `send`, so that no coroutine of ours stands between a run and the server."""
-        ended = self.exchange.run.driver.ended
+        """Return the ASGI message; `__call__` sends it itself, so that no further coroutine stands between run and server."""
+        ended = self.run.driver.ended
         body = b"".join([*frames, DONE_FRAME] if ended else frames)
         return {"type": "http.response.body", "body": body, "more_body": not ended}
 
 
 @frozen
 class WholeAnswer(Generic[T]):
-    """Answers with the response object of the terminal event that a stream would have had (rule R19).
+    """Sends the response object that the terminal event of a stream would carry (rule R19).
 
-    That is so for a failed response too: its status is 200, for the request was well, and its `status` is `failed`.
+    The HTTP status of a failed response is 200 too, because the request was valid; its `status` is `failed`.
     """
 
-    exchange: Exchange[T]
+    run: Run[T]
+    active_runs: ActiveRuns
     dialect: Dialect
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Wait for the end of the run, then send the response; it does not wait for the engine and the tools to be closed."""
-        async with self.exchange.events(receive) as events:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response when the run has ended, before the engine and the tools are closed."""
+        async with open_events(self.run, self.active_runs, receive) as events:
             async for _ in events:
                 pass
-            body = dumps(self.dialect.spoken(self.exchange.run.driver.response))
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await JsonResponse(self.dialect.spoken(self.run.driver.response))(scope, receive, send)
 
 
 @frozen
-class KeptAnswer:
-    """Answers with the stream of a response in the background; a reader that goes away does not end it.
-
-    Args:
-        tail: Reads its events.
-    """
+class BackgroundStream:
+    """Streams the stored events of a background response; it goes on without a client that disconnects."""
 
     tail: Tail
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head at once, then what is there, and then what comes, until the response or the reader ends."""
+        """Send the head at once, then stored and new events until the response ends or the client disconnects."""
         await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_gone(receive))
-        try:
-            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            sending.cancel()
-            await asyncio.wait([sending, leaving])
+        with suppress(ClientDisconnect):
+            await cancel_on_disconnect(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
-        async with aclosing(self.tail.frames()) as kept:
-            async for frames in kept:
+        async with aclosing(self.tail.frames()) as steps:
+            async for frames in steps:
                 await send({"type": "http.response.body", "body": b"".join(frames), "more_body": True})
         await send({"type": "http.response.body", "body": DONE_FRAME, "more_body": False})
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work of a request whose body was read; a client that goes away stops it.
-
-    Args:
-        receive: The request's.
-        work: What is done before the answer begins.
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Await the work on a request whose body was read, and cancel it if the client disconnects.
 
     Raises:
-        ClientDisconnect: The client went away.
+        ClientDisconnect: The client disconnected.
     """
-    doing, leaving = asyncio.create_task(work), asyncio.create_task(_gone(receive))
+    task, leaving = asyncio.create_task(work), asyncio.create_task(_disconnect(receive))
     try:
-        await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
+        await asyncio.wait([task, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
         raise ClientDisconnect
     finally:
-        for task in (doing, leaving):
-            task.cancel()
-        await asyncio.wait([doing, leaving])
+        for each in (task, leaving):
+            each.cancel()
+        await asyncio.wait([task, leaving])
 
 
-async def _gone(receive: Receive) -> None:
-    """Wait until the client has gone."""
+async def _disconnect(receive: Receive) -> None:
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

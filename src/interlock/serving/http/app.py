@@ -1,45 +1,49 @@
-"""The server's routes: what is asked over HTTP, and who answers it.
+"""The ASGI application: routes, middleware, and the order in which a request is checked.
 
-It knows paths, statuses and the order in which a request is judged. How a response is made is in
-`interlock.serving.responses.response_run`, how it is sent in `interlock.serving.http.answers`, and what a body may say in
-`interlock.serving.requests.create`. Every error is answered with an OpenAI error body.
+Every error is answered with an OpenAI error body.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
-from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from attrs import field, frozen
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
-from interlock.events.json import dumps
 from interlock.events.sse import SseWriter, Writer
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
-from interlock.serving.http.answers import Exchange, KeptAnswer, StreamedAnswer, WholeAnswer, unless_gone
-from interlock.serving.http.compact_route import CompactedAnswer, compact_request
-from interlock.serving.http.conversation_routes import Conversations, conversation_routes
-from interlock.serving.http.error_responses import answer_error
-from interlock.serving.http.intake import JSON, MAX_BODY_BYTES, FaultBarrier, KeyGate, error_response, is_foreign_page, read_body
-from interlock.serving.http.response_routes import StoredRoutes
-from interlock.serving.http.websocket.socket_connection import Begun, Connection, Limits
-from interlock.serving.http.websocket.socket_memory import Memory
+from interlock.serving.http.answers import (
+    BackgroundStream,
+    JsonResponse,
+    StreamedAnswer,
+    WholeAnswer,
+    answer_error,
+    cancel_on_disconnect,
+    error_response,
+)
+from interlock.serving.http.compact_route import compact_request, compacted
+from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
+from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
+from interlock.serving.http.websocket.socket_connection import Connection, Limits
+from interlock.serving.http.websocket.socket_memory import SocketMemory
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.api_keys import Keys, tenant_of
+from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
 from interlock.serving.requests.body import read_object_in_turns
+from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.identity import now
 from interlock.serving.requests.yielder import Yielder
@@ -49,7 +53,7 @@ from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.response_run import NullWriter, ResponseRun
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService, no_such_model
-from interlock.serving.store import ResponseStore, StoredResponse, StoreError, open_store
+from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
 __all__ = ["Api", "create_app"]
@@ -76,23 +80,22 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 ) -> Starlette:
     """Create the server as an ASGI application.
 
-    Its state holds `active_runs`, the responses that are being made, and `open_sockets`, the WebSocket connections;
-    `interlock.serving.http.server` ends both at a shutdown. It holds
-    `background_registry` too, those that are made in the background, and `socket_memory`, what the connections hold.
+    `interlock.serving.http.server` ends the `active_runs` and the `open_sockets` of its state at a shutdown.
 
     Args:
-        engine: Where the output of models comes from.
-        api_key: What a client has to give as `Authorization: Bearer …`, or several such keys; None lets everybody in.
-        share_between_keys: Whether what was stored with one of several keys is there for the others too.
+        engine: The engine that generates.
+        api_key: The keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
+        share_between_keys: Whether all keys see what is stored with any of them.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
-        max_body_bytes: How large the body of a request may be.
-        dialect: The dialect of requests that ask for none; the header `OpenResponses-Version` asks for Open Responses'.
-        store: Where responses are held, those in the background with their events, by default in memory, bounded. The server
-            closes it at its end.
-        tools: Returns responses their hosted tools; without it, hosted calls fail.
-        socket_limits: What one WebSocket connection may use.
-        max_streams: How many responses may be made at once, over HTTP, WebSockets and in the background; None for no limit.
-        sealing_keys: Seal what clients carry; by default a random one, and what was sealed opens while the server lives.
+        max_body_bytes: The limit of a request's body.
+        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects that of Open Responses.
+        store: Holds responses, and the events of those in the background; by default in memory, bounded. The server closes it
+            when it ends.
+        tools: Runs hosted tools; without it, hosted calls fail.
+        socket_limits: The limits of one WebSocket connection.
+        max_streams: The most responses that are generated at once, whether over HTTP, WebSockets or in the background; None for
+            no limit.
+        sealing_keys: Seal what clients carry; by default a random key, which lasts as long as the server.
 
     Raises:
         ValueError: A key is empty, or cannot be sent in a header.
@@ -105,7 +108,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
     keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys)
     if keys.tenants:
-        middleware.append(Middleware(KeyGate, keys=keys, open_paths=OPEN_PATHS))
+        middleware.append(Middleware(KeyGate, keys=keys))
     app = Starlette(
         routes=api.routes(),
         middleware=middleware,
@@ -120,16 +123,50 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     return app
 
 
+@frozen
+class FaultBarrier:
+    """ASGI middleware that turns every fault into an `Exception`, which is answered with an error body."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application, and raise its faults as `PanicError`."""
+        with panics_as_errors():
+            await self.app(scope, receive, send)
+
+
+@frozen
+class KeyGate:
+    """ASGI middleware that refuses requests without a valid key, and notes the tenant of the others."""
+
+    app: ASGIApp
+    keys: Keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request or WebSocket on, or refuse it before anything is read."""
+        app: ASGIApp = self.app
+        if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
+            authorization = Headers(scope=scope).get("authorization", "")
+            tenant = self.keys.tenant(authorization)
+            if tenant is None:
+                app = _unauthorized(authorization)
+            else:
+                scope[TENANT] = tenant
+        await app(scope, receive, send)
+
+
+def _unauthorized(authorization: str) -> Response:
+    message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
+    return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
+
+
 @frozen(eq=False)
 class Api:
-    """The answers to each route; see `create_app` for most of the arguments.
+    """The endpoints of a service; `create_app` explains most of the arguments.
 
     Args:
-        service: Makes the responses.
-        decode: Returns the object that a body says.
-        open_sockets: The WebSocket connections.
-        socket_memory: What they hold.
-        started_at: When the server was started.
+        origins: The origins whose pages may open WebSockets; `*` for all.
+        decode: Parses the body of a request for a response.
     """
 
     service: ResponseService
@@ -138,25 +175,20 @@ class Api:
     socket_limits: Limits
     origins: frozenset[str]
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object_in_turns
-    open_sockets: ActiveRuns = field(factory=ActiveRuns)
-    socket_memory: Memory = field(factory=Memory)
-    started_at: int = field(factory=now)
+    open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
+    socket_memory: SocketMemory = field(factory=SocketMemory, init=False)
+    started_at: int = field(factory=now, init=False)
 
     @cached_property
     def background_registry(self) -> BackgroundRegistry:
         """The responses in the background."""
         return BackgroundRegistry(self.service.archive, self.service.active_runs)
 
-    @cached_property
-    def conversations(self) -> Conversations:
-        """The answers about conversations."""
-        return Conversations(self.service.archive.store, self.max_body_bytes, self.service.envelope, self.service.models)
-
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
         return [
             *self.response_routes(),
-            WebSocketRoute("/{path:path}", refuse_socket),
+            WebSocketRoute("/{path:path}", _refuse_socket),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
@@ -164,25 +196,19 @@ class Api:
 
     def response_routes(self) -> list[BaseRoute]:
         """Return the routes of responses and conversations, which another application may mount beside its own."""
-        stored = StoredRoutes(self.service.archive, self.dialect)
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
-            Route("/v1/responses/{id}", stored.retrieve_or_delete, methods=["GET", "DELETE"]),
-            Route("/v1/responses/{id}/cancel", stored.cancel, methods=["POST"]),
-            Route("/v1/responses/{id}/input_items", stored.list_input, methods=["GET"]),
-            *conversation_routes(lambda _: self.conversations),
+            *ResponseRoutes(self.service.archive, self._dialect).routes(),
+            *ConversationRoutes(self.service, self.max_body_bytes).routes(),
         ]
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """Live as long as the server, and end what is still open when it ends.
-
-        What the first request would make for all later ones is made before anybody waits for it.
-        """
-        parser_for(self.service.engine.format, {})
+        """Watch over the store while the server runs, and end what is still open when it stops."""
+        parser_for(self.service.engine.format, {})  # loads what the first request would otherwise wait for
         async with self.service.archive.maintained():
             try:
                 yield
@@ -192,102 +218,87 @@ class Api:
 
     async def create(self, request: Request) -> ASGIApp:
         """Create a response."""
-        asked = await self._asked(request)
-        tenant, dialect = tenant_of(request), self._dialect(request)
-        if not (asked.stream or asked.background):
-            return WholeAnswer(Exchange(await self._run(request, asked, NullWriter()), self.service.active_runs), dialect)
-        run = await self._run(request, asked, SseWriter(dialect))
-        if not asked.background:
-            return StreamedAnswer(Exchange(run, self.service.active_runs))
-        queued = await self.background_registry.begin(tenant, run, run.context.lease)
-        if asked.stream:
-            return KeptAnswer(await self.service.archive.tail(tenant, queued))
-        return _json(dialect.spoken(queued.response))
+        parameters = await self._parameters(request)
+        active_runs, dialect = self.service.active_runs, self._dialect(request)
+        if not (parameters.stream or parameters.background):
+            return WholeAnswer(await self._run(request, parameters, NullWriter()), active_runs, dialect)
+        run = await self._run(request, parameters, SseWriter(dialect))
+        if not parameters.background:
+            return StreamedAnswer(run, active_runs)
+        tenant, registry = tenant_of(request), self.background_registry
+        queued = await registry.begin(tenant, run, run.context.lease)
+        if parameters.stream:
+            return BackgroundStream(await self.service.archive.tail(tenant, queued))
+        return JsonResponse(dialect.spoken(queued.response))
 
-    async def _run(self, request: Request, asked: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
-        """Begin a response, unless its client goes away before."""
-        return await unless_gone(request.receive, self.service.begin(asked, tenant_of(request), writer, connection=request))
+    async def _run(self, request: Request, parameters: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
+        work = self.service.begin(parameters, tenant_of(request), writer, connection=request)
+        return await cancel_on_disconnect(request.receive, work)
 
-    async def _asked(self, request: Request, meant: Callable[[dict[str, object]], dict[str, object]] = dict) -> CreateResponse:
-        """Read and validate the body of a request, as what it means."""
+    async def _parameters(
+        self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
+    ) -> CreateResponse:
+        """Read and validate the body of a request, converted to one for a response."""
         yielder = Yielder()
         body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
-        return await self.service.read(meant(body), yielder)
+        return await self.service.read(convert(body), yielder)
 
     async def count_input(self, request: Request) -> Response:
-        """Count the tokens of the prompt that a request would have."""
-        asked = await self._asked(request)
-        count = await self.service.count(asked, tenant_of(request), request)
-        return _json({"object": "response.input_tokens", "input_tokens": count})
+        """Count the tokens of a request's prompt."""
+        parameters = await self._parameters(request)
+        count = await self.service.count(parameters, tenant_of(request), request)
+        return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
 
-    async def compact(self, request: Request) -> ASGIApp:
-        """Compact a conversation: put a summary, which only a server can read, into the place of all but the user's messages."""
-        asked = await self._asked(request, compact_request)
-        run, items, seals = await unless_gone(request.receive, self.service.begin_summary(asked, tenant_of(request)))
-        return CompactedAnswer(Exchange(run, self.service.active_runs), items, seals.seal_summary)
+    async def compact(self, request: Request) -> Response:
+        """Compact a conversation: replace all but the user's messages by a summary that only a server can read."""
+        parameters = await self._parameters(request, compact_request)
+        work = self.service.begin_summary(parameters, tenant_of(request))
+        run, items, seals = await cancel_on_disconnect(request.receive, work)
+        return await compacted(run, self.service.active_runs, items, seals.seal_summary, request.receive)
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
-        if is_foreign_page(socket, self.origins):
+        if _is_foreign_page(socket, self.origins):
             await socket.close(POLICY_VIOLATION)
             return
         await socket.accept()
-        dialect = OPEN_RESPONSES if "openresponses-version" in socket.headers else self.dialect
-        host = SocketHost(self.service, dialect, socket)
-        share = self.socket_memory.share(tenant_of(socket), self.socket_limits.held_bytes)
-        connection = Connection(socket, host, self.service.active_runs, share, self.socket_limits)
+        memory = self.socket_memory.for_connection(tenant_of(socket), self.socket_limits.memory_bytes)
+        connection = Connection(socket, self.service, self._dialect(socket), memory, self.socket_limits)
         with self.open_sockets.track(connection):
             await connection.serve()
 
-    def _dialect(self, request: Request) -> Dialect:
-        return OPEN_RESPONSES if "openresponses-version" in request.headers else self.dialect
+    def _dialect(self, connection: HTTPConnection) -> Dialect:
+        return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
 
     async def list_models(self, _request: Request) -> Response:
         """List the models."""
-        return _json({"object": "list", "data": [self._model(name) for name in await self.service.models()]})
+        return JsonResponse({"object": "list", "data": [self._model(name) for name in await self.service.models()]})
 
     async def retrieve_model(self, request: Request) -> Response:
         """Describe a model."""
         name = request.path_params["id"]
         if name not in await self.service.models():
             raise no_such_model(name)
-        return _json(self._model(name))
+        return JsonResponse(self._model(name))
 
     async def health(self, _request: Request) -> Response:
-        """Answer that the server is alive."""
-        return _json({"status": "ok"})
+        """Report that the server is alive."""
+        return JsonResponse({"status": "ok"})
 
     def _model(self, name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
 
 
-@frozen(eq=False)
-class SocketHost:
-    """Makes the responses of one WebSocket connection.
-
-    Args:
-        service: The server's.
-        dialect: What the client speaks.
-        socket: The connection.
-    """
-
-    service: ResponseService
-    dialect: Dialect
-    socket: WebSocket
-
-    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
-        """Validate a request and return its run; without `generate`, its prompt is rendered and nothing else."""
-        asked = await self.service.read(body, Yielder())
-        more: dict[str, Any] = {"latest": latest, "generate": generate, "connection": self.socket}
-        run = await self.service.begin(asked, tenant_of(self.socket), SseWriter(self.dialect), **more)
-        return Begun(run, lambda: run.stored)
+def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
+    """Return whether a page of another origin opened a socket, which browsers allow every page."""
+    origin = socket.headers.get("origin")
+    if origin is None or origin in origins or "*" in origins:
+        return False
+    _, _, host = origin.partition("://")
+    return host != socket.headers.get("host")
 
 
-async def refuse_socket(socket: WebSocket) -> None:
+async def _refuse_socket(socket: WebSocket) -> None:
     """Refuse a WebSocket at a path that has none."""
-    error = ApiError(HTTPStatus.NOT_FOUND, f"Invalid URL (WEBSOCKET {socket.url.path})")
+    error = ApiError(404, f"Invalid URL (WEBSOCKET {socket.url.path})")
     await socket.send_denial_response(error_response(error))
-
-
-def _json(value: object) -> Response:
-    return Response(dumps(value), media_type=JSON)

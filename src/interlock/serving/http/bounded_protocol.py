@@ -1,7 +1,7 @@
-"""uvicorn's WebSockets with bounds: what a client sends is read in slices, and never more than is used.
+"""uvicorn's WebSocket protocol with limits: input is parsed in slices, and never more than is used.
 
-It knows frames and their compression, and nothing of what they say. uvicorn's own protocol parses all that came in at once,
-inflates a message in one piece, joins as many frames to a message as come, and answers pings that nobody lets it send.
+uvicorn's own protocol parses everything that has arrived at once, inflates a message in one piece, joins any number of frames to
+a message, and answers pings while its client does not read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
 
-from interlock.serving.http.decoding import SLICE as PART
-from interlock.serving.http.decoding import Coding, Decoder, Inflater
+from interlock.serving.http.request_body import SLICE as DECODED_SLICE
+from interlock.serving.http.request_body import Decoder
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.yielder import STRETCH
 
@@ -34,150 +34,145 @@ SLICE: Final = 1024
 """Bytes that are parsed at once: they may be hundreds of frames."""
 
 SMALL: Final = 1024
-"""Bytes of a frame that is worth no look at the clock if it does not even end a message."""
+"""The size below which a frame that does not end a message is counted."""
 
-MOST_SMALL: Final = 1000
-"""How many of those a client may send in `SECOND`."""
+MAX_SMALL: Final = 1000
+"""The most of those that a client may send in `PERIOD`."""
 
-SECOND: Final = 1.0
+PERIOD: Final = 1.0  # seconds
 
-END: Final = b"\x00\x00\xff\xff"
-"""What a sender leaves out at the end of a compressed message."""
+DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
+"""The bytes that a sender leaves out at the end of a compressed message (RFC 7692, section 7.2.1)."""
 
-ABORT: Final = 10.0
-"""Seconds that a client has to take what is left, once the connection is closed."""
+ABORT_SECONDS: Final = 10.0
+"""Seconds that a client has to read the rest after the connection is closed."""
 
 
 def install() -> None:
-    """Make this what uvicorn takes by itself, in a process whose server is not ours, if there is a uvicorn that it fits to."""
+    """Make this uvicorn's default protocol, if the installed uvicorn supports it; for servers that others start."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
 
 
-class Packed(Frame):
-    """A frame whose message is compressed."""
+class CompressedFrame(Frame):
+    """The first frame of a compressed message."""
 
 
-class Deflate(Extension):
-    """permessage-deflate, but that frames come in as they are.
-
-    Args:
-        inner: What compresses.
-    """
+class LazyDeflate(Extension):
+    """permessage-deflate that leaves received frames compressed; `inflate` decompresses a whole message in slices."""
 
     def __init__(self, inner: PerMessageDeflate) -> None:
         self.name = inner.name
         self.inner = inner
-        self._decoder = self._begin()
+        self._decoder = self._new_decoder()
 
     def encode(self, frame: Frame) -> Frame:
         """Compress a frame."""
         return self.inner.encode(frame)
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
-        """Return a frame as it is, and remember of the first one of a message that it is compressed."""
+        """Return a frame unchanged, but mark the first one of a compressed message."""
         del max_size
         if not frame.rsv1 or frame.opcode not in {Opcode.TEXT, Opcode.BINARY}:
             return frame
-        return Packed(frame.opcode, frame.data, frame.fin, rsv2=frame.rsv2, rsv3=frame.rsv3)
+        return CompressedFrame(frame.opcode, frame.data, frame.fin, rsv2=frame.rsv2, rsv3=frame.rsv3)
 
-    def inflated(self, message: bytes) -> Iterator[bytes]:
-        """Yield a message as it was before it was compressed, in slices."""
+    def inflate(self, message: bytes) -> Iterator[bytes]:
+        """Yield the slices of a decompressed message."""
         if self.inner.remote_no_context_takeover:
-            self._decoder = self._begin()
-        return chain(self._decoder.parts(message), self._decoder.parts(END))
+            self._decoder = self._new_decoder()
+        return chain(self._decoder.decompress(message), self._decoder.decompress(DEFLATE_TAIL))
 
-    def _begin(self) -> Decoder:
+    def _new_decoder(self) -> Decoder:
         bits = self.inner.remote_max_window_bits
-        return Decoder(Coding("permessage-deflate", lambda: Inflater(-bits), zlib.error))
+        return Decoder("permessage-deflate", lambda: zlib.decompressobj(-bits), zlib.error)
 
 
 class BoundedProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's protocol, but that what comes in is read in slices, with others in between, and only while there is use for it.
+    """uvicorn's protocol, which reads input in slices, lets other tasks run in between, and reads only what is used.
 
-    While a message waits for the application, or output for the client to read, nothing is received. Frames that end no message
-    are counted: a client that sends too many of them is sent away.
+    It reads nothing while a message waits for the application, or output waits for the client. It counts small frames that do not
+    end a message, and closes the connection of a client that sends too many.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - what uvicorn gives
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's arguments
         super().__init__(*args, **options)
         self._unparsed = bytearray()
-        self._deflate: Sequence[Deflate] = ()
-        """How messages are compressed, if they may be."""
+        self._deflate: Sequence[LazyDeflate] = ()
         self._first = Frame(Opcode.TEXT, b"")
-        """The first frame of the message that comes in."""
+        """The first frame of the incomplete message."""
         self._message = bytearray()
         self._messages: deque[tuple[Frame, bytes]] = deque()
-        """The messages that have come in, each with its first frame."""
+        """The complete messages, each with its first frame."""
         self._steps = self._work()
-        self._turn: asyncio.Handle | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._abort: asyncio.Handle | None = None
-        self._small = 0
-        self._second = 0.0
+        self._small_frames = 0
+        self._period_start = 0.0
 
     def data_received(self, data: bytes) -> None:
-        """Read what came in, or begin to."""
+        """Read what has arrived."""
         if not self.transport.is_closing():
             self._unparsed += data
-            self._go_on()
+            self._continue()
 
     def resume_writing(self) -> None:
-        """Go on: the client has read what was sent."""
+        """Continue to read, because the client has read the output."""
         super().resume_writing()
-        self._go_on()
+        self._continue()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message, and go on with what follows it."""
+        """Return the next message, and continue to read."""
         message = await super().receive()
-        self._go_on()
+        self._continue()
         return message
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was not read, and end what would be held by itself until Python's collector comes."""
+        """Drop what was not read, and break the reference cycles that would keep the connection in memory."""
         super().connection_lost(exc)
-        for timer in (self._turn, self._abort):
+        for timer in (self._next_turn, self._abort):
             if timer is not None:
                 timer.cancel()
-        self._forget()
+        self._discard_input()
         self._steps.close()
         self.conn.parser.close()
         self.conn.parser_exc = None
 
     def keepalive_timeout(self) -> None:
-        """Close the connection of a client that answers no ping."""
+        """Close the connection of a client that does not answer pings."""
         super().keepalive_timeout()
         self._abort_later()
 
     def handle_parser_exception(self) -> None:
-        """Close the connection of a client that breaks the protocol."""
+        """Close the connection of a client that violates the protocol."""
         super().handle_parser_exception()
-        self._forget()
+        self._discard_input()
         self._abort_later()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Close the connection, with which the application has nothing to do any more."""
+        """Close the connection, because the application has returned."""
         super().on_task_complete(task)
         if self in self.connections:
             self._abort_later()
 
     def handle_connect(self, event: Request) -> None:
-        """Open the connection; what is compressed comes in as it is."""
+        """Open the connection, with compression that is bounded."""
         super().handle_connect(event)
-        self._deflate = [Deflate(each) for each in self.conn.extensions if isinstance(each, PerMessageDeflate)]
+        self._deflate = [LazyDeflate(each) for each in self.conn.extensions if isinstance(each, PerMessageDeflate)]
         self.conn.extensions = [*self._deflate]
 
     def handle_events(self) -> None:
-        """Take what was parsed."""
+        """Handle the frames that were parsed."""
         for event in self.conn.events_received():
             if isinstance(event, Request):
                 self.handle_connect(event)
             elif isinstance(event, Frame):
-                if self._is_too_much(event):
-                    self._fail(CloseCode.POLICY_VIOLATION, f"more than {MOST_SMALL} frames in a second end no message")
+                if self._is_excessive(event):
+                    self._fail(CloseCode.POLICY_VIOLATION, f"more than {MAX_SMALL} frames in a second end no message")
                     return
-                self._take(event)
+                self._handle_frame(event)
 
-    def _take(self, frame: Frame) -> None:
+    def _handle_frame(self, frame: Frame) -> None:
         match frame.opcode:
             case Opcode.PING:
                 self.handle_ping()
@@ -195,37 +190,37 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
                     self._messages.append((self._first, bytes(self._message)))
                     self._message = bytearray()
 
-    def _is_too_much(self, frame: Frame) -> bool:
-        """Count a frame that ends no message and says little; return whether it is one too many."""
+    def _is_excessive(self, frame: Frame) -> bool:
+        """Count a small frame that does not end a message; return whether there are too many."""
         if len(frame.data) >= SMALL or (frame.fin and frame.opcode not in CTRL_OPCODES):
             return False
         now = self.loop.time()
-        if now >= self._second + SECOND:
-            self._second, self._small = now, 0
-        self._small += 1
-        return self._small > MOST_SMALL
+        if now >= self._period_start + PERIOD:
+            self._period_start, self._small_frames = now, 0
+        self._small_frames += 1
+        return self._small_frames > MAX_SMALL
 
-    def _go_on(self) -> None:
-        """Read for some milliseconds; what is left then has another turn."""
-        began = perf_counter()
-        while (more := next(self._steps, False)) and perf_counter() - began < STRETCH:
+    def _continue(self) -> None:
+        """Read for some milliseconds, and schedule another turn for the rest."""
+        start = perf_counter()
+        while (more := next(self._steps, False)) and perf_counter() - start < STRETCH:
             pass
-        if more and self._turn is None:
-            self._turn = self.loop.call_soon(self._take_turn)
-        waits = not (self.close_sent or self.queue.empty())
-        if self.read_paused != (more or waits or bool(self._unparsed)) and not self.transport.is_closing():
+        if more and self._next_turn is None:
+            self._next_turn = self.loop.call_soon(self._take_turn)
+        is_app_busy = not (self.close_sent or self.queue.empty())
+        if self.read_paused != (more or is_app_busy or bool(self._unparsed)) and not self.transport.is_closing():
             self.read_paused = not self.read_paused
             (self.transport.pause_reading if self.read_paused else self.transport.resume_reading)()
 
     def _take_turn(self) -> None:
-        self._turn = None
-        self._go_on()
+        self._next_turn = None
+        self._continue()
 
     def _work(self) -> Generator[bool]:
-        """Do a little of what is to be done, and yield whether there was anything; again and again."""
+        """Take one small step at a time, and yield whether there was one to take."""
         while True:
             if self._messages:
-                yield from self._read(*self._messages.popleft())
+                yield from self._deliver(*self._messages.popleft())
             elif self._unparsed and self.writable.is_set() and (self.close_sent or self.queue.empty()):
                 part = bytes(self._unparsed[:SLICE])
                 del self._unparsed[:SLICE]
@@ -234,15 +229,15 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             else:
                 yield False
 
-    def _read(self, first: Frame, message: bytes) -> Generator[bool]:
-        """Give a message to the application, inflated and decoded in slices."""
+    def _deliver(self, first: Frame, message: bytes) -> Generator[bool]:
+        """Inflate and decode a message in slices, and queue it for the application."""
         decoder, text, binary = getincrementaldecoder("utf-8")(), list[str](), bytearray()
-        is_text, size, most = first.opcode is Opcode.TEXT, 0, self.config.ws_max_size
+        is_text, size, max_size = first.opcode is Opcode.TEXT, 0, self.config.ws_max_size
         try:
-            for part in self._deflate[0].inflated(message) if isinstance(first, Packed) else _slices(message):
+            for part in self._deflate[0].inflate(message) if isinstance(first, CompressedFrame) else _slices(message):
                 size += len(part)
-                if size > most:
-                    self._fail(CloseCode.MESSAGE_TOO_BIG, f"over size limit ({most} bytes)")
+                if size > max_size:
+                    self._fail(CloseCode.MESSAGE_TOO_BIG, f"over size limit ({max_size} bytes)")
                     return
                 if is_text:
                     text.append(decoder.decode(part))
@@ -256,12 +251,11 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._fail(CloseCode.INVALID_DATA, f"{error.reason} at position {error.start}")
         else:
             if is_text:
-                self._receive({"type": "websocket.receive", "text": "".join(text)})
+                self._queue_message({"type": "websocket.receive", "text": "".join(text)})
             else:
-                self._receive({"type": "websocket.receive", "bytes": bytes(binary)})
+                self._queue_message({"type": "websocket.receive", "bytes": bytes(binary)})
 
-    def _receive(self, message: ASGIReceiveEvent) -> None:
-        """Have the application receive a message, unless it has closed the connection."""
+    def _queue_message(self, message: ASGIReceiveEvent) -> None:
         if not self.close_sent:
             self.queue.put_nowait(message)
 
@@ -270,14 +264,14 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _abort_later(self) -> None:
-        """Have the connection aborted if its client does not read that it is closed."""
-        self._abort = self._abort or self.loop.call_later(ABORT, self.transport.abort)
+        """Abort the connection if its client does not read that it is closed."""
+        self._abort = self._abort or self.loop.call_later(ABORT_SECONDS, self.transport.abort)
 
-    def _forget(self) -> None:
+    def _discard_input(self) -> None:
         self._unparsed.clear()
         self._message = bytearray()
         self._messages.clear()
 
 
 def _slices(message: bytes) -> Iterator[bytes]:
-    return (message[start : start + PART] for start in range(0, len(message), PART))
+    return (message[start : start + DECODED_SLICE] for start in range(0, len(message), DECODED_SLICE))

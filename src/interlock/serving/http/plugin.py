@@ -34,9 +34,9 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Client, Serving
 from interlock.serving.engines.vllm.readers import configured
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
+from interlock.serving.http.answers import answer_error
 from interlock.serving.http.app import Api
-from interlock.serving.http.error_responses import answer_error
-from interlock.serving.http.intake import JSON, MAX_BODY_BYTES
+from interlock.serving.http.request_body import JSON, MAX_BODY_BYTES
 from interlock.serving.http.websocket.socket_connection import Limits
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys

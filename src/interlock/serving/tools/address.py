@@ -1,7 +1,7 @@
-"""The guard against requests that make the server fetch what only it can reach (SSRF): which hosts and addresses are allowed.
+"""The SSRF guard: which hosts and addresses a request may make the server reach.
 
-A request names the URL of an MCP server. Its host is resolved here, every address is checked, and the connection goes to one of
-the checked addresses, so that a name cannot change its meaning in between. This module knows names and addresses, not HTTP.
+The host of an MCP server's URL is resolved here, all of its addresses are checked, and the connection goes to one of them, so
+that a name cannot change its meaning in between.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LOCALHOST: Final = "localhost"
 LOOPBACK: Final[tuple[Network, ...]] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 
 GLOBAL: Final = IPv6Network("2000::/3")
-"""The global IPv6 addresses. All others are local, or stand for IPv4 ones, such as `::127.0.0.1` and `fec0::1`."""
+"""The global IPv6 addresses. All others are local (`fec0::1`), or stand for IPv4 ones (`::127.0.0.1`)."""
 
 NAT64: Final = IPv6Network("64:ff9b::/96")
-"""IPv6 addresses whose last four bytes are the IPv4 address that they lead to (RFC 6052)."""
+"""IPv6 addresses that lead to the IPv4 address in their last four bytes (RFC 6052)."""
 
 SPECIAL: Final[tuple[Network, ...]] = tuple(
     map(
@@ -53,8 +53,8 @@ class AddressPolicy:
     """The hosts and addresses that the operator allows; none by default.
 
     Args:
-        hosts: The allowed names; `*` stands for all.
-        networks: The allowed addresses besides public ones.
+        hosts: The allowed names; `*` for all.
+        networks: The allowed addresses, besides the public ones of allowed names.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -62,30 +62,27 @@ class AddressPolicy:
 
     @classmethod
     def of(cls, allowed: Iterable[str]) -> AddressPolicy:
-        """Read the values of `--allow-mcp-host`.
+        """Parse the values of `--allow-mcp-host`: names, addresses and networks (`10.1.0.0/16`).
 
-        Args:
-            allowed: Names, addresses and networks (`10.1.0.0/16`). `localhost` means the name and its addresses; `*`
-                means every name, and so every public address.
+        `localhost` means the name and its addresses; `*` means every name, and so every public address.
 
         Raises:
             ValueError: A value with a slash is not a network.
         """
         hosts: set[str] = set()
         networks: list[Network] = []
-        for each in allowed:
-            address = _address(each)
-            if address is not None or "/" in each:
-                networks.append(ip_network(each.strip("[]"), strict=False))
-            elif each.lower() == LOCALHOST:
+        for value in allowed:
+            if _address(value) is not None or "/" in value:
+                networks.append(ip_network(value.strip("[]"), strict=False))
+            elif value.lower() == LOCALHOST:
                 hosts.add(LOCALHOST)
                 networks.extend(LOOPBACK)
             else:
-                hosts.add(each.lower().rstrip("."))
+                hosts.add(value.lower().rstrip("."))
         return cls(frozenset(hosts), tuple(networks))
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the addresses at which a host, a name or an address, may be reached; the port makes no difference.
+        """Return the allowed addresses of a host, which is a name or an address; the port makes no difference.
 
         Raises:
             ToolError: The host is not allowed, has no address, or has one that is not allowed.
@@ -93,26 +90,27 @@ class AddressPolicy:
         literal = _address(host)
         if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
             raise ToolError(f"The host '{host}' is not allowed on this server.")
-        addresses = [_mapped(each) for each in ([literal] if literal is not None else await _look_up(host, port))]
+        candidates = [literal] if literal is not None else await _look_up(host, port)
+        addresses = [_unmapped(address) for address in candidates]
         for address in addresses:
             if not self._allows(address, named=literal is None):
                 raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
         return [str(address) for address in addresses]
 
     def _allows(self, address: Address, *, named: bool) -> bool:
-        """Return whether an address is allowed by itself, or public and behind an allowed name."""
+        """Return whether an address is allowed itself, or is the public address of an allowed name."""
         if any(address in network for network in self.networks):
             return True
         return (named or ANY in self.hosts) and _is_public(address)
 
 
-def _mapped(address: Address) -> Address:
+def _unmapped(address: Address) -> Address:
     """Return the IPv4 address of an IPv4-mapped IPv6 address, and any other address unchanged."""
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def _is_public(address: Address) -> bool:
-    """Return whether an address is global; a NAT64 address is if its IPv4 address is."""
+    """Return whether an address is global; for NAT64, whether its IPv4 address is."""
     if isinstance(address, IPv6Address) and address in NAT64:
         return _is_public(IPv4Address(address.packed[-4:]))
     if isinstance(address, IPv6Address) and address not in GLOBAL:
@@ -128,11 +126,7 @@ def _address(text: str) -> Address | None:
 
 
 async def _look_up(host: str, port: int) -> list[Address]:
-    """Return every address of a name.
-
-    Raises:
-        ToolError: There is none.
-    """
+    """Return the addresses of a name, of which there must be one."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -148,7 +142,7 @@ class Endpoint:
     """The destination of a session with an MCP server.
 
     Args:
-        url: The server's URL. If its path ends with `/sse`, the transport is server-sent events, otherwise streamable HTTP.
+        url: The server's URL; a path that ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
         headers: The headers of every request; they may hold secrets.
         policy: The addresses that may be reached; None if the operator chose the URL.
     """

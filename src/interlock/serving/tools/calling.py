@@ -1,7 +1,7 @@
-"""The translation of hosted calls: to a tool of an MCP server with arguments, and from its result to the fields of the item.
+"""The translation of hosted calls into calls of an MCP server, and of results into fields of items.
 
 The hosted tools have the signatures of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)` and
-`find(pattern, cursor)`. This module opens no session.
+`find(pattern, cursor)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
-from attrs import frozen
 
 from interlock.events.items import result_fields
 from interlock.fsm.driver import ReadyCall
@@ -23,21 +22,13 @@ from interlock.serving.tools.filters import pages_of
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-__all__ = ["ServerCall", "hosted_tool", "result_text", "server_call", "shown_result"]
+__all__ = ["hosted_tool", "result_item_fields", "result_text", "server_call"]
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-"""The tools that the operator configures, by the kind of their calls."""
+"""The hosted tools by the kind of their calls."""
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
-"""The name that a parser gives to a page that the model named by a number, and to a link on it."""
-
-
-@frozen
-class ServerCall:
-    """A call as its server understands it: the name of a tool, and its arguments."""
-
-    name: str
-    arguments: Mapping[str, object]
+"""The URL that a parser makes of a page number, and of the number of a link on that page."""
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
@@ -53,19 +44,19 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
     return HOSTED[call.kind]
 
 
-def server_call(call: ReadyCall) -> ServerCall:
-    """Translate a call of the model for its server.
+def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
+    """Return the name and the arguments of the MCP server's tool for a call of the model.
 
     Raises:
-        ToolError: Its arguments are not a JSON object.
+        ToolError: The arguments are not a JSON object.
     """
     match call.kind:
         case "code_interpreter_call":
-            return ServerCall("python", {"code": call.text})
+            return "python", {"code": call.text}
         case "web_search_call":
-            return _browsing(members(call.fields["action"]))
+            return _browser_call(members(call.fields["action"]))
         case _:
-            return ServerCall(str(call.fields["name"]), _arguments(call.text))
+            return str(call.fields["name"]), _arguments(call.text)
 
 
 def _arguments(text: str) -> Mapping[str, object]:
@@ -78,18 +69,18 @@ def _arguments(text: str) -> Mapping[str, object]:
     return cast("dict[str, object]", arguments)
 
 
-def _browsing(action: Mapping[str, object]) -> ServerCall:
+def _browser_call(action: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
     match action.get("type"):
         case "open_page":
-            return ServerCall("open", _page(str(action.get("url"))))
+            return "open", _page(str(action.get("url")))
         case "find_in_page":
-            return ServerCall("find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))})
+            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
         case _:
-            return ServerCall("search", {"query": action.get("query")})
+            return "search", {"query": action.get("query")}
 
 
 def _page(url: str) -> dict[str, object]:
-    """Name a page as the tools do: by the number of a page that was shown, the number of a link on it, or its URL."""
+    """Return the arguments for a page: its number, its number and that of a link on it, or its URL."""
     match = CURSOR.fullmatch(url)
     if match is None:
         return {"id": url}
@@ -98,7 +89,7 @@ def _page(url: str) -> dict[str, object]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return the result of a tool as text: structured content as JSON, images and sounds by their types alone."""
+    """Return the result of a tool as text: structured content as JSON, and only the types of images and sounds."""
     texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()
@@ -110,8 +101,8 @@ def _placeholder(block: object) -> str:
     return f"[{kind}: {media}]" if media else f"[{kind}]"
 
 
-def shown_result(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
-    """Return the fields by which a call's item shows its result; `include` is the parameter of the request."""
+def result_item_fields(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
+    """Return the fields of a call's item that show its result, as the parameter `include` of the request selects them."""
     if call.kind == "code_interpreter_call" and "code_interpreter_call.outputs" not in include:
         return {}
     action = members(call.fields.get("action"))

@@ -13,13 +13,13 @@ from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.json_values import elements, is_array, is_object, members
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
-if TYPE_CHECKING:  # 23 MB and half a second, which only responses that call a server need
+if TYPE_CHECKING:  # the import takes 23 MB and half a second, for responses that call a server only
     from mcp_types import Tool
 
 __all__ = ["DeclaredServer", "ListedTool", "declared_servers"]
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""The headers of HTTP itself, which a request may not set."""
+"""The headers of HTTP's framing, which a request may not set."""
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, section 5.6.2)."""
@@ -29,47 +29,41 @@ VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
 
 @frozen
 class ListedTool:
-    """A tool as its server describes it, and an `mcp_list_tools` item shows it."""
+    """A tool in the fields of an `mcp_list_tools` item."""
 
-    shown: Mapping[str, object]
+    fields: Mapping[str, object]
 
     @classmethod
     def of(cls, tool: Tool) -> ListedTool:
-        """Read a tool of a server's list."""
+        """Convert a tool of a server's list."""
         hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else None
-        shown = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema, "annotations": hints}
-        return cls(shown)
+        return cls({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema, "annotations": hints})
 
     @property
     def name(self) -> str:
-        """Its name."""
-        return str(self.shown.get("name"))
+        """The tool's name."""
+        return str(self.fields.get("name"))
 
     @property
     def read_only(self) -> bool:
-        """Whether its server says that it changes nothing."""
-        return members(self.shown.get("annotations")).get("readOnlyHint") is True
+        """Whether the server declares that the tool changes nothing."""
+        return members(self.fields.get("annotations")).get("readOnlyHint") is True
 
 
 @frozen
 class DeclaredServer:
-    """An MCP server of a request.
-
-    Args:
-        label: Its name in the request and in the items.
-        declared: The tool of the request.
-    """
+    """An MCP server of a request."""
 
     label: str
-    declared: Mapping[str, object] = field(repr=False)
+    tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
 
     def endpoint(self, policy: AddressPolicy) -> Endpoint:
-        """Return the destination of its session.
+        """Return the destination of a session with it.
 
         Raises:
-            ToolError: The request has no usable URL or headers for it.
+            ToolError: The URL or a header is not usable.
         """
-        url = self.declared.get("server_url")
+        url = self.tool.get("server_url")
         if not isinstance(url, str):
             raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
         try:
@@ -81,22 +75,22 @@ class DeclaredServer:
         return Endpoint(url, tuple(self._headers()), policy)
 
     def _headers(self) -> Iterable[tuple[str, str]]:
-        for name, value in members(self.declared.get("headers")).items():
+        for name, value in members(self.tool.get("headers")).items():
             if name.lower() in FRAMING or not isinstance(value, str):
                 raise ToolError(f"The header '{name}' cannot be set.")
             yield _sendable(name, value)
-        authorization = self.declared.get("authorization")
+        authorization = self.tool.get("authorization")
         if isinstance(authorization, str):
             yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
-        """Return the tools that may be called at all."""
-        rule = self.declared.get("allowed_tools")
+        """Return the tools that may be called."""
+        rule = self.tool.get("allowed_tools")
         return tools if rule is None else filter(_matcher(rule), tools)
 
-    def has_to_approve(self, tool: ListedTool) -> bool:
-        """Return whether a call of a tool has to be approved, as by default it has."""
-        rule = self.declared.get("require_approval")
+    def needs_approval(self, tool: ListedTool) -> bool:
+        """Return whether calls of a tool need approval, as they do by default."""
+        rule = self.tool.get("require_approval")
         if not is_object(rule):
             return rule != "never"
         if "always" in rule and _matcher(rule["always"])(tool):
@@ -107,18 +101,14 @@ class DeclaredServer:
 
 
 def _sendable(name: str, value: str) -> tuple[str, str]:
-    """Return a header if it can be sent; otherwise the client's error, which is logged, would repeat it.
-
-    Raises:
-        ToolError: It cannot be sent.
-    """
+    """Return a header that can be sent; the HTTP client would repeat another one in an error, which is logged."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
         raise ToolError("The headers for the server cannot be sent.")
     return name, value
 
 
 def _matcher(rule: object) -> Callable[[ListedTool], bool]:
-    """Return the test whether a rule, a list of names or an object with `tool_names` and `read_only`, applies to a tool."""
+    """Return the predicate for a rule: a list of names, or an object with `tool_names` and `read_only`."""
     conditions: Mapping[str, object] = {"tool_names": rule} if is_array(rule) else members(rule)
     read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
     names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
@@ -126,7 +116,7 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
 
 
 def declared_servers(tools: Iterable[Mapping[str, object]]) -> dict[str, DeclaredServer]:
-    """Return the MCP servers among a request's tools by their labels; of two with the same label the first counts."""
+    """Return the MCP servers among a request's tools by label; the first of those with the same label counts."""
     servers: dict[str, DeclaredServer] = {}
     for tool in tools:
         if tool.get("type") == "mcp":

@@ -15,27 +15,26 @@ __all__ = ["Approvals", "Citations", "Page", "pages_of"]
 
 @define(eq=False)
 class Approvals:
-    """Replaces each MCP call that has to be approved by an `mcp_approval_request`.
+    """Replaces each MCP call that needs approval by an `mcp_approval_request`.
 
-    Such a call is pending until its arguments are complete, because the request shows all of them. One that is truncated by the
-    end of its turn stays a call.
+    A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
 
     Args:
-        has_to_be_approved: Tells it by a server's label and a tool's name.
+        needs_approval: Called with a server's label and a tool's name.
     """
 
-    has_to_be_approved: Callable[[str, str], bool]
+    _needs_approval: Callable[[str, str], bool]
     _pending: Open | None = field(default=None, init=False)
     _arguments: list[str] = field(factory=list[str], init=False)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas for the driver in place of those of the parser."""
+        """Return the deltas for the driver."""
         result: list[Delta] = []
         for delta in deltas:
             match delta:
                 case str(text) | Text(text) if self._pending is not None:
                     self._arguments.append(text)
-                case Open("mcp_call", fields) if self.has_to_be_approved(str(fields["server_label"]), str(fields["name"])):
+                case Open("mcp_call", fields) if self._needs_approval(str(fields["server_label"]), str(fields["name"])):
                     result += self._request()
                     self._pending = delta
                 case Close():
@@ -60,23 +59,17 @@ class Approvals:
 
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
-"""The first line of a page that a tool shows: `[3] Title (https://…)`."""
+"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
 MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 """A citation of a page by its number: `【3†L5-L7】`."""
 OPENING: Final = "【"
-LONGEST: Final = 80
-"""The greatest length of a mark, in characters."""
+MAX_MARK: Final = 80
+"""The most characters of a mark."""
 
 
 @frozen
 class Page:
-    """A page that a tool has shown.
-
-    Args:
-        number: The number by which marks cite it.
-        title: Its title.
-        url: Its URL.
-    """
+    """A page in a tool's text; marks cite it by its number."""
 
     number: int
     title: str
@@ -84,27 +77,27 @@ class Page:
 
 
 def pages_of(text: str) -> list[Page]:
-    """Return the pages that a tool's text shows, in order."""
+    """Return the pages in a tool's text, in order."""
     return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
 
 
 @define(eq=False)
 class Citations:
-    """Adds an annotation after each mark that cites a page; the mark stays in the text, and other numbers mean nothing.
+    """Adds an annotation after each mark that cites a page; the mark stays in the text, and unknown numbers are ignored.
 
-    The driver, which knows where parts begin, finds the place of the mark in its part.
+    The driver, which knows where parts begin, computes the position of the mark.
     """
 
     _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
     _tail: str = field(default="", init=False)
     """The end of the text so far, if a mark may have begun in it."""
 
-    def learn(self, pages: Iterable[Page]) -> None:
+    def add_pages(self, pages: Iterable[Page]) -> None:
         """Add pages that later marks may cite."""
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas with an annotation after each mark; other deltas than text interrupt a mark."""
+        """Return the deltas with an annotation after each mark; any delta but text interrupts a mark."""
         if not self._pages:
             return [*deltas]
         result: list[Delta] = []
@@ -123,7 +116,7 @@ class Citations:
         for mark in MARK.finditer(text):
             end = mark.end()
             page = self._pages.get(int(mark[1]))
-            if page is not None and len(mark[0]) <= LONGEST:
+            if page is not None and len(mark[0]) <= MAX_MARK:
                 yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
         start = text.rfind(OPENING, end)
-        self._tail = text[start:] if start >= 0 and len(text) - start < LONGEST else ""
+        self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""

@@ -1,8 +1,8 @@
-"""A session with one MCP server: opened when it is first used, in a task of its own.
+"""A session with one MCP server, opened on first use in a task of its own.
 
-The `mcp` package binds a session to the task that opened it, and the calls of a response run in other tasks; so the session has a
-task, and a call waits for its result or for the end of that task. Any fault of the session (a broken connection, a malformed
-answer) ends the task and is raised where the call is awaited. Every wait has a limit. This module knows the protocol, not items.
+The `mcp` package binds a session to the task that opened it, but the calls of a response run in other tasks. A call waits for its
+result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken connection, a malformed
+answer) ends the task, and is raised where a call is awaited.
 """
 
 from __future__ import annotations
@@ -46,27 +46,22 @@ CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is abandoned."""
 PAGES: Final = 10
 """The most pages of a server's list that are read."""
-QUOTED: Final = 500
+MAX_MESSAGE: Final = 500
 """The most characters of a server's error that are repeated."""
 
-OURS: Final = ContextVar("OURS", default=False)
-"""Whether a session of this module is at work. Its faults are raised, and need no line of `mcp` in the log."""
+IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
+"""Whether a session runs. Its faults are raised, so `mcp` need not log them as well."""
 
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
-    logging.getLogger(_name).addFilter(lambda _record: not OURS.get())
+    logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
 
 SSE_PATH: Final = "/sse"
-"""The end of the path of a URL that uses the older transport."""
+"""The end of the path of a URL for the older transport."""
 
 
 @define(eq=False)
 class Session:
-    """One session.
-
-    Args:
-        endpoint: The server.
-        seconds: Seconds that a call may take.
-    """
+    """One session, whose calls may take `seconds`."""
 
     endpoint: Endpoint
     seconds: float
@@ -78,14 +73,14 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether the session was open and has ended."""
+        """Whether the session was opened and has ended."""
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
         """List the server's tools.
 
         Raises:
-            ToolError: It failed; the message says why.
+            ToolError: The server failed, or lists too many tools.
         """
         client = await self._client()
         tools: list[Tool] = []
@@ -104,13 +99,13 @@ class Session:
         """Call a tool; cancelling this cancels the call on the server.
 
         Raises:
-            ToolError: It failed; the message says why. An error of the tool itself is a result.
+            ToolError: The server failed; an error of the tool itself is a result.
         """
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 
     async def close(self) -> None:
-        """End the session, within seconds whatever the server does."""
+        """End the session, at the latest after twice `CLOSING_SECONDS`."""
         if self._task is None:
             return
         self._closing.set()
@@ -127,10 +122,10 @@ class Session:
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
-            self._task = asyncio.create_task(self._live(), name=name, context=_ours())
+            self._task = asyncio.create_task(self._run(), name=name, context=_session_context())
         return await self._within(OPENING_SECONDS, _result(self._opened))
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             async with Client(_transport(self.endpoint, self._faults), cache=None) as client:
                 self._opened.set_result(client)
@@ -142,8 +137,8 @@ class Session:
             logger.debug("%s", self._faults[-1])  # not the error itself, which may repeat the request's headers
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for a coroutine while the session lives, and at most for some seconds."""
-        task = asyncio.create_task(work, context=_ours())
+        """Await a coroutine until it or the session ends, at most for some seconds."""
+        task = asyncio.create_task(work, context=_session_context())
         session = self._task or task
         try:
             await asyncio.wait({task, session}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -164,30 +159,30 @@ class Session:
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
-        """Return why the connection is lost, as far as it is known."""
+        """Return the reason why the connection was lost."""
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
-def _ours() -> Context:
+def _session_context() -> Context:
     context = copy_context()
-    context.run(OURS.set, True)  # noqa: FBT003 - the value of a context variable
+    context.run(IN_SESSION.set, True)  # noqa: FBT003 - the value of a context variable
     return context
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """Retrieve the outcome of an abandoned task, so that asyncio does not report it as lost."""
+    """Retrieve the exception of an abandoned task, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 
 
 async def _result(future: asyncio.Future[T]) -> T:
-    """Wait for a shared future, which is not cancelled with its waiter."""
+    """Await a shared future, which is not cancelled with its waiter."""
     return await asyncio.shield(future)
 
 
 @asynccontextmanager
 async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
-    """Open the transport that the URL asks for."""
+    """Open the transport that the URL selects."""
     headers = dict(endpoint.headers)
     client = partial(http_client, policy=endpoint.policy, faults=faults)
     if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
@@ -199,7 +194,7 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
 
 
 def _explained(error: BaseException) -> str:
-    """Return the message of an error for the reader of the stream."""
+    """Return the client-facing message of an error."""
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])
@@ -215,4 +210,4 @@ def _explained(error: BaseException) -> str:
 
 def _truncated(text: str) -> str:
     text = text.partition("\n")[0]
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}\N{HORIZONTAL ELLIPSIS}"

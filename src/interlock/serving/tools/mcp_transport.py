@@ -1,4 +1,4 @@
-"""The HTTP under an MCP session: requests go only to allowed addresses, and the size of responses is limited.
+"""The HTTP of MCP sessions: requests reach only allowed addresses, and the size of responses is limited.
 
 It lies below the `mcp` package, so that nothing in the package (a redirect, a reconnection) can bypass it.
 """
@@ -19,16 +19,16 @@ from interlock.serving.tools.address import AddressPolicy
 
 if TYPE_CHECKING or not version("mcp").startswith("1."):
     import httpx2
-else:  # what the first version of `mcp` is written for
+else:  # version 1 of `mcp` is written for it
     import httpx as httpx2
 
 __all__ = ["LIMIT", "http_client", "httpx2"]
 
 LIMIT: Final = 1_000_000
-"""The most bytes of a response, or of an event of a stream; a little less than the `mcp` package's limit."""
+"""The most bytes of a response or event; a little less than the limit of the `mcp` package."""
 
-MOST_VALUES: Final = 20_000
-"""The most JSON values of a response or event: `mcp` parses and validates them in one go, which blocks the event loop."""
+MAX_VALUES: Final = 20_000
+"""The most JSON values of a response or event, because `mcp` blocks the event loop while it parses and validates them."""
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -37,7 +37,7 @@ REFUSALS: Final[Mapping[int, str]] = {
     403: "The server refuses access (HTTP 403).",
     407: "The server refuses the authorization (HTTP 407).",
 }
-"""The messages for statuses that `mcp` would only report as an error."""
+"""The messages for statuses that `mcp` reports without their meaning."""
 
 EVENT_STREAM: Final = "text/event-stream"
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -49,7 +49,7 @@ class TooLarge(httpx2.StreamError):
 
 
 def explained(error: Exception) -> str:
-    """Return the message of an error of HTTP or of this module for the reader of the stream."""
+    """Return the client-facing message of an error of HTTP or of this module."""
     match error:
         case ToolError() | TooLarge():
             return str(error)
@@ -63,13 +63,13 @@ def explained(error: Exception) -> str:
             return f"Communication with the server failed: {error}"
 
 
-class Bounded(httpx2.AsyncByteStream):
-    """The bytes of a response, which end with an error where there are too many.
+class BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of a response, up to the limits.
 
     Args:
         stream: The bytes.
-        events: Whether they are events, to each of which the limit applies.
-        faults: Collects what went wrong, because `mcp` may only report that the connection is closed.
+        faults: Collects the messages of errors, because `mcp` may only report that the connection is closed.
+        events: Whether the bytes are events, to each of which the limits apply.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -79,11 +79,7 @@ class Bounded(httpx2.AsyncByteStream):
         self._size, self._budget = 0, JsonBudget()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Pass the bytes on.
-
-        Raises:
-            TooLarge: There are too many.
-        """
+        """Yield the bytes, or raise `TooLarge`."""
         last = b""
         try:
             async for chunk in self._stream:
@@ -104,20 +100,18 @@ class Bounded(httpx2.AsyncByteStream):
         self._budget.count(chunk)
         if self._size > LIMIT:
             raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
-        if self._budget.values > MOST_VALUES:
-            raise TooLarge(f"The answer holds more than {MOST_VALUES} JSON values.")
+        if self._budget.values > MAX_VALUES:
+            raise TooLarge(f"The answer holds more than {MAX_VALUES} JSON values.")
 
     async def aclose(self) -> None:
-        """Close the stream below."""
+        """Close the stream."""
         await self._stream.aclose()
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """A transport that checks the destination of every request.
+    """A transport that checks the destination of every request (SSRF guard) and limits responses.
 
-    Args:
-        policy: The addresses that may be reached; None if the operator chose the URL.
-        faults: Collects what went wrong.
+    Without a policy, any destination is allowed, because the operator chose the URL.
     """
 
     def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
@@ -126,12 +120,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request.
-
-        Raises:
-            ToolError: The destination is not allowed, the server refuses the request, or the response is compressed.
-            HTTPError: The server cannot be reached, or does not speak HTTP.
-        """
+        """Send a request; a destination that is not allowed, a refusal and a compressed response raise `ToolError`."""
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
@@ -139,23 +128,19 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
-        """Return a response with its limits.
-
-        Raises:
-            ToolError: It is a refusal, or compressed.
-        """
+        """Return a response with limits; a refusal or a compressed response is an error."""
         refusal = REFUSALS.get(response.status_code)
         if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
-            refusal = "The server compresses its responses, although it was asked not to."  # a small one may be huge
+            refusal = "The server compresses its responses, although it was asked not to."  # a few bytes may become gigabytes
         if refusal is not None:
             await response.aclose()
             raise ToolError(refusal)
         events = response.headers.get("content-type", "").startswith(EVENT_STREAM)
-        response.stream = Bounded(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
+        response.stream = BoundedStream(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
         return response
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first of its host's addresses that can be reached, after all of them were checked."""
+        """Send a request to the first reachable address of its host, after all of them were checked."""
         if self._policy is None:
             return await self._inner.handle_async_request(request)
         url = request.url
@@ -171,7 +156,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return a request with an address in place of its host's name, which TLS still verifies."""
+    """Return a request to an address of its host; TLS still verifies the host's name."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -183,13 +168,13 @@ def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, which are slow to read."""
+    """Return the trusted certificates, which are slow to load."""
     return httpx2.create_ssl_context()
 
 
 def http_client(
     headers: Mapping[str, str] | None = None,
-    timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - of the signature that `mcp` calls; a session times itself
+    timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - `mcp` passes it; a session has its own time limits
     auth: httpx2.Auth | None = None,
     *,
     policy: AddressPolicy | None,
@@ -202,5 +187,5 @@ def http_client(
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
         auth=auth,
         follow_redirects=False,
-        trust_env=False,  # no proxy and no .netrc may lead elsewhere
+        trust_env=False,  # no proxy and no .netrc
     )

@@ -1,4 +1,4 @@
-"""The interface of version 2 of the `mcp` package on top of version 1, which vLLM up to 0.29 requires."""
+"""The interface of version 2 of the `mcp` package on version 1, which vLLM up to 0.29 requires."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONNECTION_CLOSED: Final = -32000
 MCPError: type[Exception] = import_module("mcp").McpError
 
 
-def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - the package's own
-    """Open the transport of streamable HTTP, with a client that is open already."""
+def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - of the package
+    """Open the transport of streamable HTTP with an open client."""
     module = import_module("mcp.client.streamable_http")
     if hasattr(module, "streamable_http_client"):
         return module.streamable_http_client(url, http_client=http_client)
@@ -31,7 +31,7 @@ def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN40
 
 @define(eq=False)
 class Client:
-    """A session with a server over a transport that is not open yet."""
+    """A session over a transport that it opens."""
 
     _transport: Any
     cache: None = None
@@ -52,7 +52,7 @@ class Client:
         await self._stack.aclose()
 
     async def list_tools(self, *, cursor: str | None = None) -> SimpleNamespace:
-        """Return a page of the server's tools."""
+        """Return one page of the server's tools."""
         page = await self._session.list_tools(cursor)
         tools = [
             SimpleNamespace(

@@ -1,8 +1,4 @@
-"""The interface of hosted tools to the server: they begin for each response, and run the calls of its turns.
-
-The protocols know deltas and items, not where tools are. The other tools here run nothing: `NullTools` of a server without tools,
-and `RecordedTools` of `interlock serve --script`.
-"""
+"""The interface of hosted tools, and two implementations that run nothing: `NullTools` and `RecordedTools`."""
 
 from __future__ import annotations
 
@@ -26,46 +22,39 @@ class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) stops the tools that are still running."""
 
     def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Yield what happens before the model's first turn; hosted calls that are ready then are run.
+        """Yield deltas before the model's first turn, in groups that belong together; hosted calls that are ready then are run.
 
         Args:
-            output: Returns the items that the response has so far, including those of the deltas yielded before.
-
-        Yields:
-            Deltas that belong together.
+            output: Returns the items of the response so far, including those of the deltas already yielded.
         """
         ...
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas for the driver in place of those of the parser."""
+        """Return the deltas for the driver in place of the parser's."""
         ...
 
     def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Run the tools of one turn's calls, and yield what happens when it happens.
+        """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
 
-        A call without a delta was not run: it fails when the response ends. If none of them is, and none was
-        rejected, the response ends.
+        A tool starts after its `Run` was taken and written. A call without a delta is not run, and fails when the response ends.
+        `Finish` means that no turn may follow; nor does one if nothing is yielded and no call was rejected.
 
         Args:
-            calls: In the order in which the model made them.
-            rejected: The turn's calls with arguments that cannot be understood. They have failed already, but count as calls.
-
-        Yields:
-            `Run`, `Progress`, `Succeed` and `Fail` of those calls, and `Finish` if no turn may follow. A tool does not start
-            before its `Run` was taken, and whoever takes it writes it before the next delta is asked for.
+            calls: The calls in the order in which the model made them.
+            rejected: The items of calls with invalid arguments, which have failed already, but count as calls.
         """
         ...
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Return items of the response for the model: with the results of their tools as `output`, shown or not."""
+        """Return items of the response for the model, with the results of tools as `output`, whether or not items show them."""
         ...
 
 
 class ToolRunner(Protocol):
-    """Gives every response its tools."""
+    """Creates the tools of each response."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the tools of one response; their resources are freed at the end of the context.
+        """Return the tools of one response, whose resources are released at the end of the context.
 
         Args:
             request: The request, which declares the tools.
@@ -84,7 +73,7 @@ class NullTools:
         return nullcontext(self)
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Do nothing."""
+        """Yield nothing."""
         del output
         return
         yield
@@ -105,29 +94,25 @@ class NullTools:
 
 @frozen
 class RecordedTools:
-    """Gives every response the recorded results, from the turn on that its conversation has come to.
-
-    Args:
-        turns: The turns of the recording.
-    """
+    """Replays the tool results of a recording, from the turn that a conversation has reached."""
 
     turns: Sequence[RecordedTurn]
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the results that are left."""
+        """Return the remaining results."""
         del request
         return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
 
 
 @frozen
 class _RecordedResults(NullTools):
-    """The results for one response, in the order of the calls; a call for which there is none is not run."""
+    """The results for one response, in the order of the calls; a call without a result is not run."""
 
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Yield the next result of each call; a rejected call had none."""
+        """Yield the next result of each call; a rejected call has none."""
         del rejected
-        for call, result in zip(calls, self.results, strict=False):  # the calls first, so that no result is taken in vain
+        for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost
             for delta in tool_deltas(call, result):
                 yield delta

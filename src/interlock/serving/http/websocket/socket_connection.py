@@ -1,15 +1,16 @@
-"""A connection: its lanes side by side, its limits, and its end.
+"""A WebSocket connection: its lanes, its limits, and its end.
 
-It knows frames, lanes and the socket. What a request means and who makes the response is for the `Host`.
+The tables `CONNECTION` and `LANE` say what happens when; this module carries out their effects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 from attrs import define, evolve, field, frozen
 from starlette.websockets import WebSocket, WebSocketState
@@ -19,29 +20,23 @@ from interlock.events.dialects import Dialect
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.http.websocket.frames import (
-    Ask,
-    CancelAsked,
-    FrameError,
-    Steer,
-    error_frame,
-    event_frame,
-    read_frame,
-    steer_frame,
-)
-from interlock.serving.http.websocket.request_lane import Lane
-from interlock.serving.http.websocket.socket_memory import NO_ROOM, Share
+from interlock.serving.http.answers import INTERNAL_ERROR
+from interlock.serving.http.websocket.frames import CancelFrame, CreateFrame, FrameError, error_frame, event_frame, read_frame
+from interlock.serving.http.websocket.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.yielder import Yielder
-from interlock.serving.responses.active_runs import SHUTDOWN, ActiveRuns
+from interlock.serving.responses.active_runs import SHUTDOWN, ActiveRuns, Interruptible
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.run import Run
+from interlock.serving.responses.response_run import ResponseRun
+from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
-__all__ = ["Begun", "Connection", "Host", "Limits"]
+__all__ = ["Connection", "Lane", "Limits"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,170 +47,164 @@ BINARY: Final = ApiError(400, "Frames must be text, not binary.", code="invalid_
 TOO_OLD: Final = ApiError(
     400, "This connection has reached its longest lifetime. Open another one.", code="websocket_connection_limit_reached"
 )
-LET_GO: Final = "It was not kept, to hold no more bytes than WebSockets may hold. Send the whole input again."
-OUR_FAULT: Final = ApiError(500, "The server had an error while processing your request.", "server_error")
+EVICTED: Final = "It was not kept, to hold no more bytes than WebSockets may hold. Send the whole input again."
 
 
 @frozen
 class Limits:
-    """What one connection may use.
+    """The limits of one connection.
 
     Args:
-        lifetime: Seconds after which it takes no more requests.
+        lifetime: Seconds after which it accepts no more requests.
         in_flight: Requests that run or wait, over all lanes.
         lanes: Lanes with a name.
-        held_bytes: Bytes of its requests and of the responses that its lanes may go on from.
+        memory_bytes: Bytes of its requests, and of the responses that its lanes may continue from.
     """
 
     lifetime: float = 3600
     in_flight: int = 16
     lanes: int = 32
-    held_bytes: int = 128 * 2**20
+    memory_bytes: int = 128 * 2**20
 
 
-@frozen
-class Begun:
-    """A request that has become a run.
+@define(eq=False)
+class Lane:
+    """The requests of one `stream_id`, first in, first out."""
 
-    Args:
-        run: Makes the response; its events are server-sent events.
-        keep: Returns what a later request of the same lane can continue, once the run has ended.
-    """
-
-    run: Run[bytes]
-    keep: Callable[[], StoredResponse]
-
-
-class Host(Protocol):
-    """What a server does for its connections."""
+    stream_id: str | None
+    size: int = field(default=0, init=False)
+    """The bytes that are reserved for the request that was started."""
+    _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
+    _run: Interruptible | None = field(default=None, init=False)
+    _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
 
     @property
-    def dialect(self) -> Dialect:
-        """What the client speaks."""
-        ...
+    def in_flight(self) -> int:
+        """The number of requests that were started or wait."""
+        return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
-    async def begin(self, body: Mapping[str, object], *, generate: bool, latest: StoredResponse | None) -> Begun:
-        """Validate a request and return its run.
+    def submit(self, request: CreateFrame) -> CreateFrame | None:
+        """Queue a request, or return it if the lane is idle: the caller starts it, calls `begin`, and last `end`."""
+        return self._fire(LaneTrigger.ASK, request)
 
-        Args:
-            body: The body, as a POST would carry it.
-            generate: Whether output is wanted; without it the response completes at once, with an id to continue from.
-            latest: The response that ended last in the lane; it can be continued even if it was not stored.
+    def begin(self, run: Interruptible) -> None:
+        """Set the run of the request that was started."""
+        self._run = run
+        self._fire(LaneTrigger.BEGUN)
 
-        Raises:
-            ApiError: The request is wrong.
-        """
-        ...
+    def end(self) -> CreateFrame | None:
+        """End the request that was started, and return the next one to start."""
+        self._run = None
+        return self._fire(LaneTrigger.END)
 
+    def cancel(self) -> None:
+        """Cancel the request that was started, if there is one."""
+        self._fire(LaneTrigger.CANCEL)
 
-def _start_of_connection() -> Machine[ConnectionTrigger, ConnectionEffect]:
-    return Machine[ConnectionTrigger, ConnectionEffect].at_start(CONNECTION)
+    def close(self) -> None:
+        """Cancel the request that was started, and drop those in the queue: the client has disconnected."""
+        self._fire(LaneTrigger.LEAVE)
+
+    def _fire(self, trigger: LaneTrigger, request: CreateFrame | None = None) -> CreateFrame | None:
+        next_request: CreateFrame | None = None
+        for effect in self._machine.fire(trigger):
+            match effect:
+                case LaneEffect.BEGIN:
+                    next_request = request
+                case LaneEffect.QUEUE if request is not None:
+                    self._queue.append(request)
+                case LaneEffect.ADVANCE if self._queue:
+                    next_request = self._fire(LaneTrigger.ASK, self._queue.popleft())
+                case LaneEffect.INTERRUPT if self._run is not None:
+                    self._run.interrupt(Cancel())
+                case LaneEffect.CLEAR:
+                    self._queue.clear()
+                case _:
+                    pass
+        return next_request
 
 
 @frozen(eq=False)
-class Beginning:
-    """A request that becomes a run, which a shutdown does not wait for.
+class _Preparation:
+    """A request whose run does not exist yet; a shutdown ends it by its timeout."""
 
-    Args:
-        patience: How long it may take.
-    """
-
-    patience: asyncio.Timeout
+    timeout: asyncio.Timeout
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End it as soon as possible."""
         del ending
-        self.patience.reschedule(0)
+        self.timeout.reschedule(0)
 
 
 @define(eq=False)
 class Connection:
-    """One connection, from the accepted socket to its end.
-
-    Args:
-        socket: The socket, accepted.
-        host: Makes the responses.
-        active_runs: Holds the runs while they go on, and ends them at a shutdown.
-        share: What the connection holds.
-        limits: What the connection may use.
-    """
+    """One connection, from the accepted socket to its end."""
 
     _socket: WebSocket
-    _host: Host
-    _active_runs: ActiveRuns
-    _share: Share
+    _service: ResponseService
+    _dialect: Dialect
+    _memory: ConnectionMemory
     _limits: Limits = Limits()
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
-    _beginnings: ActiveRuns = field(factory=ActiveRuns, init=False)
-    _machine: Machine[ConnectionTrigger, ConnectionEffect] = field(factory=_start_of_connection, init=False)
+    _preparations: ActiveRuns = field(factory=ActiveRuns, init=False)
+    _machine: Machine[ConnectionTrigger, ConnectionEffect] = field(factory=lambda: Machine.at_start(CONNECTION), init=False)
 
     async def serve(self) -> None:
-        """Serve the connection until it is closed, and everything that it ran has ended."""
+        """Serve the connection until it is closed and all of its requests have ended."""
         timer = asyncio.get_running_loop().call_later(self._limits.lifetime, self._expire)
         yielder = Yielder()
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
-                await self._take(message, yielder)
+                await self._handle(message, yielder)
                 await yielder.checkpoint()
         finally:
             timer.cancel()
-            await self._try(ConnectionTrigger.LEAVE)
+            await self._fire(ConnectionTrigger.LEAVE)
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            self._share.close()
+            self._memory.close()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """Close the connection as soon as its requests have ended; those that have not begun fail.
-
-        Args:
-            ending: How runs end; they are interrupted by themselves, so a connection has no use for it.
-        """
+        """Close the connection as soon as its requests have ended; those without a run fail, and others end their runs."""
         del ending
-        self._beginnings.end()
-        self._spawn(self._try(ConnectionTrigger.SHUT_DOWN))
+        self._preparations.end()
+        self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
 
     def _expire(self) -> None:
         if ConnectionTrigger.EXPIRE in self._machine.state.rows:
             self._machine.fire(ConnectionTrigger.EXPIRE)
 
-    async def _take(self, message: Mapping[str, object], yielder: Yielder) -> None:
-        """Carry out what a frame asks for."""
+    async def _handle(self, message: Mapping[str, object], yielder: Yielder) -> None:
         text = message.get("text")
         if not isinstance(text, str):
             await self._send(error_frame(BINARY))
             return
         try:
             match await read_frame(text, yielder):
-                case Ask() as ask:
-                    await self._try(ConnectionTrigger.REQUEST, ask)
-                case Steer() as steer:
-                    await self._send(steer_frame(steer))
-                case CancelAsked(stream_id) if stream_id in self._lanes:
+                case CreateFrame() as request:
+                    await self._fire(ConnectionTrigger.REQUEST, request)
+                case CancelFrame(stream_id) if stream_id in self._lanes:
                     self._lanes[stream_id].cancel()
                 case _:
                     pass
-        except FrameError as refused:
-            await self._send(error_frame(refused.error, refused.stream_id))
+        except FrameError as error:
+            await self._send(error.answer)
 
-    async def _try(self, trigger: ConnectionTrigger, ask: Ask | None = None) -> None:
-        """Fire a trigger where it is legal: the connection may have ended meanwhile, with a frame still under way."""
-        if trigger in self._machine.state.rows:
-            await self._fire(trigger, ask)
-
-    async def _fire(self, trigger: ConnectionTrigger, ask: Ask | None = None) -> None:
+    async def _fire(self, trigger: ConnectionTrigger, request: CreateFrame | None = None) -> None:
+        if trigger not in self._machine.state.rows:  # the connection may have ended before a frame was read
+            return
         for effect in self._machine.fire(trigger):
             match effect:
-                case ConnectionEffect.DISPATCH if ask is not None:
-                    lane = self._lane(ask)
-                    self._start(lane, lane.ask(ask))
-                case ConnectionEffect.REFUSE if ask is not None:
-                    await self._send(error_frame(TOO_OLD, ask.stream_id))
+                case ConnectionEffect.DISPATCH if request is not None:
+                    lane = self._lane_for(request)
+                    self._start(lane, lane.submit(request))
+                case ConnectionEffect.REFUSE if request is not None:
+                    await self._send(error_frame(TOO_OLD, request.stream_id))
                 case ConnectionEffect.LEAVE_LANES:
                     for lane in self._lanes.values():
-                        lane.leave()
+                        lane.close()
                 case ConnectionEffect.SETTLE if not self._in_flight:
-                    await self._try(ConnectionTrigger.DRAIN)
+                    await self._fire(ConnectionTrigger.DRAIN)
                 case ConnectionEffect.CLOSE:
                     await self._close(NORMAL)
                 case ConnectionEffect.CLOSE_RESTARTING:
@@ -225,106 +214,112 @@ class Connection:
 
     @property
     def _in_flight(self) -> int:
-        """The number of requests that run or wait."""
         return sum(lane.in_flight for lane in self._lanes.values())
 
-    def _lane(self, ask: Ask) -> Lane:
-        """Return the lane of a request, which must be within the limits."""
-        lane = self._lanes.get(ask.stream_id)
+    def _lane_for(self, request: CreateFrame) -> Lane:
+        """Return the lane of a request that is within the limits, and reserve memory for the request."""
+        lane = self._lanes.get(request.stream_id)
         named = sum(name is not None for name in self._lanes)
         try:
             if self._in_flight >= self._limits.in_flight:
                 raise _too_many(f"{self._limits.in_flight} requests in flight")
-            if lane is None and ask.stream_id is not None and named >= self._limits.lanes:
+            if lane is None and request.stream_id is not None and named >= self._limits.lanes:
                 raise _too_many(f"{self._limits.lanes} streams")
-            self._share.hold(ask.size)
+            self._memory.reserve(request.size)
         except ApiError as error:
-            raise FrameError(error, ask.stream_id) from None
-        return self._lanes.setdefault(ask.stream_id, lane or Lane(ask.stream_id))
+            raise FrameError(error_frame(error, request.stream_id)) from None
+        return self._lanes.setdefault(request.stream_id, lane or Lane(request.stream_id))
 
-    def _start(self, lane: Lane, ask: Ask | None) -> None:
-        if ask is not None:
-            self._spawn(self._answer(lane, ask))
+    def _start(self, lane: Lane, request: CreateFrame | None) -> None:
+        if request is not None:
+            self._spawn(self._answer(lane, request))
 
-    async def _answer(self, lane: Lane, ask: Ask) -> None:
-        """Answer a request by its events or by one error, and then let the lane go on."""
-        latest, size = self._share.recall(lane.stream_id, ask.body.get("previous_response_id"))
-        lane.size = ask.size + size
+    async def _answer(self, lane: Lane, request: CreateFrame) -> None:
+        """Answer a request by its events or by one error, then start the next request of its lane."""
+        latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
+        lane.size = request.size + size
         try:
-            await self._respond(lane, ask, latest)
+            await self._respond(lane, request, latest)
         except BaseException as error:
             if not is_fault(error):
                 raise
-            said = store_error(error)
-            if not isinstance(said, ApiError):
+            api_error = store_error(error)
+            if not isinstance(api_error, ApiError):
                 logger.exception("a request over a WebSocket could not be answered")
-            await self._send(error_frame(said if isinstance(said, ApiError) else OUR_FAULT, lane.stream_id))
+                api_error = INTERNAL_ERROR
+            await self._send(error_frame(api_error, lane.stream_id))
         finally:
-            self._free(lane)
+            self._release(lane)
             self._start(lane, lane.end())
             if not self._in_flight:
-                await self._try(ConnectionTrigger.DRAIN)
+                await self._fire(ConnectionTrigger.DRAIN)
 
-    async def _respond(self, lane: Lane, ask: Ask, latest: StoredResponse | None) -> None:
-        begun = await self._begun(ask, latest)
-        if begun is None:
-            settings = response_settings({**ask.body, "conversation": None})
-            never = ResponseDriver(settings, writer=SseWriter(self._host.dialect), ids=random_id, clock=now)
-            await self._send_all(never.feed([Start(), SHUTDOWN]), lane)
+    async def _respond(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> None:
+        run = await self._run(request, latest)
+        if run is None:
+            settings = response_settings({**request.body, "conversation": None})
+            driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
+            await self._send_events(driver.feed([Start(), SHUTDOWN]), lane)
             return
-        lane.begin(begun.run)
-        with self._active_runs.track(begun.run):
-            await self._pass_on(begun, lane)
+        lane.begin(run)
+        with self._service.active_runs.track(run):
+            await self._stream(run, lane)
 
-    async def _begun(self, ask: Ask, latest: StoredResponse | None) -> Begun | None:
-        """Return the run of a request, or None if it cannot begin any more because the server shuts down."""
-        patience = asyncio.timeout(None)
+    async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> ResponseRun[bytes] | None:
+        """Return the run of a request; None if the server shut down before it could begin."""
+        timeout = asyncio.timeout(None)
         try:
-            async with patience:
-                with self._beginnings.track(Beginning(patience)):
-                    return await self._host.begin(ask.body, generate=ask.generate, latest=latest)
+            async with timeout:
+                with self._preparations.track(_Preparation(timeout)):
+                    return await self._service.begin(
+                        await self._service.read(request.body, Yielder()),
+                        tenant_of(self._socket),
+                        SseWriter(self._dialect),
+                        latest=latest,
+                        generate=request.generate,
+                        connection=self._socket,
+                    )
         except BaseException as error:
-            if is_fault(error) and patience.when() is not None:
+            if is_fault(error) and timeout.when() is not None:
                 return None
             if not isinstance(error, ApiError) or error.code != "previous_response_not_found":
                 raise
-            let_go = self._share.has_let_go(ask.stream_id, ask.body.get("previous_response_id"))
-            raise evolve(error, message=f"{error.message} {LET_GO}") if let_go else error from None
+            evicted = self._memory.was_evicted(request.stream_id, request.body.get("previous_response_id"))
+            raise evolve(error, message=f"{error.message} {EVICTED}") if evicted else error from None
 
-    async def _pass_on(self, begun: Begun, lane: Lane) -> None:
-        """Send the events of a run; what can be continued is kept before the client sees the end."""
+    async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
+        """Send the events of a run; the response is cached before the client sees its end, so that it can continue from it."""
         try:
-            async with aclosing(begun.run.events()) as steps:
+            async with aclosing(run.events()) as steps:
                 async for events in steps:
-                    if begun.run.driver.ended and begun.run.driver.status != "failed":
-                        self._free(lane)
-                        self._share.keep(lane.stream_id, begun.keep())
-                    await self._send_all(events, lane)
+                    if run.driver.ended and run.driver.status != "failed":
+                        self._release(lane)
+                        self._memory.store(lane.stream_id, run.stored)
+                    await self._send_events(events, lane)
         finally:
-            await self._send_all(begun.run.conclude(), lane)
+            await self._send_events(run.conclude(), lane)
 
-    def _free(self, lane: Lane) -> None:
-        """Count what a lane has made its response of no longer."""
-        self._share.free(lane.size)
+    def _release(self, lane: Lane) -> None:
+        """Release the memory of the request that a lane has started."""
+        self._memory.release(lane.size)
         lane.size = 0
 
-    async def _send_all(self, events: Sequence[bytes], lane: Lane) -> None:
+    async def _send_events(self, events: Sequence[bytes], lane: Lane) -> None:
         for event in events:
             await self._send(event_frame(event, lane.stream_id))
 
     async def _send(self, text: str) -> None:
-        """Send a frame; where the client has gone, nothing happens, for `serve` learns of that itself."""
-        await self._while_open(lambda: self._socket.send_text(text))
+        await self._if_open(lambda: self._socket.send_text(text))
 
     async def _close(self, code: int) -> None:
-        await self._while_open(lambda: self._socket.close(code))
+        await self._if_open(lambda: self._socket.close(code))
 
-    async def _while_open(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do something with the socket; that the client has gone, each server says by an exception of its own."""
+    async def _if_open(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Send something, unless the client has disconnected; `serve` learns of that by itself."""
         if self._socket.application_state is WebSocketState.CONNECTED:
             try:
-                await act()
-            except Exception:
+                await action()
+            except Exception:  # each server has its own exception for a client that has disconnected
                 logger.debug("the client of a WebSocket has gone", exc_info=True)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -333,5 +328,5 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
 
-def _too_many(what: str) -> ApiError:
-    return ApiError(400, f"This connection has {what}, which is as many as it may have.", param="stream_id", code=NO_ROOM)
+def _too_many(limit: str) -> ApiError:
+    return ApiError(400, f"This connection has {limit}, which is as many as it may have.", param="stream_id", code=NO_ROOM)

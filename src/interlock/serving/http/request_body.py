@@ -1,0 +1,204 @@
+"""Reads the body of an HTTP request, and checks its content type, content coding and size on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from attrs import define, field
+from starlette.requests import Request
+
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.body import JsonBudget
+from interlock.serving.requests.yielder import Yielder
+
+__all__ = ["CODINGS", "JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "decoder_for", "read_body"]
+
+JSON: Final = "application/json"
+
+MAX_BODY_BYTES: Final = 32 * 2**20
+
+DISCARDED: Final = 64 * 2**20
+"""Bytes of a body that is too large which are still read, so that the client gets to read the error."""
+
+SLICE: Final = 2**17
+"""Bytes that are decompressed at once: a fraction of a millisecond, after which other tasks run."""
+
+WINDOW_LOG: Final = 23
+"""The window of a zstd frame is allocated before it is filled; RFC 9659 allows 8 MiB for a content coding."""
+
+MAX_MEMBERS: Final = 100
+"""The most gzip members or zstd frames of a body: each costs time, even an empty one."""
+
+CODINGS: Final = "gzip, deflate, zstd"
+GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class _Decompressor(Protocol):
+    """What the decompressors of zlib and zstd have in common; each is for one member or frame."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+@define(eq=False)
+class Decoder:
+    """Decompresses one body.
+
+    Args:
+        name: The name of its content coding.
+        start: Creates the decompressor of the next member or frame.
+        error: What that decompressor raises for invalid data.
+    """
+
+    _name: str
+    _start: Callable[[], _Decompressor]
+    _error: type[Exception]
+    _member: _Decompressor | None = field(default=None, init=False)
+    _members: int = field(default=0, init=False)
+
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the next chunk of the body, decompressed, in slices of at most `SLICE` bytes.
+
+        Raises:
+            ApiError: 400; the chunk is not valid in this coding.
+        """
+        for start in range(0, len(chunk), SLICE):
+            data = chunk[start : start + SLICE]
+            while data:
+                member = self._current_member()
+                yield from self._slices(member, data)
+                data = member.unused_data
+
+    def end(self) -> None:
+        """Check that the body is complete.
+
+        Raises:
+            ApiError: 400; its last member is truncated.
+        """
+        if self._member is None or not self._member.eof:
+            raise self._invalid("it is cut short")
+
+    def _current_member(self) -> _Decompressor:
+        if self._member is None or self._member.eof:
+            self._members += 1
+            if self._members > MAX_MEMBERS:
+                raise self._invalid(f"it has more than {MAX_MEMBERS} members")
+            self._member = self._start()
+        return self._member
+
+    def _slices(self, member: _Decompressor, data: bytes) -> Iterator[bytes]:
+        try:
+            while True:
+                output = member.decompress(data, SLICE)
+                yield output
+                if member.eof or len(output) < SLICE:
+                    return
+                data = getattr(member, "unconsumed_tail", b"")  # zstd keeps its unread input itself
+        except self._error as error:
+            raise self._invalid(str(error)) from None
+
+    def _invalid(self, reason: str) -> ApiError:
+        return invalid(None, f"The body of the request could not be decompressed as {self._name}: {reason}.", "invalid_body")
+
+
+def decoder_for(content_encoding: str) -> Decoder | None:
+    """Return the decoder for the value of a `Content-Encoding` header; None for a body that is not compressed.
+
+    Raises:
+        ApiError: 415; the coding is unknown, or there are several.
+    """
+    match content_encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return Decoder("gzip", lambda: zlib.decompressobj(GZIP), zlib.error)
+        case "deflate":
+            return Decoder("deflate", zlib.decompressobj, zlib.error)
+        case "zstd" if (decoder := _zstd_decoder()) is not None:
+            return decoder
+        case _:
+            message = f"Unsupported content encoding: '{content_encoding[:100]}'. A body may have one of: {CODINGS}."
+            raise ApiError(415, message, code="unsupported_content_encoding")
+
+
+def _zstd_decoder() -> Decoder | None:
+    """Return a decoder for zstd; None where its package is missing, which may be so beside vLLM."""
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415
+        else:
+            from backports import zstd  # pyright: ignore[reportMissingTypeStubs] - of the namespace alone  # noqa: PLC0415
+    except ImportError:
+        return None
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG}
+    return Decoder("zstd", lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
+
+
+async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = None) -> bytes:
+    """Read the body of a request that is declared as JSON.
+
+    A request without a content type is refused as well, because browsers send it for foreign pages without a preflight.
+    `max_bytes` limits the body before and after decompression.
+
+    Raises:
+        ApiError: 415 for another content type or an unknown coding, 413 for a body that is too large or holds too many values,
+            400 for one that cannot be decompressed.
+        ClientDisconnect: The client disconnected.
+    """
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        message = f"Unsupported content type: '{content_type[:100]}'. This method only accepts '{JSON}'."
+        raise ApiError(415, message, code="unsupported_content_type")
+    body, budget = bytearray(), JsonBudget()
+    async with aclosing(_decompressed(request, max_bytes, yielder)) as chunks:
+        async for chunk in chunks:
+            if not budget.too_many:
+                budget.count(chunk)
+                body += chunk
+    budget.require_few()
+    return bytes(body)
+
+
+async def _decompressed(request: Request, max_bytes: int, yielder: Yielder | None = None) -> AsyncGenerator[bytes, None]:
+    """Yield the decompressed body of a request in slices; other tasks run in between.
+
+    A body that is refused is still read to its end, so that the client gets to read the error.
+    """
+    decoder = decoder_for(request.headers.get("content-encoding", ""))
+    yielder = yielder or Yielder()
+    refusal: ApiError | None = None
+    received = size = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > max_bytes + DISCARDED:
+            break
+        if refusal is not None:
+            continue
+        try:
+            for part in (chunk,) if decoder is None else decoder.decompress(chunk):
+                size += len(part)
+                _require_size(max(size, received), max_bytes)
+                yield part
+                await (yielder.checkpoint() if decoder is None else asyncio.sleep(0))
+        except ApiError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+    _require_size(received, max_bytes)
+    if decoder is not None:
+        decoder.end()
+
+
+def _require_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
