@@ -24,7 +24,7 @@ _NAMES = st.text("abc_.-é", min_size=1, max_size=4)
 _REFERENCE = st.integers(0, 4).map("#{}".format)
 _MESSAGE = st.sampled_from(["It broke.", "é😀", "\ud800"])
 _COUNT = st.integers(0, 9)
-_USAGE = st.builds(deltas.Usage, *[_COUNT] * 5)
+_USAGE = st.builds(deltas.Usage, **dict.fromkeys((field.name for field in attrs.fields(deltas.Usage)), _COUNT))
 _CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
 
