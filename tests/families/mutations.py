@@ -26,10 +26,10 @@ from families.cases import CASES
 from families.properties import GROUPS, READ_AS, cut, holds_of, read, vocabulary
 from families.relations import Pair, pairs, ways
 from recovery.notation import Item, run
+from table_mutations import changes
 
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.proof.table_mutations import changes
 from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family

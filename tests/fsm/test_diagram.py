@@ -358,10 +358,12 @@ def test_the_key_says_what_the_effects_of_a_picture_mean() -> None:
 
 
 def test_the_key_stands_beside_the_machine_in_short_lines() -> None:
-    said = "A meaning that is so long that it takes more than one line of the key"
-    root = picture(graph_of("g", "a", [("a", "x", "a", ("note",))], key={"note": said}))
-    lines = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text in said and text.attrib["class"] == "note"]
-    assert " ".join(line.text for line in lines) == said
+    meaning = "A meaning that is so long that it takes more than one line of the key"
+    root = picture(graph_of("g", "a", [("a", "x", "a", ("note",))], key={"note": meaning}))
+    lines = [
+        text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text in meaning and text.attrib["class"] == "note"
+    ]
+    assert " ".join(line.text for line in lines) == meaning
     assert len({line.attrib["x"] for line in lines}) == 1
     assert int(root.attrib["width"]) > max(float(line.attrib["x"]) for line in lines)
 

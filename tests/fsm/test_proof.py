@@ -32,8 +32,8 @@ def emitted(kind, source, trigger):
 def test_every_stream_is_legal_and_every_edge_fires():
     proof = prove()
     assert proof.counterexample is None
-    assert {name: seen.unfired for name, seen in proof.coverage.items() if seen.unfired} == {}
-    assert {name: seen.edges for name, seen in proof.coverage.items()} == {
+    assert {name: each.unfired for name, each in proof.coverage.items() if each.unfired} == {}
+    assert {name: each.edges for name, each in proof.coverage.items()} == {
         "response": len(DECLARED.response.edges),
         **{kind: len(lifecycle.edges) for kind, lifecycle in DECLARED.items.items()},
     }
@@ -62,7 +62,7 @@ def test_every_kind_is_opened():
     assert opened == ["reasoning", *ITEMS]  # reasoning once more, with encrypted content
 
 
-def test_a_planted_fault_is_found_by_the_oracle_on_the_shortest_path():
+def test_the_oracle_finds_a_planted_fault_on_the_shortest_path():
     _, done = emitted("function_call", "in_progress", "close")
     proof = prove(changed("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
     assert proof.counterexample is not None
@@ -72,7 +72,7 @@ def test_a_planted_fault_is_found_by_the_oracle_on_the_shortest_path():
     assert not proof.holds
 
 
-def test_a_legal_stream_that_is_not_true_is_found_by_the_account():
+def test_the_expectation_finds_a_legal_stream_that_is_false():
     proof = prove(changed("message", "output_text", "cut", dest="completed"), kinds=("message",))
     assert proof.counterexample is not None
     (fault,) = proof.counterexample.faults
@@ -80,7 +80,7 @@ def test_a_legal_stream_that_is_not_true_is_found_by_the_account():
     assert "ended={'msg_1': 'incomplete'}" in fault
 
 
-def test_a_fault_that_the_end_alone_shows_is_found():
+def test_a_fault_that_only_the_end_shows_is_found():
     proof = prove(changed("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
     assert proof.counterexample is not None
     assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
@@ -115,21 +115,21 @@ def test_a_response_that_differs_from_the_terminal_event_is_found(monkeypatch):
     assert proof.counterexample.faults == ["R19: the response is not that of the terminal event"]
 
 
-def test_the_account_wants_the_result_in_the_item():
-    account = Expectation()
+def test_the_expectation_requires_the_result_in_the_item():
+    expectation = Expectation()
     added = {
         "type": "response.output_item.added",
         "item": {"id": "mcpl_1", "type": "mcp_list_tools", "tools": []},
     }
     opening = [{"type": "response.created"}, {"type": "response.in_progress"}, added]
-    assert account.compare(deltas.Open("mcp_list_tools", {"server_label": "wiki"}), opening) is None
+    assert expectation.compare(deltas.Open("mcp_list_tools", {"server_label": "wiki"}), opening) is None
     done = {"type": "response.output_item.done", "item": added["item"]}
-    assert account.compare(deltas.Succeed("mcpl_1", {"tools": ["search"]}), [done]) == (
+    assert expectation.compare(deltas.Succeed("mcpl_1", {"tools": ["search"]}), [done]) == (
         "{'id': 'mcpl_1', 'type': 'mcp_list_tools', 'tools': []} lacks the result of its tool"
     )
 
 
-def test_an_item_that_nobody_asked_for_is_found():
+def test_an_unexpected_item_is_found():
     added = {"type": "response.output_item.added", "item": {"id": "msg_1", "type": "message"}}
     fault = Expectation().compare(deltas.Close(), [added])
     assert fault is not None
@@ -138,8 +138,8 @@ def test_an_item_that_nobody_asked_for_is_found():
 
 @pytest.mark.parametrize("delta", ["text", deltas.Start(), deltas.Finish(), deltas.Fault("server_error", "It broke.")])
 def test_nothing_is_due_after_the_end(delta):
-    account = Expectation(status="completed")
-    assert account.compare(delta, []) is None
+    expectation = Expectation(status="completed")
+    assert expectation.compare(delta, []) is None
 
 
 ANSWER = (
@@ -153,7 +153,7 @@ ANSWER = (
 PATHS = [*(ANSWER[: end + 1] for end in range(len(ANSWER))), (deltas.Open("message"), "a", "b", "c")]
 
 
-def test_whatever_is_raised_in_an_edge_it_is_undone():
+def test_an_edge_that_raises_is_undone():
     assert [*faults_of(DECLARED, PATHS)] == []
 
 

@@ -1,16 +1,14 @@
-"""The proof that an illegal order of events cannot happen: the real driver, explored until nothing new appears.
+"""The proof that the driver cannot emit events in an illegal order: it explores every state of the real driver.
 
-The driver is fed every delta of the vocabulary in every abstract state that can be reached. After each of them the
-stream is ended and judged twice: by the independent oracle, which knows the rules of a stream, and by an account of what
-was told, which knows what must be seen of it. docs/proof.md says what this proves, and what it does not.
+The driver is fed every delta in every reachable abstract state. After each delta the stream is ended and judged twice: by
+the oracle, which knows the rules of a stream, and by the expectation, which knows what each delta must do. docs/proof.md
+says what this proves and what it does not.
 
     explorer         the exploration
-    inputs           the deltas that it feeds
-    expectation      the second judge: what must be seen of the deltas
-    visible_effects  what a stretch of events shows
-    fault_injection  what the driver is handed raises, in each edge
-    process_walks    the walks through the tables of `interlock.fsm.processes`
-    table_mutations  lifecycles with one edge changed, which the proof must find
+    inputs           the deltas that are fed
+    expectation      the second judge: the visible effects of each delta
+    fault_injection  edges during which the writer, the clock or a factory raises
+    process_walks    the exploration of the tables of `interlock.fsm.processes`
 """
 
 from __future__ import annotations
@@ -32,50 +30,40 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 S = TypeVar("S")
 
 OPEN_ITEMS: Final = 2
-"""How many items are open at once in the states that are explored; docs/proof.md says why two are enough."""
+"""The most open items in a state that is explored; docs/proof.md says why two are enough."""
 
 
 @frozen
 class Coverage:
-    """How much of a lifecycle was seen to happen.
-
-    Args:
-        edges: How many edges it has.
-        unfired: Those that never fired, as `state/trigger`.
-    """
+    """How many edges a lifecycle has, and which of them never fired."""
 
     edges: int
     unfired: tuple[str, ...]
+    """As `state/trigger`."""
 
 
 @frozen
 class Proof:
-    """What an exploration found.
-
-    Args:
-        states: The abstract states that were reached and explored.
-        inputs: How many deltas were told in the state that has the most of them.
-        transitions: How many deltas were told in all.
-        streams: The different streams that were judged.
-        events: The events of those streams.
-        coverage: What was seen of each lifecycle, by its name.
-        counterexample: The shortest path on which something is wrong; the exploration ends there.
-        faults: What is wrong where the writer, the clock or a maker of ids or late fields raises, each with its path.
-    """
+    """The result of an exploration, which ends at the first counterexample."""
 
     states: int
     inputs: int
+    """The most deltas that were fed in one state."""
     transitions: int
     streams: int
+    """How many different streams were judged."""
     events: int
+    """How many events those streams have."""
     coverage: Mapping[str, Coverage]
+    """By the lifecycle's name."""
     counterexample: Counterexample | None
     faults: tuple[str, ...]
+    """What fault injection found, each with its path."""
 
     @property
     def holds(self) -> bool:
         """Whether nothing is wrong and every edge fired."""
-        return self.counterexample is None and not self.faults and not any(seen.unfired for seen in self.coverage.values())
+        return self.counterexample is None and not self.faults and not any(each.unfired for each in self.coverage.values())
 
 
 def prove(
@@ -83,15 +71,15 @@ def prove(
     *,
     kinds: Collection[ItemKind] = tuple(DECLARED.items),
     open_items: int = OPEN_ITEMS,
-    progress: Callable[[int, int], None] = lambda _explored, _known: None,
+    progress: Callable[[int, int], None] = lambda _explored, _discovered: None,
 ) -> Proof:
-    """Explore the driver, and judge every stream that it can give.
+    """Explore the driver and judge every stream that it can emit.
 
     Args:
-        lifecycles: What the driver composes.
-        kinds: The kinds of items that are opened; by default all.
-        open_items: How many items may be open in a state that is explored.
-        progress: Called with how many states were explored, and how many are known, again and again.
+        lifecycles: The lifecycles of the driver.
+        kinds: The kinds of items that are opened.
+        open_items: The most open items in a state that is explored.
+        progress: Called for each state, with the number of states explored so far and the number discovered so far.
     """
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run(progress)

@@ -1,25 +1,34 @@
-"""What a reader may expect of a stream, given what the driver was told: the second judge of the proof.
+"""The second judge of the proof: it says what each delta must visibly do, and compares the events with that.
 
-The oracle sees a stream and not what it is about: text that was swallowed, a call that failed and is shown as completed,
-leave a legal stream. The account hears the same deltas as the driver and says what each must do, in terms of what can be
-seen (who was added, what was said, which calls ran, which items ended how), from rules R4, R11, R12, R17 and R18 and the
-definitions of the deltas. It knows no lifecycle, no driver and no order of events inside of what one delta does: order
-is the oracle's business.
+The oracle sees only the stream, and a stream can be legal and still be false: text is lost, or a failed call is shown as
+completed. The expectation is fed the same deltas as the driver and derives their effects (items, texts, running calls,
+ends) from rules R4, R11, R12, R17 and R18 and the definitions of the deltas. It uses no lifecycle and no driver, and it
+ignores the order of the events of one delta, which the oracle judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never, cast
 
+import orjson
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.fsm.oracle.grammar import WHOLE
-from interlock.fsm.proof.visible_effects import RUNNING, Body, Effects
+from interlock.fsm.oracle import grammar
+from interlock.fsm.oracle.grammar import WHOLE, spelled
 from interlock.fsm.proof.inputs import MARK
 
+Body: TypeAlias = Mapping[str, Any]
+"""The JSON object of an event."""
+
+_RUNNING: Final = {
+    **{kind: f"response.{spelled(running)}" for kind, (running, _) in grammar.RUNNING.items()},
+    "compaction": "response.compaction.compacting",
+}
+"""The event that reports that a hosted call runs (rule R11), by kind."""
+_RUNNING_EVENTS: Final = frozenset(_RUNNING.values())
 _TEXT: Final = {
     "message": "response.output_text.delta",
     "reasoning": "response.reasoning_text.delta",
@@ -30,7 +39,7 @@ _TEXT: Final = {
     "apply_patch_call": "response.apply_patch_call_operation_diff.delta",
     "shell_call": "response.shell_call_command.delta",
 }
-"""How the text of a kind is said."""
+"""The event that carries the text of a kind."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
@@ -39,11 +48,87 @@ _CUT: Final = {
     "apply_patch_call": "in_progress",
     "program": "completed",
 }
-"""How a kind whose type has no status `incomplete` ends when it is cut; a kind without status or error cannot say it."""
+"""The status of a truncated item of a kind that has no status `incomplete`; `completed` if it has neither status nor error."""
 _FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
-"""How a kind whose type has no status `failed` ends when its tool failed."""
-_WORKS_ALONE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
-"""The items that the server makes and nobody writes."""
+"""The status of a failed item of a kind that has no status `failed`."""
+_SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
+"""The kinds that only the server makes: the model writes nothing of them."""
+
+
+@define
+class Effects:
+    """The visible effects of one delta."""
+
+    opening: list[str] = field(factory=list[str])
+    """The events that open the response."""
+    added: list[str] = field(factory=list[str])
+    """The kinds of the added items."""
+    texts: list[tuple[str, object]] = field(factory=list[tuple[str, object]])
+    """The event name and the delta of each chunk of text."""
+    parts: int = 0
+    """How many parts end."""
+    attachments: list[Body] = field(factory=list[Body])
+    """The annotations and partial images."""
+    running: set[str] = field(factory=set[str])
+    """The ids of the calls that are reported to run."""
+    ended: dict[str, str] = field(factory=dict[str, str])
+    """The status of each item that ends, by its id."""
+    outcome: tuple[str, str | None, int] | None = None
+    """The status of the response, the reason for it, and its total tokens."""
+
+    @classmethod
+    def of(cls, events: Iterable[Body]) -> Effects:
+        """Return the effects that events show."""
+        effects = cls()
+        for body in events:
+            effects._add(body["type"], body)
+        return effects
+
+    def _add(self, name: str, body: Body) -> None:
+        match name:
+            case "response.created" | "response.queued" | "response.in_progress":
+                self.opening.append(name)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self.outcome = _outcome(body["response"])
+            case "response.output_item.added":
+                self.added.append(body["item"]["type"])
+            case "response.output_item.done":
+                self.ended[body["item"]["id"]] = _status(body["item"])
+            case (
+                "response.content_part.done"
+                | "response.reasoning_summary_part.done"
+                | "response.shell_call_command.done"
+                | "response.shell_call_output_content.done"
+            ):
+                self.parts += 1
+            case "response.output_text.annotation.added":
+                self.attachments.append(body["annotation"])
+            case "response.image_generation_call.partial_image":
+                self.attachments.append({"partial_image_b64": body.get("partial_image_b64")})
+            case _ if "delta" in body:
+                self.texts.append((name, body["delta"]))
+            case _ if name in _RUNNING_EVENTS:
+                self.running.add(body["item_id"])
+            case _:
+                pass
+
+
+def decoded(frame: bytes) -> Body:
+    """Return the JSON object of an event's frame."""
+    return cast("Body", orjson.loads(frame.partition(b"\ndata: ")[2]))
+
+
+def _status(item: Body) -> str:
+    """Return an item's status; where its type has no status, an error means that it failed."""
+    status: str | None = item.get("status")
+    return status or ("failed" if item.get("error") else "completed")
+
+
+def _outcome(response: Body) -> tuple[str, str | None, int]:
+    error: Body = response["error"] or {}
+    details: Body = response["incomplete_details"] or {}
+    usage: Body = response["usage"] or {"total_tokens": -1}  # a wrong lifecycle may end without usage
+    return response["status"], error.get("code") or details.get("reason"), usage["total_tokens"]
 
 
 _WrittenStance: TypeAlias = tuple[str, tuple[bool, bool], str | None, bool, bool, bool, bool]
@@ -51,43 +136,38 @@ Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ..
 
 
 @define
-class _Written:
-    """The item that is being written.
-
-    Args:
-        kind: Its kind.
-        id: Its id; none as long as nothing of it was seen.
-        part: How the text of its open part is said.
-        measured: Whether that part has log probabilities, as it then has for all of its text (rule R15).
-        pending_space: White space that waits for other text (rule R18).
-        pending_measured: Whether all of what is held has log probabilities; they may have come before their text.
-        said: The text of its open part.
-        cited: Where in that text the mark of the last annotation ends.
-        sealed_only: Whether it is there without any text so far, because its content is encrypted.
-        ends: Whether it ends as soon as it is there.
-    """
+class _WrittenItem:
+    """The item that is being written."""
 
     kind: str
     id: str | None = None
+    """None until the item is added."""
     part: str | None = None
+    """The event that carries the text of the open part."""
     measured: bool = False
+    """Whether all text of the open part has log probabilities (rule R15)."""
     pending_space: str = ""
+    """White space that waits for other text (rule R18)."""
     pending_measured: bool = False
-    said: str = ""
+    """Whether all pending text has log probabilities, which may come before their text."""
+    text: str = ""
+    """The text of the open part."""
     cited: int = 0
+    """The end of the last annotated mark in that text."""
     sealed_only: bool = False
-    ends: bool = False
+    """Whether the item has encrypted content and no text."""
+    ends_at_once: bool = False
+    """Whether the item ends as soon as it is added."""
 
     @property
     def stance(self) -> _WrittenStance:
-        """The same, without id and text."""
-        marked = MARK in self.said[self.cited :]
-        seen = self.id is not None, self.sealed_only
-        return self.kind, seen, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
+        marked = MARK in self.text[self.cited :]
+        presence = self.id is not None, self.sealed_only
+        return self.kind, presence, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
 
     def place(self, mark: str) -> Body | None:
-        """Return where the next mark stands; None if there is none."""
-        start = self.said.find(mark, self.cited)
+        """Return the position of the next mark, or None if there is none."""
+        start = self.text.find(mark, self.cited)
         if start < 0:
             return None
         self.cited = start + len(mark)
@@ -99,7 +179,7 @@ class Expectation:
     """Follows the deltas that a driver is fed, and compares its events with what they should be."""
 
     _status: str = "absent"
-    _active: _Written | None = None
+    _active: _WrittenItem | None = None
     _waiting: dict[str, str] = field(factory=dict[str, str])
     _running: set[str] = field(factory=set[str])
     _results: dict[str, Body] = field(factory=dict[str, Body])
@@ -107,29 +187,21 @@ class Expectation:
     _due: Effects = field(factory=Effects, init=False)
 
     def fork(self) -> Expectation:
-        """Return another that has heard the same."""
+        """Return a copy that can follow another path."""
         active = None if self._active is None else copy(self._active)
         return Expectation(self._status, active, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
-        """Compare the events of a delta with what the account expects.
-
-        Args:
-            delta: What the driver was told.
-            events: The events that it gave in return.
-
-        Returns:
-            What is wrong, or None.
-        """
+        """Return how the events that the driver emitted for a delta differ from the expected ones, or None."""
         self._due = Effects()
         if self._status in {"absent", "queued", "in_progress"}:
-            self._hear(delta)
+            self._expect(delta)
         for body in events:
             if body["type"] == "response.output_item.added":
-                self._learn(body["item"]["id"])
-        seen = Effects.of(events)
-        if seen != self._due:
-            return f"{delta!r} did {seen!r} instead of {self._due!r}"
+                self._set_id(body["item"]["id"])
+        effects = Effects.of(events)
+        if effects != self._due:
+            return f"{delta!r} did {effects!r} instead of {self._due!r}"
         for body in events:
             if body["type"] == "response.output_item.done" and not self._carries_result(body["item"]):
                 return f"{body['item']!r} lacks the result of its tool"
@@ -137,7 +209,7 @@ class Expectation:
 
     @property
     def stance(self) -> Stance:
-        """What it expects from here on; without ids and texts, so that paths can be told apart by it."""
+        """The state of the expectation without ids and texts, which is a part of the abstract state of the exploration."""
         active = self._active
         stance = None if active is None else active.stance
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
@@ -146,17 +218,17 @@ class Expectation:
     def _carries_result(self, item: Body) -> bool:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
 
-    def _hear(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
-        """Note what is due."""
+    def _expect(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
+        """Collect the due effects of a delta."""
         match delta:
             case str(text):
-                self._say(_TEXT, "message", text)
+                self._write(_TEXT, "message", text)
             case deltas.Text(text, logprobs):
-                self._say(_TEXT, "message", text, measured=bool(logprobs))
+                self._write(_TEXT, "message", text, measured=bool(logprobs))
             case deltas.Refusal(text):
-                self._say(_REFUSAL, "message", text)
+                self._write(_REFUSAL, "message", text)
             case deltas.Summary(text):
-                self._say(_SUMMARY, "reasoning", text)
+                self._write(_SUMMARY, "reasoning", text)
             case deltas.Open(kind, fields):
                 self._open(kind, sealed=bool(fields.get("encrypted_content")))
             case deltas.Close(fields):
@@ -170,7 +242,7 @@ class Expectation:
                 self._close()
                 self._fail(item_id)
             case deltas.Run() | deltas.Progress() | deltas.EndOutput() | deltas.Succeed() | deltas.Fail():
-                self._hear_of_tool(delta)
+                self._expect_of_tool(delta)
             case deltas.Start():
                 self._begin()
             case deltas.Enqueue():
@@ -190,12 +262,12 @@ class Expectation:
             case _:
                 assert_never(delta)
 
-    def _hear_of_tool(self, delta: deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail) -> None:
+    def _expect_of_tool(self, delta: deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail) -> None:
         match delta:
             case deltas.Run(item_id):
                 self._run(item_id)
             case deltas.Progress(item_id, fields):
-                self._show(item_id, fields)
+                self._progress(item_id, fields)
             case deltas.EndOutput(item_id):
                 if self._kind_of(item_id) == "shell_call_output":
                     self._running.discard(item_id)
@@ -208,32 +280,32 @@ class Expectation:
                     self._results[item_id] = fields
             case deltas.Fail(item_id):
                 if self._kind_of(item_id) is not None:
-                    self._put_down(item_id)
+                    self._close_call(item_id)
                     self._fail(item_id)
             case _:
                 assert_never(delta)
 
-    def _show(self, item_id: str, fields: Body) -> None:
-        """Note what a running tool has to show."""
+    def _progress(self, item_id: str, fields: Body) -> None:
+        """Expect what a running tool shows before its end."""
         match self._kind_of(item_id):
             case "image_generation_call":
                 self._run(item_id)
-                self._due.shown.append(fields)
+                self._due.attachments.append(fields)
             case "shell_call_output":
                 self._running.add(item_id)
                 printed = {name: fields.get(name, "") for name in ("stdout", "stderr")}
-                self._due.said.append(("response.shell_call_output_content.delta", printed))
+                self._due.texts.append(("response.shell_call_output_content.delta", printed))
             case _:
                 pass
 
     def _annotate(self, annotation: Body, mark: str) -> None:
-        """Note an annotation of output text; one with a mark is a `url_citation`, as far as the proof goes."""
+        """Expect an annotation of output text; with a mark it gets the position of the mark, as a `url_citation` does."""
         active = self._active
         if active is None or active.part != _TEXT["message"]:
             return
         place: Body | None = active.place(mark) if mark else {}
         if place is not None:
-            self._due.shown.append({**annotation, **place})
+            self._due.attachments.append({**annotation, **place})
 
     def _end_turn(self, reason: deltas.FinishReason) -> None:
         match reason:
@@ -265,24 +337,24 @@ class Expectation:
     def _open(self, kind: str, *, sealed: bool = False) -> None:
         self._begin()
         self._close()
-        self._active = _Written(kind, sealed_only=sealed)
-        if sealed or kind not in {"message", "reasoning"}:  # those are not seen before their text (rule R18)
+        self._active = _WrittenItem(kind, sealed_only=sealed)
+        if sealed or kind not in {"message", "reasoning"}:  # these are added with their first text (rule R18)
             self._due.added.append(kind)
 
-    def _learn(self, item_id: str) -> None:
-        """Record the id of the item that was opened, from its `added` event; some are never written."""
+    def _set_id(self, item_id: str) -> None:
+        """Record the id of the active item from its `added` event, and close the item if the model writes nothing of it."""
         match self._active:
-            case _Written(kind) if kind in _WORKS_ALONE:
+            case _WrittenItem(kind) if kind in _SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
-            case _Written(kind, ends=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
+            case _WrittenItem(kind, ends_at_once=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
                 self._due.ended[item_id], self._active = "completed", None
-            case _Written() as active:
+            case _WrittenItem() as active:
                 active.id = item_id
             case _:
                 pass
 
-    def _say(self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False) -> None:
-        """Note a piece of text; one that is empty says nothing at all, unless it has log probabilities."""
+    def _write(self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False) -> None:
+        """Expect a chunk of text; an empty one does nothing unless it has log probabilities."""
         if not text and not measured:
             return
         if self._active is None or self._active.kind not in names:
@@ -303,55 +375,55 @@ class Expectation:
             if active.part != name or active.measured is not active.pending_measured:
                 self._end_part()
             active.part, active.measured = name, active.pending_measured
-            active.said += active.pending_space
+            active.text += active.pending_space
         elif active.kind == "shell_call":
             active.part = name
-        self._due.said.append((name, active.pending_space))
+        self._due.texts.append((name, active.pending_space))
         active.pending_space, active.pending_measured = "", False
 
     def _end_part(self) -> None:
         if self._active is not None and self._active.part is not None:
             self._due.parts += 1
             self._active.part, self._active.measured = None, False
-            self._active.said, self._active.cited = "", 0
+            self._active.text, self._active.cited = "", 0
 
     def _close(self, *, sealed: bool = False) -> None:
-        """Close the active item: a hosted call waits for its tool, what else was seen is completed."""
+        """Close the active item: a hosted call waits for its tool, any other item is completed."""
         self._end_part()
         active, self._active = self._active, None
         if sealed and active is not None and active.kind == "reasoning" and active.id is None:
             self._due.added.append("reasoning")
-            active.ends, self._active = True, active
+            active.ends_at_once, self._active = True, active
         if active is not None and active.id is not None:
-            if active.kind in RUNNING:
+            if active.kind in _RUNNING:
                 self._waiting[active.id] = active.kind
             else:
                 self._due.ended[active.id] = "completed"
 
     def _kind_of(self, item_id: str) -> str | None:
-        """Return the kind of a hosted call that has not ended."""
+        """Return the kind of an open hosted call, or None."""
         active = self._active
-        if active is not None and active.id == item_id and active.kind in RUNNING:
+        if active is not None and active.id == item_id and active.kind in _RUNNING:
             return active.kind
         return self._waiting.get(item_id)
 
-    def _put_down(self, item_id: str) -> None:
+    def _close_call(self, item_id: str) -> None:
         if self._active is not None and self._active.id == item_id:
             self._close()
 
     def _run(self, item_id: str) -> None:
         if self._kind_of(item_id) is not None:
-            self._put_down(item_id)
-            self._mark(item_id)
+            self._close_call(item_id)
+            self._start(item_id)
 
-    def _mark(self, item_id: str) -> None:
-        """Note that a call is said to run, which is said once."""
-        if self._waiting[item_id] in RUNNING and item_id not in self._running:
+    def _start(self, item_id: str) -> None:
+        """Expect the report that a call runs, which is made once."""
+        if self._waiting[item_id] in _RUNNING and item_id not in self._running:
             self._running.add(item_id)
-            self._due.ran.add(item_id)
+            self._due.running.add(item_id)
 
     def _stop_printing(self, item_id: str) -> None:
-        """Note that the output of a command ends that has printed and has not ended."""
+        """Expect the end of a command's output if the command has printed."""
         if self._kind_of(item_id) == "shell_call_output" and item_id in self._running:
             self._running.discard(item_id)
             self._due.parts += 1
@@ -363,15 +435,15 @@ class Expectation:
             del self._waiting[item_id]
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
-        """Note an end without a result; the arguments of an MCP call are whole then, even if it never ran."""
+        """Expect an end without a result; it also ends the arguments of an MCP call that never ran."""
         self._due.ended[item_id] = status
         if kind == "shell_call_output":
             self._stop_printing(item_id)
         if kind == "mcp_call" and item_id not in self._running:
-            self._due.ran.add(item_id)
+            self._due.running.add(item_id)
 
     def _end(self, status: str, reason: str | None) -> None:
-        """Note the end: what is being written is cut, what waits has failed (rules R4 and R12)."""
+        """Expect the end of the response: the active item is truncated, waiting calls fail (rules R4 and R12)."""
         self._begin()
         self._end_part()
         active, self._active = self._active, None
@@ -380,4 +452,4 @@ class Expectation:
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status
-        self._due.over = (status, reason, self._tokens)
+        self._due.outcome = (status, reason, self._tokens)

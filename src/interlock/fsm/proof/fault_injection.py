@@ -1,7 +1,7 @@
-"""Faults of what a driver is handed: a writer, a clock, or a maker of ids or late fields that raises changes nothing.
+"""Checks that an edge is undone if the writer, the clock, or a factory of ids or late fields raises.
 
-Each edge is fired again where the exploration fired it first, once for every call of these that it makes, and that call raises.
-The subject and the events must then be what they were before the edge, and the stream must be brought to a legal end.
+Each path of the exploration that fires a new edge is repeated once for every call of these functions in its last delta, and that
+call raises. The subject and the events must then be as before the edge, and the stream must still end legally.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, TypeAlias, cast
 
-import msgspec
 from attrs import define, field
 
 from interlock.events.sse import SseWriter
@@ -20,6 +19,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycle import NO_FIELDS, Fields
 from interlock.fsm.lifecycles import Lifecycles
+from interlock.fsm.proof.expectation import decoded
 
 __all__ = ["Path", "faults_of"]
 
@@ -27,18 +27,15 @@ Path: TypeAlias = tuple[deltas.Delta, ...]
 
 
 class InjectedError(Exception):
-    """What a handed function raises here."""
+    """The injected error."""
 
 
 @define
-class _Handed:
-    """What a driver is handed: a writer, a maker of ids, a clock and late fields, of which one call may raise.
-
-    Args:
-        successes: How many calls succeed before one raises; None for all.
-    """
+class _FaultyCallables:
+    """The writer, ids, clock and late fields of a driver; one of their calls may raise."""
 
     successes: int | None = None
+    """How many calls succeed before one raises; None if none raises."""
     calls: int = 0
     ids: SequentialIds = field(factory=SequentialIds)
 
@@ -55,11 +52,11 @@ class _Handed:
         return SseWriter().write(event)
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
-        again = SseWriter().repeat(event)
+        repeated = SseWriter().repeat(event)
 
         def write(text: str, number: int) -> bytes:
             self._call()
-            return again(text, number)
+            return repeated(text, number)
 
         return write
 
@@ -76,36 +73,31 @@ class _Handed:
         return {"encrypted_content": "sealed"} if item["type"] == "reasoning" else NO_FIELDS
 
 
-class _Watched(ResponseDriver[bytes]):
-    """The real driver, which is looked at before an edge fires and after it has failed.
+class _WatchedDriver(ResponseDriver[bytes]):
+    """The real driver, which records what a failed edge has changed."""
 
-    Args:
-        lifecycles: What it composes.
-        handed: What it is handed.
-    """
-
-    def __init__(self, lifecycles: Lifecycles, handed: _Handed) -> None:
-        super().__init__({}, writer=handed, ids=handed.make_id, clock=handed.tell_time, late=handed.late, lifecycles=lifecycles)
+    def __init__(self, lifecycles: Lifecycles, faulty: _FaultyCallables) -> None:
+        super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
         self.changed: list[str] = []
 
     def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - as there
-        before = self._look(subject)
+        before = self._snapshot(subject)
         try:
             return super()._fire(subject, trigger, args)
         except InjectedError:
-            after = self._look(subject)
+            after = self._snapshot(subject)
             self.changed += [name for name in before if before[name] != after[name]]
             raise
 
-    def _look(self, subject: Any) -> Mapping[str, object]:  # noqa: ANN401 - an item or the response
-        """Return everything that firing an edge may change, as values that change no more."""
+    def _snapshot(self, subject: Any) -> Mapping[str, object]:  # noqa: ANN401 - an item or the response
+        """Return a copy of everything that an edge may change."""
         saved = subject.save()
-        fields: dict[str, object] = {name: _frozen(getattr(saved, name)) for name in saved.__struct_fields__}
+        fields: dict[str, object] = {name: _copy(getattr(saved, name)) for name in saved.__struct_fields__}
         return {**fields, "output": [*self._response.output], "events": [*self._events], "number": self._number}
 
 
-def _frozen(value: object) -> object:
-    """Return what a container holds now; any other value is replaced and never changed."""
+def _copy(value: object) -> object:
+    """Copy a container; other values are replaced, never mutated."""
     match value:
         case list():
             return [*cast("list[object]", value)]
@@ -116,32 +108,27 @@ def _frozen(value: object) -> object:
 
 
 def faults_of(lifecycles: Lifecycles, paths: Iterable[Path]) -> Iterator[str]:
-    """Yield what is wrong where something that the driver was handed raises.
-
-    Args:
-        lifecycles: What the driver composes.
-        paths: Deltas, the last of which fires edges that are to be tried: at each call that they make.
-    """
+    """Yield every fault that a raising callable causes in the last delta of each path."""
     for path in paths:
         *before, last = path
-        handed = _Handed()
-        driver = _Watched(lifecycles, handed)
+        faulty = _FaultyCallables()
+        driver = _WatchedDriver(lifecycles, faulty)
         driver.feed(before)
-        calls = handed.calls
+        calls = faulty.calls
         driver.feed([last])
-        for successes in range(handed.calls - calls):
+        for successes in range(faulty.calls - calls):
             yield from (f"{path!r}, call {successes}: {fault}" for fault in _fault(lifecycles, before, last, successes))
 
 
 def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.Delta, successes: int) -> Iterator[str]:
-    handed = _Handed()
-    driver = _Watched(lifecycles, handed)
+    faulty = _FaultyCallables()
+    driver = _WatchedDriver(lifecycles, faulty)
     frames = driver.feed(before)
-    handed.successes = successes
+    faulty.successes = successes
     try:
         frames += driver.feed([last])
     except InjectedError:
         yield from (f"{name} was not undone" for name in driver.changed)
     frames += driver.feed([deltas.Fault("server_error", "It broke.")])
-    events = [cast("Mapping[str, object]", msgspec.json.decode(frame.partition(b"\ndata: ")[2])) for frame in frames]
-    yield from (f"{violation.rule}: {violation.message}" for violation in oracle.check(events))
+    violations = oracle.check([decoded(frame) for frame in frames])
+    yield from (f"{violation.rule}: {violation.message}" for violation in violations)

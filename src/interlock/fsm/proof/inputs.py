@@ -1,7 +1,7 @@
-"""What the driver is fed in the proof: every delta, with every kind of content that could make a difference.
+"""The deltas that the proof feeds: each kind of delta, with each content that the driver may treat differently.
 
-It knows the vocabulary of `interlock.fsm.deltas` and nothing of the lifecycles. Texts stand for all texts by what a
-driver can tell apart: none, white space, text that an annotation is about, other text; with log probabilities or without.
+One text stands for every text that the driver treats alike: empty text, white space, text that an annotation marks, and
+other text, each with and without log probabilities.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from typing import Final
 from interlock.events.items import ITEMS, ItemKind, example, result_fields
 from interlock.fsm import deltas
 
-NOBODY: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
-"""A call that nobody made, for as long as none has ended; to a driver the two are the same."""
+SETTINGS: Final[Mapping[str, object]] = {"model": "any", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+"""The settings of every response."""
+
+UNKNOWN_CALL: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
+"""A call that does not exist; the driver treats it as it treats a call that has ended."""
 
 MARK: Final = "é"
-"""The text that an annotation is about; some texts have it, others do not."""
+"""The text that an annotation marks."""
 
 _SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "message": {"phase": "commentary"},
-    # The same call id each time, so that every later call repeats one.
+    # Always the same call id, so that later calls repeat it.
     **{kind: {"call_id": "call_of_the_model"} for kind in ("function_call", "custom_tool_call", "multi_agent_call")},
 }
 FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {kind: {**example(kind), **_SPECIAL.get(kind, {})} for kind in ITEMS}
-"""What an item of each kind is opened with."""
+"""The fields with which an item of each kind is opened."""
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
@@ -47,7 +50,7 @@ _ANYWHERE: Final[Sequence[deltas.Delta]] = (
 )
 
 PLAIN: Final[Sequence[deltas.Delta]] = (MARK, " ", "", deltas.Text("a", ()))
-"""Text whose log probabilities nobody asked for."""
+"""Text without log probabilities."""
 
 
 def _with_logprobs(text: str) -> deltas.Text:
@@ -55,26 +58,17 @@ def _with_logprobs(text: str) -> deltas.Text:
 
 
 MEASURED: Final[Sequence[deltas.Delta]] = tuple(_with_logprobs(text) for text in ("a", " ", ""))
-"""Text with its log probabilities."""
+"""Text with log probabilities."""
 
 
 def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
-    """Return the deltas that are about no item in particular and carry no output text.
-
-    Args:
-        kinds: The kinds of items to open.
-    """
+    """Return the deltas that name no item and carry no output text; `kinds` are the kinds of items to open."""
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
     return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in kinds)]
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
-    """Yield what a tool can say about a call.
-
-    Args:
-        item_id: The call's id.
-        kind: What it is, or is taken for.
-    """
+    """Yield the deltas by which a tool reports on a call."""
     yield deltas.Run(item_id)
     yield deltas.Progress(item_id, _PROGRESS.get(kind, {"partial_image_b64": "aW1hZ2U="}))
     yield deltas.EndOutput(item_id, {"type": "exit", "exit_code": 1})

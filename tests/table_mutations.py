@@ -1,8 +1,4 @@
-"""Changes of a lifecycle, one edge at a time: what a slip of the hand could make of a table.
-
-Each change of a lifecycle is refused when it is declared, or the proof finds what it does wrong; those that survive both change
-nothing that anybody could see (the tests list them, each with the reason).
-"""
+"""Mutations of a lifecycle: every change of one edge, and whether its declaration is refused or the proof catches it."""
 
 from __future__ import annotations
 
@@ -24,12 +20,10 @@ from interlock.fsm.table import Edge, Table
 
 
 class Named(Protocol):
-    """What an edge does, which has a name."""
+    """An effect that has a name."""
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
+    def name(self) -> str: ...
 
 
 S = TypeVar("S")
@@ -37,57 +31,38 @@ T = TypeVar("T")
 N = TypeVar("N", bound=Named)
 
 Fate: TypeAlias = Literal["refused", "caught", "survived"]
-"""What becomes of a mutation: its declaration is refused, the proof fails, neither."""
+"""The result of a mutation: its declaration is refused, the proof fails, or neither."""
 
 _BESIDE: Final[ItemKind] = "message"
-"""The kind of item that is opened beside the one whose lifecycle is changed."""
+"""The kind of item that is opened beside the mutated one."""
 
 
 @frozen
 class Mutation(Generic[S]):
-    """A lifecycle with one edge changed.
-
-    Args:
-        lifecycle: Which.
-        change: What was done, to which edge: `ready/run: drop`.
-        edges: The edges that are left.
-    """
+    """A lifecycle with one edge changed."""
 
     lifecycle: Lifecycle[S]
     change: str
+    """The edge and its change: `ready/run: drop`."""
     edges: Sequence[Edge[str, Emission[S]]]
 
     def declare(self) -> Lifecycle[S]:
-        """Declare it.
-
-        Raises:
-            DeclarationError: It is refused.
-        """
         return Lifecycle(self.lifecycle.name, self.lifecycle.initial, self.edges, self.lifecycle.final)
 
 
 def mutations(lifecycle: Lifecycle[S]) -> Iterator[Mutation[S]]:
-    """Yield every change of one edge of a lifecycle.
-
-    Args:
-        lifecycle: As it is declared.
-
-    Yields:
-        The lifecycle without the edge; the edge with one of its emissions dropped or doubled, or two of them swapped; the
-        edge leading to every other state; the edge on every other trigger.
-    """
+    """Yield every mutation of a lifecycle."""
     for place, edge in enumerate(lifecycle.edges):
         for change, edges in changes(lifecycle, edge):
-            told = f"{edge.source}/{edge.trigger}: {change}"
-            yield Mutation(lifecycle, told, (*lifecycle.edges[:place], *edges, *lifecycle.edges[place + 1 :]))
+            description = f"{edge.source}/{edge.trigger}: {change}"
+            yield Mutation(lifecycle, description, (*lifecycle.edges[:place], *edges, *lifecycle.edges[place + 1 :]))
 
 
 def changes(table: Table[T, N], edge: Edge[T, N]) -> Iterator[tuple[str, Sequence[Edge[T, N]]]]:
-    """Yield what one edge of a table can be changed into, each with what was done.
+    """Yield every change of an edge of a table, with its description.
 
-    Args:
-        table: Any table.
-        edge: One of its edges.
+    The edge is dropped; one of its effects is dropped or doubled, or two are swapped; it leads to each other state; it fires on
+    each other trigger.
     """
     yield "drop", ()
     for change, effects in _rearranged(edge.effects):
@@ -111,12 +86,6 @@ def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
 
 
 def fate_of_item(mutation: Mutation[Item[Any]], kind: ItemKind) -> Fate:
-    """Return what becomes of a change of an item's lifecycle.
-
-    Args:
-        mutation: The change.
-        kind: Whose lifecycle it is.
-    """
     try:
         changed = attrs.evolve(DECLARED, items={**DECLARED.items, kind: mutation.declare()})
     except DeclarationError:
@@ -125,7 +94,6 @@ def fate_of_item(mutation: Mutation[Item[Any]], kind: ItemKind) -> Fate:
 
 
 def fate_of_response(mutation: Mutation[Response]) -> Fate:
-    """Return what becomes of a change of the response's lifecycle."""
     try:
         changed = attrs.evolve(DECLARED, response=mutation.declare())
     except DeclarationError:
@@ -134,7 +102,7 @@ def fate_of_response(mutation: Mutation[Response]) -> Fate:
 
 
 def _try(changed: Lifecycles, kinds: set[ItemKind]) -> Fate:
-    """Prove with few items first, which is fast and finds nearly all."""
+    """Prove with one open item first, which is fast and catches nearly every mutation."""
     for open_items in (1, 2):
         if not prove(changed, kinds=kinds, open_items=open_items).holds:
             return "caught"

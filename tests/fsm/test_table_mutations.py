@@ -1,22 +1,22 @@
-"""Every change of one edge of a lifecycle is refused when it is declared, or the proof finds it."""
+"""Every mutation of a lifecycle is refused when it is declared, or caught by the proof."""
 
 import pytest
+from table_mutations import Mutation, fate_of_item, fate_of_response, mutations
 
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.proof.table_mutations import Mutation, fate_of_item, fate_of_response, mutations
 
 EQUIVALENT = {
-    # The driver begins a response before it ends it, where it cannot end as it stands: the same events, by two edges.
+    # A driver whose response cannot end while it is queued starts it first: two edges emit the same events.
     ("response", "queued/fail: drop"),
     ("response", "queued/cancel: drop"),
-    # An item of this kind has no status: its events and its error say how it ended, whatever the state is called.
+    # An item of this kind has no status, so the name of its final state is not visible.
     ("mcp_list_tools", "in_progress/fail: go to completed"),
     ("mcp_list_tools", "in_progress/cut: go to completed"),
 }
-"""The changes that make no difference which anybody could see."""
+"""The mutations that change no event."""
 
 
-def test_a_change_is_made_at_every_edge_in_every_way():
+def test_every_edge_is_mutated_in_every_way():
     lifecycle = DECLARED.items["function_call"]
     assert [mutation.change for mutation in mutations(lifecycle)][-12:] == [
         "in_progress/cut: drop",
@@ -40,7 +40,7 @@ def test_an_unchanged_lifecycle_survives():
     assert fate_of_response(Mutation(response, "nothing", response.edges)) == "survived"
 
 
-def test_a_change_is_refused_or_caught():
+def test_a_mutation_is_refused_or_caught():
     changes = {mutation.change: mutation for mutation in mutations(DECLARED.items["function_call"])}
     assert fate_of_item(changes["in_progress/cut: drop"], "function_call") == "refused"
     assert fate_of_item(changes["in_progress/append: drop"], "function_call") == "caught"
@@ -52,7 +52,7 @@ def test_a_change_is_refused_or_caught():
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", DECLARED.items)
-def test_no_change_of_an_item_survives(kind):
+def test_no_mutation_of_an_item_survives(kind):
     lifecycle = DECLARED.items[kind]
     assert fate_of_item(Mutation(lifecycle, "nothing", lifecycle.edges), kind) == "survived"
     fates = {mutation.change: fate_of_item(mutation, kind) for mutation in mutations(lifecycle)}
@@ -61,7 +61,7 @@ def test_no_change_of_an_item_survives(kind):
 
 
 @pytest.mark.long
-def test_no_change_of_the_response_survives_but_those_that_nobody_could_see():
+def test_no_mutation_of_the_response_survives_except_the_equivalent_ones():
     fates = {mutation.change: fate_of_response(mutation) for mutation in mutations(DECLARED.response)}
     survived = {("response", change) for change, fate in fates.items() if fate == "survived"}
     assert survived == {change for change in EQUIVALENT if change[0] == "response"}

@@ -1,4 +1,4 @@
-"""The account of the proof and the judges, on stories about kinds that a server makes by itself."""
+"""The judges and the expectation of the proof, on stories about calls that the server runs."""
 
 import pytest
 from fuzzing.properties import is_legal_and_true
@@ -26,7 +26,7 @@ PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
     ],
     ids=repr,
 )
-def test_a_story_is_legal_and_does_what_the_account_expects(story) -> None:
+def test_a_story_is_legal_and_has_the_expected_effects(story) -> None:
     is_legal_and_true(story)
 
 

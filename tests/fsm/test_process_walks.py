@@ -1,4 +1,4 @@
-"""The walk through the tables of those who make responses finds nothing in them, and does find what is wrong with others."""
+"""The walks find no fault in the tables of the processes, and find the fault in changed tables."""
 
 from attrs import evolve
 
@@ -8,7 +8,14 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffec
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.fsm.proof.process_walks import walk_background, walk_connection, walk_conversation, walk_lane, walk_stored, walk_turns
+from interlock.fsm.proof.process_walks import (
+    walk_background,
+    walk_connection,
+    walk_conversation,
+    walk_lane,
+    walk_stored,
+    walk_turns,
+)
 from interlock.fsm.table import Edge
 
 
@@ -22,7 +29,7 @@ def test_every_edge_of_the_loop_over_turns_fires_and_every_stream_is_legal():
     assert (walk.holds, walk.edges, walk.unfired, walk.faults) == (True, len(TURNS.edges), (), ())
 
 
-def test_every_edge_of_the_owner_in_the_background_fires_and_every_way_ends():
+def test_every_edge_of_a_background_owner_fires_and_every_path_ends():
     walk = walk_background()
     assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 9, len(BACKGROUND.edges), ())
 
@@ -30,15 +37,15 @@ def test_every_edge_of_the_owner_in_the_background_fires_and_every_way_ends():
 def test_a_response_that_is_stored_before_it_has_ended_is_found():
     walk = walk_turns(changed(TURNS, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE]))
     assert not walk.holds
-    assert "begin, prepare, go_on, fail: a response is stored that has not ended" in walk.faults
+    assert "begin, prepare, go_on, fail: the response is stored before it has ended" in walk.faults
 
 
-def test_a_loop_that_is_over_before_the_response_has_ended_is_found():
+def test_a_loop_that_ends_before_the_response_is_found():
     walk = walk_turns(changed(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
-    assert "begin, prepare, call, leave: the loop is over and the response has not ended" in walk.faults
+    assert "begin, prepare, call, leave: the loop has ended and the response has not" in walk.faults
 
 
-def test_what_is_fed_after_the_end_is_found():
+def test_a_delta_after_the_end_is_found():
     walk = walk_turns(changed(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
     assert "begin, prepare, go_on, end: cut after the response has ended" in walk.faults
 
@@ -48,21 +55,21 @@ def test_an_edge_that_cannot_fire_is_named():
     assert walk.holds  # a settling run could fire it
 
 
-def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_for_ever_is_found():
+def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_forever_is_found():
     twice = changed(BACKGROUND, "writing", BackgroundTrigger.GROW, effects=[BackgroundEffect.WRITE])
     assert walk_background(twice).faults == ("writing/grow: a second write begins before the first is answered",)
     soon = changed(BACKGROUND, "holding", BackgroundTrigger.DUE, effects=[BackgroundEffect.FINISH])
     assert walk_background(soon).faults == ("holding/due: the response is ended before its run is over",)
     waiting = changed(BACKGROUND, "closing", BackgroundTrigger.RETRY, effects=[])
     assert walk_background(waiting).faults == (
-        "closing/retry: what a store answers is not what is waited for",
-        "closing/retry: the run is over, and nothing more happens",
+        "closing/retry: a write is pending that the table does not wait for, or the reverse",
+        "closing/retry: the run is over and nothing finishes the response",
     )
     silent = changed(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
-    assert walk_background(silent).faults == ("ending/written: those who wait for the end do not go on with it",)
+    assert walk_background(silent).faults == ("ending/written: waiters are released before the end, or not released at the end",)
 
 
-def test_every_edge_of_the_life_of_a_stored_response_fires_and_it_has_one_owner_and_one_end():
+def test_every_edge_of_a_stored_response_fires_and_it_has_one_owner_and_one_end():
     walk = walk_stored()
     assert (walk.holds, walk.edges, walk.faults) == (True, len(STORED.edges), ())
 
@@ -70,64 +77,64 @@ def test_every_edge_of_the_life_of_a_stored_response_fires_and_it_has_one_owner_
 def test_writing_without_a_lease_and_after_the_end_is_found():
     early = Edge("absent", StoredTrigger.APPEND, "running", [StoredEffect.LOG, StoredEffect.EXTEND, StoredEffect.WAKE])
     walk = walk_stored(evolve(STORED, edges=[*STORED.edges, early]))
-    assert "absent/append: somebody writes without a lease" in walk.faults
+    assert "absent/append: an owner writes without a lease" in walk.faults
     late = Edge("ended", StoredTrigger.APPEND, "ended", [StoredEffect.LOG, StoredEffect.WAKE])
     walk = walk_stored(evolve(STORED, edges=[*STORED.edges, late]))
     assert "ended/append: events are appended after the end" in walk.faults
 
 
-def test_an_end_that_keeps_the_lease_and_a_change_that_wakes_nobody_are_found():
+def test_an_end_that_keeps_the_lease_and_a_change_that_wakes_no_watcher_are_found():
     leased = changed(STORED, "running", StoredTrigger.FINISH, effects=[StoredEffect.KEEP])
-    assert "running/finish: the response is kept as it ended, and its lease goes on" in walk_stored(leased).faults
+    assert "running/finish: the response has ended and its lease has not" in walk_stored(leased).faults
     silent = changed(STORED, "running", StoredTrigger.CANCEL, effects=[StoredEffect.FLAG])
-    assert walk_stored(silent).faults == ("running/cancel: nobody is woken",)
+    assert walk_stored(silent).faults == ("running/cancel: no watcher is woken",)
 
 
-def test_every_edge_of_the_life_of_a_conversation_fires_and_who_holds_it_finds_it_as_it_was():
+def test_every_edge_of_a_conversation_fires_and_its_items_do_not_change_during_a_lease():
     walk = walk_conversation()
     assert (walk.holds, walk.states, walk.edges, walk.faults) == (True, 4, len(CONVERSATION.edges), ())
 
 
-def test_what_is_wrong_with_the_holds_of_a_conversation_is_found():
+def test_faults_of_a_conversation_are_found():
     def faults(state, trigger, dest, *effects):
         edges = [edge for edge in CONVERSATION.edges if (edge.source, edge.trigger) != (state, trigger)]
         return walk_conversation(evolve(CONVERSATION, edges=[*edges, Edge(state, trigger, dest, [*effects])])).faults
 
     trigger, effect = ConversationTrigger, ConversationEffect
     assert faults("held", trigger.CHANGE, "held", effect.WRITE) == (
-        "held/change: the items change under who holds them",
-        "held/change: it is added to and held on to",
+        "held/change: the items change during a lease",
+        "held/change: a response is added and its lease is not freed",
     )
-    assert faults("held", trigger.HOLD, "held", effect.TAKE) == ("held/hold: a second one takes it",)
-    assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: it is freed although nobody holds it",)
+    assert faults("held", trigger.HOLD, "held", effect.TAKE) == ("held/hold: a second response takes the lease",)
+    assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: a lease is freed that nobody has",)
     without = [edge for edge in CONVERSATION.edges if edge.trigger is not trigger.LAPSE]
     assert walk_conversation(evolve(CONVERSATION, edges=without)).faults == (
-        "free/hold: a hold that does not end",
-        "held/describe: a hold that does not end",
-        "held/renew: a hold that does not end",
+        "free/hold: the lease cannot lapse, or cannot be released",
+        "held/describe: the lease cannot lapse, or cannot be released",
+        "held/renew: the lease cannot lapse, or cannot be released",
     )
 
 
-def test_every_edge_of_a_lane_fires_and_it_runs_one_request_at_a_time_and_forgets_none():
+def test_every_edge_of_a_lane_fires_and_it_runs_one_request_at_a_time_and_loses_none():
     walk = walk_lane()
     assert (walk.holds, walk.edges, walk.faults) == (True, len(LANE.edges), ())
 
 
-def test_what_is_wrong_with_a_lane_is_found():
+def test_faults_of_a_lane_are_found():
     trigger, effect = LaneTrigger, LaneEffect
     assert walk_lane(changed(LANE, "running", trigger.ASK, effects=[effect.BEGIN])).faults == (
         "running/ask: two requests run at once",
     )
-    assert "running/ask: a request is forgotten" in walk_lane(changed(LANE, "running", trigger.ASK, effects=[])).faults
-    assert "running/end: a request waits for nothing" in walk_lane(changed(LANE, "running", trigger.END, effects=[])).faults
+    assert "running/ask: a request is lost" in walk_lane(changed(LANE, "running", trigger.ASK, effects=[])).faults
+    assert "running/end: a queued request never starts" in walk_lane(changed(LANE, "running", trigger.END, effects=[])).faults
     assert walk_lane(changed(LANE, "running", trigger.CANCEL, effects=[])).faults == (
-        "running/cancel: what is interrupted is not what was cancelled",
+        "running/cancel: a cancelled request is not interrupted, or the reverse",
     )
     assert walk_lane(changed(LANE, "cancelled", trigger.BEGUN, effects=[])).faults == (
-        "cancelled/begun: what was cancelled before it ran is not what is interrupted",
+        "cancelled/begun: a request that was cancelled before it ran is not interrupted, or the reverse",
     )
     assert (
-        "running/leave: the lane is closed before its end"
+        "running/leave: the lane closes before its last request ends"
         in walk_lane(changed(LANE, "running", trigger.LEAVE, dest="closed")).faults
     )
 
@@ -137,16 +144,13 @@ def test_every_edge_of_a_connection_fires_and_it_is_closed_when_nothing_is_in_fl
     assert (walk.holds, walk.edges, walk.faults) == (True, len(CONNECTION.edges), ())
 
 
-def test_what_is_wrong_with_a_connection_is_found():
+def test_faults_of_a_connection_are_found():
     trigger, effect = ConnectionTrigger, ConnectionEffect
-    taken = changed(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
-    assert (
-        "finishing/request: a request is not refused because the connection is too old, and only then"
-        in walk_connection(taken).faults
-    )
-    left = changed(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
-    assert "open/leave: the lanes are left by another than a client that goes" in walk_connection(left).faults
+    accepted = changed(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
+    assert "finishing/request: a request on an expired connection is not refused, or the reverse" in walk_connection(accepted).faults
+    unheeded = changed(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
+    assert "open/leave: the lanes are left although the client has not gone, or the reverse" in walk_connection(unheeded).faults
     waiting = changed(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])
-    assert "open/shut_down: nothing is in flight, and the connection is not closed" in walk_connection(waiting).faults
+    assert "open/shut_down: nothing is in flight and the connection stays open" in walk_connection(waiting).faults
     hasty = changed(CONNECTION, "open", trigger.LEAVE, dest="closed")
-    assert "open/leave: the connection is closed while a request is in flight" in walk_connection(hasty).faults
+    assert "open/leave: the connection closes while a request is in flight" in walk_connection(hasty).faults
