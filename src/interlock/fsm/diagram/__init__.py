@@ -1,15 +1,14 @@
-"""Diagrams: a lifecycle, or any other table of rows, drawn from the table that runs.
+"""Draws a lifecycle, or any other table, from the table that runs.
 
-A table becomes a `Graph`, and a graph becomes text: mermaid, DOT, JSON, a picture in SVG, or a table for a terminal. A renderer
-sees the graph alone, so no picture can say what the table does not.
+A table becomes a `Graph`, and a graph becomes text: Mermaid, DOT, JSON, an SVG picture, or a table for a terminal. A renderer
+sees only the graph, so no picture can differ from its table.
 
-    graph     what is drawn
-    plan      which state stands where
+    graph     the graph of a table
+    plan      the order of states and lines, without coordinates
     layout    from a plan to coordinates
     geometry  boxes, lines and labels with coordinates
     svg       a graph as a picture
-    text      a graph as mermaid, DOT, JSON or a table
-    key       what the effects of a table mean
+    text      a graph as Mermaid, DOT, JSON or a table
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of
-from interlock.fsm.diagram.key import key_of
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
 from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 
@@ -42,7 +40,7 @@ __all__ = [
 ]
 
 Format: TypeAlias = Literal["mermaid", "dot", "svg", "json", "table"]
-"""What a graph can be rendered as."""
+"""The name of an output format."""
 
 RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
     "mermaid": to_mermaid,
@@ -51,4 +49,4 @@ RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
     "json": to_json,
     "table": to_table,
 }
-"""The renderer of each format; each gives text that ends with a line feed, the same for the same graph."""
+"""The renderer of each format; it is deterministic, and its text ends with a line feed."""

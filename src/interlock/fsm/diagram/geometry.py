@@ -1,6 +1,6 @@
-"""Where the things of a picture are, and how well they lie: boxes, lines and labels with coordinates.
+"""Boxes, lines and labels with coordinates, and a measure of how tidy they are.
 
-All lengths are in pixels of the SVG's own system, x from the left and y from the top.
+Lengths are in SVG pixels, x from the left and y from the top.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Point: TypeAlias = tuple[float, float]
 TRIGGER_SIZE: Final = 12
 EVENT_SIZE: Final = 10
 STATE_SIZE: Final = 13
-"""The sizes of text."""
+"""Font sizes."""
 
 CHARACTER: Final = 0.61
-"""The width of a character, as a share of its size. Text is monospaced, so that its width is known without a font."""
+"""The width of a character, as a share of the font size. Text is monospaced, so its width is known without a font."""
 
 LEADING: Final = 1.3
-"""The height of a line, likewise."""
+"""The height of a line, as a share of the font size."""
 
 
 @frozen
@@ -41,12 +41,12 @@ class Box:
 
     @property
     def right(self) -> float:
-        """Its right side."""
+        """The x of its right side."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """Its lower side."""
+        """The y of its lower side."""
         return self.y + self.height
 
     @property
@@ -55,17 +55,13 @@ class Box:
         return self.x + self.width / 2, self.y + self.height / 2
 
     def overlaps(self, other: Box) -> bool:
-        """Return whether two boxes have more than a border in common."""
+        """Return whether two boxes share more than a border."""
         return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
 
 
 @frozen
 class Text:
-    """The lines of an edge's labels.
-
-    Args:
-        lines: From the top; each with its size.
-    """
+    """The lines of an edge's labels, from the top, each with its font size."""
 
     lines: tuple[tuple[str, int], ...]
 
@@ -82,7 +78,7 @@ class Text:
 
 @frozen
 class PlacedState:
-    """A state and where it stands."""
+    """A state and its box."""
 
     node: Node
     box: Box
@@ -90,68 +86,52 @@ class PlacedState:
 
 @frozen
 class PlacedLabel:
-    """The labels of an edge, one under another.
-
-    Args:
-        edge: Whose they are.
-        text: What they say.
-        box: What they cover.
-        leftward: Whether the lines end at the box's right side instead of starting at its left.
-    """
+    """The labels of an edge, one below another."""
 
     edge: DrawnEdge
     text: Text
     box: Box
     leftward: bool = False
+    """Whether the lines are aligned with the right side of the box."""
 
 
 @frozen
 class PlacedLine:
-    """A line, or the part of one that joins another.
-
-    Args:
-        style: Its pattern.
-        points: Where it runs, straight between each two.
-        owner: What it is a part of; parts of the same may touch.
-        arrow: Whether it ends at a state.
-        rail: Whether it is a part of the main path.
-    """
+    """A line, or a branch that joins another line."""
 
     style: Style
     points: tuple[Point, ...]
+    """Its ends and corners."""
     owner: object = field(eq=False, repr=False)
+    """The edge or track that it belongs to; lines of one owner may touch."""
     arrow: bool = True
+    """Whether it ends at a state."""
     rail: bool = False
+    """Whether it is part of the main path."""
 
     @property
     def segments(self) -> Iterator[Box]:
-        """Its straight parts, as boxes without height or without width."""
+        """Its straight segments, as boxes without height or without width."""
         for (x, y), (end_x, end_y) in pairwise(self.points):
             yield Box(min(x, end_x), min(y, end_y), abs(x - end_x), abs(y - end_y))
 
 
 @frozen
 class Layout:
-    """A picture's coordinates.
-
-    Args:
-        states: Where the states stand.
-        lines: What is drawn.
-        labels: What is written.
-        routes: The way of each edge from its state to the next, also where it runs along with others.
-    """
+    """The coordinates of a picture."""
 
     states: tuple[PlacedState, ...]
     lines: tuple[PlacedLine, ...]
     labels: tuple[PlacedLabel, ...]
     routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
+    """The whole path of each edge between its states, including the part that it shares with other edges."""
 
 
 def untidiness(layout: Layout) -> float:
-    """Return how bad a layout is: most of all by lines that lie on one another, then by crossings, then by length."""
-    # Plain tuples, sorted: hundreds of layouts are compared for a picture, by each pair of their segments that may meet.
-    levels: list[_Level] = []
-    uprights: list[_Upright] = []
+    """Return a cost: overlapping lines count most, then crossings, then length."""
+    # Sorted plain tuples, because a picture compares hundreds of layouts, pair by pair of segments.
+    levels: list[_Segment] = []
+    uprights: list[_Segment] = []
     length = 0.0
     for line in layout.lines:
         owner = line.owner
@@ -161,34 +141,31 @@ def untidiness(layout: Layout) -> float:
             else:
                 uprights.append((x, min(y, end_y), max(y, end_y), owner))
             length += abs(y - end_y)
-    return 100 * _lying(levels) + _crossing(levels, uprights) + length / 10_000
+    return 100 * _overlaps(levels) + _crossings(levels, uprights) + length / 10_000
 
 
-_Level: TypeAlias = tuple[float, float, float, object]
-"""A level part of a line: its height, where it begins and ends, and its owner."""
-
-_Upright: TypeAlias = tuple[float, float, float, object]
-"""An upright part: its place from the left, its upper and lower end, and its owner."""
+_Segment: TypeAlias = tuple[float, float, float, object]
+"""A straight segment: the y of a horizontal one or the x of a vertical one, its start and end on the other axis, its owner."""
 
 
-def _lying(levels: list[_Level]) -> int:
-    """Count the level parts of different owners that lie on one another."""
+def _overlaps(levels: list[_Segment]) -> int:
+    """Count the pairs of horizontal segments of different owners that overlap."""
     levels.sort(key=itemgetter(0))
-    found = 0
+    count = 0
     for at, (height, start, end, owner) in enumerate(levels):
         for other_height, other_start, other_end, other in islice(levels, at + 1, None):
             if other_height - height >= EVENT_SIZE:
                 break
-            found += start < other_end and other_start < end and owner is not other
-    return found
+            count += start < other_end and other_start < end and owner is not other
+    return count
 
 
-def _crossing(levels: Iterable[_Level], uprights: list[_Upright]) -> int:
-    """Count the level parts that cross an upright one of a different owner."""
+def _crossings(levels: Iterable[_Segment], uprights: list[_Segment]) -> int:
+    """Count the crossings of horizontal and vertical segments of different owners."""
     uprights.sort(key=itemgetter(0))
     places = [upright[0] for upright in uprights]
-    found = 0
+    count = 0
     for height, start, end, owner in levels:
         for _, upper, lower, other in islice(uprights, bisect_right(places, start), bisect_left(places, end)):
-            found += upper < height < lower and owner is not other
-    return found
+            count += upper < height < lower and owner is not other
+    return count

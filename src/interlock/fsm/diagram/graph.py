@@ -1,13 +1,16 @@
-"""The graph between a table and its pictures: what is drawn, and nothing of how.
+"""The graph of a table: its states, lines and labels, without how they are drawn.
 
-It knows states, lines and labels. Rows that would be drawn over one another are merged: between two states there is one
-line for each style, and triggers that emit the same share a label.
+Rows are merged where their lines would overlap: between two states there is one line for each style, and triggers with the
+same effects share a label.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from enum import Enum, StrEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
@@ -20,42 +23,37 @@ E = TypeVar("E")
 
 
 class Role(Enum):
-    """What a state is in its lifecycle."""
+    """The role of a state in its table."""
 
     INITIAL = "initial"
     NORMAL = "normal"
     FINAL = "final"
     DROPPED = "dropped"
-    """Final, and on the way to it nothing was ever emitted: no reader of a stream can tell that it was there."""
+    """Final, and reached without any effect: no reader of a stream can notice it."""
 
 
 class Style(Enum):
-    """Why a line is taken, which its pattern tells."""
+    """The reason for taking a line, shown by its pattern."""
 
     NORMAL = "normal"
     CUT = "cut"
-    """Something from outside ends it early: the token budget, a cancellation, the end of the response."""
+    """Something outside ends it early: the token limit, a cancellation, the end of the response."""
     FAIL = "fail"
-    """What it does went wrong."""
+    """It ends because something failed."""
 
 
 STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
-"""The style of a trigger's line; any other trigger's is normal."""
+"""The style of a trigger's line; other triggers have normal lines."""
 
 _NO_KEY: Final[Mapping[str, str]] = MappingProxyType({})
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
-"""One edge of a table: the state it leaves, its trigger, the state it enters, and what it emits or does."""
+"""An edge of a table: source, trigger, destination and effects."""
 
 
 @frozen
 class Node:
-    """A state.
-
-    Args:
-        name: As declared.
-        role: What it is.
-    """
+    """A state."""
 
     name: str
     role: Role
@@ -63,27 +61,16 @@ class Node:
 
 @frozen
 class Label:
-    """What is written on a line: triggers that do the same.
-
-    Args:
-        triggers: At least one.
-        events: The wire names of what each of them emits, whole and in order.
-    """
+    """One or more triggers that have the same effects."""
 
     triggers: tuple[str, ...]
     events: tuple[str, ...] = ()
+    """The effects in order: the full wire names of a lifecycle's events, or the names of other effects."""
 
 
 @frozen(cache_hash=True)  # the layout looks things up by it
 class DrawnEdge:
-    """A line between two states.
-
-    Args:
-        source: The name of the state it leaves.
-        dest: The name of the state it enters, which may be the same.
-        style: Its pattern.
-        labels: What is written on it, at least one.
-    """
+    """A line between two states, or from a state to itself, with one or more labels."""
 
     source: str
     dest: str
@@ -93,48 +80,27 @@ class DrawnEdge:
 
 @frozen
 class Graph:
-    """A table, ready to be drawn.
-
-    Args:
-        name: Of the lifecycle.
-        nodes: Its states, in the order of the declaration.
-        edges: Its lines, in the order of the states they leave.
-        way: The names of the states on the way to the good end, which a picture draws as one straight path.
-        key: What its effects mean, by their names, if the names alone do not tell.
-    """
+    """A table as states and lines, in the order of its declaration."""
 
     name: str
     nodes: tuple[Node, ...]
     edges: tuple[DrawnEdge, ...]
     way: tuple[str, ...]
+    """The names of the states on the main path, which a picture draws as a straight line."""
     key: tuple[tuple[str, str], ...] = ()
+    """The name and meaning of each effect that needs an explanation."""
 
     def short(self, event: str) -> str:
-        """Return an event's name as a label writes it.
-
-        The prefix `response.` is left out, and `output_item.` with it, as in the rules; a leading dot stands for the
-        name of the lifecycle.
-
-        Args:
-            event: The wire name.
-        """
+        """Return an event name without `response.` and `output_item.`; a leading dot replaces the lifecycle's name."""
         name = event.removeprefix("response.").removeprefix("output_item.")
         return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
 
     def lines(self, label: Label, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return a label in several lines.
-
-        Args:
-            label: One of the graph's.
-            width: The characters that a line may have, where no single word is longer.
-
-        Returns:
-            The lines of its triggers, and those of its events.
-        """
+        """Return the lines of a label's triggers and of its events, wrapped at `width` characters between words."""
         return tuple(_wrap(label.triggers, ", ", width)), tuple(_wrap(map(self.short, label.events), " · ", width))
 
     def written(self, label: Label) -> str:
-        """Return a label in one line: `trigger, trigger / event · event`."""
+        """Return a label as one line: `trigger, trigger / event · event`."""
         triggers = ", ".join(label.triggers)
         events = " · ".join(map(self.short, label.events))
         return f"{triggers} / {events}" if events else triggers
@@ -153,13 +119,7 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
 
 
 def draw(table: Table[T, E], *, way: Sequence[str] = (), key: Mapping[str, str] = _NO_KEY) -> Graph:
-    """Return the graph of a table.
-
-    Args:
-        table: Any; `str` of its triggers and effects is what the lines are labelled with.
-        way: The states on the way to the good end; by default the shortest way to it.
-        key: What the effects mean, by their names.
-    """
+    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are those of `graph_of`."""
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
         for state in table.states.values()
@@ -180,23 +140,24 @@ def graph_of(
     """Return the graph of rows.
 
     Args:
-        name: What the table is called.
-        initial: The state it starts in.
+        name: The name of the table.
+        initial: Its initial state.
         rows: Its edges, in the order of the declaration.
-        final: The states in which nothing more can happen.
-        way: The states on the way to the good end; by default the shortest way to it, or all states if there is no such end.
-        key: What the effects mean, by their names.
+        final: Its final states.
+        way: The states of the main path; by default the shortest path of normal lines to a final state, or all states that are
+            not final if there is no such path.
+        key: The meaning of each effect that needs an explanation.
     """
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
-    heard = _heard(table)
-    nodes = tuple(Node(state, _role(state, initial, final, heard)) for state in states)
+    visible = _reached_with_effects(table)
+    nodes = tuple(Node(state, _role(state, initial, final, visible)) for state in states)
     edges = tuple(_merge(table))
     return Graph(name, nodes, edges, tuple(way) or _good_way(nodes, edges), tuple(key.items()))
 
 
 def _good_way(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> tuple[str, ...]:
-    """Return the shortest way to the good end: to the first final state that a line enters which is neither cut nor fails."""
+    """Return the shortest path to the first final state that a normal line enters."""
     normal = [edge for edge in edges if edge.style is Style.NORMAL]
     entered = {edge.dest for edge in normal}
     end = next((node.name for node in nodes if node.role is Role.FINAL and node.name in entered), None)
@@ -209,20 +170,20 @@ def _good_way(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> tuple[str, .
     return tuple(node.name for node in nodes if node.role in {Role.INITIAL, Role.NORMAL})
 
 
-def _heard(rows: Sequence[Row]) -> set[str]:
-    """Return the states on a way to which something is emitted or done."""
-    heard = {dest for _, _, dest, events in rows if events}
+def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
+    """Return the states that some path with an effect leads to."""
+    reached = {dest for _, _, dest, events in rows if events}
     for _ in rows:
-        heard |= {dest for source, _, dest, _ in rows if source in heard}
-    return heard
+        reached |= {dest for source, _, dest, _ in rows if source in reached}
+    return reached
 
 
-def _role(state: str, initial: str, final: Collection[str], heard: Collection[str]) -> Role:
+def _role(state: str, initial: str, final: Collection[str], visible: Collection[str]) -> Role:
     if state == initial:
         return Role.INITIAL
     if state not in final:
         return Role.NORMAL
-    return Role.FINAL if state in heard else Role.DROPPED
+    return Role.FINAL if state in visible else Role.DROPPED
 
 
 def _merge(rows: Iterable[Row]) -> Iterable[DrawnEdge]:
@@ -232,3 +193,16 @@ def _merge(rows: Iterable[Row]) -> Iterable[DrawnEdge]:
         line.setdefault(events, []).append(trigger)
     for (source, dest, style), labels in lines.items():
         yield DrawnEdge(source, dest, style, tuple(Label(tuple(triggers), events) for events, triggers in labels.items()))
+
+
+def key_of(effects: type[StrEnum]) -> dict[str, str]:
+    """Return the meaning of each member of an enum, by its value: the first sentence of the member's docstring, if it has one."""
+    (declared,) = ast.parse(inspect.getsource(effects)).body
+    key: dict[str, str] = {}
+    for statement, following in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+        match statement, following:
+            case ast.Assign([ast.Name(name)]), ast.Expr(ast.Constant(str(docstring))):
+                key[effects[name].value] = " ".join(docstring.split()).partition(". ")[0].removesuffix(".")
+            case _:
+                pass
+    return key

@@ -1,8 +1,7 @@
 """The layout of a picture: from a plan to coordinates.
 
-Labels cannot lie on one another or on lines, by construction: a lane's label has a strip of its state's side for itself, a
-rail's has the gap between two states, and the tracks run outside of both. What is left to choose, the order of lanes
-and tracks, is chosen so that few lines cross.
+Labels never overlap each other or a line: the label of a lane has its own strip beside the state, the label of a rail has the gap
+between two states, and tracks run outside of both. The order of lanes and tracks is then chosen so that few lines cross.
 """
 
 from __future__ import annotations
@@ -36,33 +35,29 @@ _STATE_PADDING: Final = 18  # at both sides of a state's name
 _RAIL: Final = 14  # of a rail, above and below its label
 _PITCH: Final = 14  # between tracks, and between arrows that arrive
 _APART: Final = 18  # between the states at the right
-_INDENT: Final = 14  # between a state and what is written beside it
+_INDENT: Final = 14  # between a state and its labels
 _RUN: Final = 26  # of a line that enters a state, at least, with its arrow
 _LOOP: Final = 22  # how far a loop reaches out
 _ABOVE: Final = 4  # between a label and the line below it
-_JOIN: Final = 8  # how far a line runs along with the one that it joins
-_WRAP: Final = {True: 31, False: 42}  # the characters of a line of text, with labels at both sides or at one
+_JOIN: Final = 8  # how far a line overlaps the one that it joins
+_WRAP: Final = {True: 31, False: 42}  # the characters of a line of text, by whether there are labels at both sides
 
 
 def lay_out(graph: Graph) -> Layout:
-    """Return the layout of a graph; the same graph has the same.
-
-    Args:
-        graph: Any; it is drawn best if it has a main path and few other lines.
-    """
+    """Return the layout of a graph, which is deterministic: it improves the plan until no swap or move makes it tidier."""
     plan = plan_of(graph)
     both = all(plan.tracks.values()) or any(node.role is Role.NORMAL for node in plan.aside)
     texts = _texts(graph, both_sides=both)
     layout = _place(plan, texts)
-    least, before = untidiness(layout), None
-    while least != before:
-        before = least
+    least, previous = untidiness(layout), None
+    while least != previous:
+        previous = least
         rows: list[Place | Side] = [*plan.slots, *plan.tracks]
         for row in rows:
             for other in reordered(plan, row):
-                tried = _place(other, texts)
-                if (found := untidiness(tried)) < least:
-                    least, layout, plan = found, tried, other
+                candidate = _place(other, texts)
+                if (cost := untidiness(candidate)) < least:
+                    least, layout, plan = cost, candidate, other
     return layout
 
 
@@ -92,35 +87,29 @@ def _place(plan: Plan, texts: Mapping[DrawnEdge, Text]) -> Layout:
 
 @define(eq=False)
 class _Placing:
-    """A layout in the making.
-
-    Args:
-        plan: What to lay out.
-        texts: What is written on each edge.
-        left: The main column's left side.
-        right: Its right side.
-        boxes: Where the states stand.
-        heights: The height at which each slot touches its state.
-    """
+    """The builder of a layout."""
 
     plan: Plan
     texts: Mapping[DrawnEdge, Text]
     left: float = field(init=False)
+    """The left side of the main column."""
     right: float = field(init=False)
+    """The right side of the main column."""
     boxes: dict[str, Box] = field(factory=dict[str, Box])
     heights: dict[Slot, float] = field(factory=dict["Slot", float])
+    """The y at which each slot touches its state."""
     lines: list[PlacedLine] = field(factory=list[PlacedLine])
     labels: list[PlacedLabel] = field(factory=list[PlacedLabel])
     routes: dict[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
 
     def __attrs_post_init__(self) -> None:
-        """Set the main column, right of all that runs at its left."""
+        """Place the main column to the right of its left tracks and labels."""
         tracks = self.plan.tracks[Side.LEFT]
         self.left = MARGIN + (len(tracks) * _PITCH + self._reach(Side.LEFT) if tracks else 0)
         self.right = self.left + _width(self.plan.main)
 
     def stand(self) -> None:
-        """Place the states of the main column under one another, each as high as its lines need."""
+        """Place the states of the main column, each as high as its lines need."""
         y: float = TOP
         for node in self.plan.main:
             rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
@@ -131,7 +120,7 @@ class _Placing:
             y = box.bottom + self._descend(node, box)
 
     def _touch(self, row: Sequence[Slot], box: Box, side: Side) -> None:
-        """Set the height of each slot of a state's side, and the place of its loops and labels."""
+        """Place the slots of a state's side, and draw its loops."""
         y = box.middle[1] - sum(map(self._strip, row)) / 2
         for slot in row:
             strip = self._strip(slot)
@@ -144,7 +133,7 @@ class _Placing:
             y += strip
 
     def _strip(self, slot: Slot) -> float:
-        """Return the height that a slot needs of its state's side."""
+        """Return the height that a slot takes of its state's side."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height
@@ -160,13 +149,13 @@ class _Placing:
         self._write(edge, far + out * _INDENT / 2, y - self.texts[edge].height / 2, side)
 
     def _write(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
-        """Write what an edge is labelled with, from a place on outwards."""
+        """Place the labels of an edge, outwards from x."""
         text, leftward = self.texts[edge], side is Side.LEFT
         box = Box(x - text.width if leftward else x, y, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
     def _descend(self, node: Node, box: Box) -> float:
-        """Draw the rail that leaves a state, if one does, and give the gap to the next."""
+        """Draw the rail that leaves a state, if any, and return the gap to the next state."""
         edge = self.plan.rails.get(node.name)
         if edge is None:
             return 2 * _APART
@@ -180,20 +169,20 @@ class _Placing:
         return gap
 
     def stand_aside(self) -> None:
-        """Place the other states at the right, each as near as possible to the states that it is connected with."""
-        wanted = sorted((self._wanted(node.name), node.name) for node in self.plan.aside)
-        heights = [self._height(name) for _, name in wanted]
-        middles = _spread([(at, height) for (at, _), height in zip(wanted, heights, strict=True)])
+        """Place the states of the right column, each as near as possible to the states that it is connected with."""
+        targets = sorted((self._target(node.name), node.name) for node in self.plan.aside)
+        heights = [self._height(name) for _, name in targets]
+        middles = _spread([(at, height) for (at, _), height in zip(targets, heights, strict=True)])
         x = self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + max(_RUN, self._reach_aside())
-        for (_, name), height, middle in zip(wanted, heights, middles, strict=True):
+        for (_, name), height, middle in zip(targets, heights, middles, strict=True):
             box = self.boxes[name] = Box(x, middle - height / 2, _width(self.plan.aside), height)
             self._touch(self.plan.slots[name, Side.LEFT], box, Side.LEFT)
             straight = self._straight(name)
             if all(box.y + _ABOVE < y < box.bottom - _ABOVE for y in straight.values()):
                 self.heights.update(straight)
 
-    def _wanted(self, name: str) -> float:
-        """Return the height in the main column of what a state is connected with, on average."""
+    def _target(self, name: str) -> float:
+        """Return the average y of the lines that connect a state with the main column."""
         near: list[float] = []
         for slot in self.plan.slots[name, Side.LEFT]:
             ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[Side.RIGHT] if slot in t.lanes]
@@ -208,7 +197,7 @@ class _Placing:
         return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
 
     def _straight(self, name: str) -> dict[Slot, float]:
-        """Return the heights at which all that touches a state would arrive straight, if each is one lane of the main column."""
+        """Return the y at which each slot of a state arrives straight, or nothing unless each is one lane of the main column."""
         straight = dict[Slot, float]()
         for slot in self.plan.slots[name, Side.LEFT]:
             lanes = slot.lanes if isinstance(slot, Track) else ()
@@ -218,7 +207,7 @@ class _Placing:
         return straight
 
     def run(self, track: Track) -> None:
-        """Draw a track: its lanes with their labels, and the line that they merge into."""
+        """Draw a track: its lanes, their labels, and the line into which they merge."""
         x = self._bus(track.side, self.plan.tracks[track.side].index(track))
         end, arrival = self._start(track.dest, track.side), self.heights[track]
         toward = 1 if end > x else -1
@@ -246,18 +235,18 @@ class _Placing:
         return {node.name for node in self.plan.main}
 
     def _start(self, name: str, side: Side) -> float:
-        """Return where lanes leave a state, and tracks arrive."""
+        """Return the x at which lanes leave a state and tracks arrive."""
         return self._edge(side) if name in self._main else self.boxes[name].x
 
     def _edge(self, side: Side) -> float:
         return self.right if side is Side.RIGHT else self.left
 
     def _bus(self, side: Side, number: int) -> float:
-        """Return the place of a side's track, counted from the inside."""
+        """Return the x of a track, which is numbered from the inside."""
         return self._edge(side) + side.value * (self._reach(side) + number * _PITCH)
 
     def _reach(self, side: Side) -> float:
-        """Return how far the labels of a side of the main column reach out."""
+        """Return how far the labels reach from a side of the main column."""
         widths = self._widths([(node.name, side) for node in self.plan.main])
         if side is Side.RIGHT:
             half = (self.right - self.left) / 2
@@ -265,7 +254,7 @@ class _Placing:
         return max(widths, default=0) + _INDENT
 
     def _reach_aside(self) -> float:
-        """Return how far the labels of the states at the right reach out, to the left."""
+        """Return how far the labels reach to the left of the right column."""
         return max(self._widths([(node.name, Side.LEFT) for node in self.plan.aside]), default=0) + _INDENT
 
     def _widths(self, places: Sequence[Place]) -> list[float]:
@@ -277,14 +266,10 @@ def _width(nodes: Sequence[Node]) -> float:
     return max((len(node.name) for node in nodes), default=0) * STATE_SIZE * CHARACTER + 2 * _STATE_PADDING
 
 
-def _spread(wanted: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Yield the centres of boxes in a column that are apart from one another and near to where they want to be.
-
-    Args:
-        wanted: The centre that each wants, ascending, and its height.
-    """
+def _spread(targets: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """Yield the centres of boxes that keep their distance and are near their targets: pairs of ascending centre and height."""
     blocks: list[list[tuple[float, float]]] = []
-    for box in wanted:
+    for box in targets:
         blocks.append([box])
         while len(blocks) > 1 and _top(blocks[-2]) + _length(blocks[-2]) > _top(blocks[-1]):
             last = blocks.pop()
@@ -301,7 +286,7 @@ def _length(block: Sequence[tuple[float, float]]) -> float:
 
 
 def _top(block: Sequence[tuple[float, float]]) -> float:
-    """Return the top at which the boxes of a block are, on average, where they want to be."""
+    """Return the top at which the boxes of a block are, on average, at their targets."""
     tops: list[float] = []
     above: float = 0
     for centre, height in block:

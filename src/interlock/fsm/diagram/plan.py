@@ -1,9 +1,8 @@
-"""The plan of a picture: which state stands where, and which way each line goes; no coordinates yet.
+"""The plan of a picture: the columns of states and the sides of lines, without coordinates.
 
-The picture is a track plan. The way to the good end runs straight down the main column. All other states stand beside it, in a
-column of their own at the right: detours, and the ends that are not the good one. A line from a state of the way to the next is
-a *rail*. Any other line leaves its state sideways as a *lane* and runs into a *track*, which all lanes of one style to one
-state share: they merge as on a railway, and arrive together. Tracks run between the two columns, or left of both.
+The picture looks like a track plan. The main path runs straight down the main column, and all other states stand in a column at
+the right. A line from a state of the main path to the next one is a *rail*. Any other line leaves its state sideways as a *lane*
+and runs into a *track*. All lanes of one style to one state share a track. Tracks run between the columns or left of both.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Style
 
 
 class Side(Enum):
-    """Where a lane leaves its state, and the direction in which x grows from there."""
+    """The side of a state that a lane leaves; the value is the sign of x in that direction."""
 
     LEFT = -1
     RIGHT = 1
@@ -27,55 +26,42 @@ class Side(Enum):
 
 @frozen(eq=False)
 class Track:
-    """Lanes of one style to one state.
-
-    Args:
-        dest: The state they arrive at.
-        style: Their pattern.
-        side: The side of the main column on which it runs.
-        lanes: At least one.
-    """
+    """One or more lanes of one style to one state."""
 
     dest: str
     style: Style
     side: Side
+    """The side of the main column on which it runs."""
     lanes: tuple[DrawnEdge, ...]
 
 
 Slot: TypeAlias = DrawnEdge | Track
-"""What touches a state's side at a height of its own: a lane or loop that leaves it, or a track that arrives."""
+"""A line at one side of a state: a lane or loop that leaves it, or a track that arrives."""
 
 Place: TypeAlias = tuple[str, Side]
-"""A state's side. A state at the right is touched at its left alone."""
+"""A side of a state. Lines touch a state of the right column only on its left."""
 
 X = TypeVar("X")
 
 
 @frozen(eq=False)
 class Plan:
-    """A plan.
-
-    Args:
-        main: The states of the main column, from the top.
-        aside: The states at the right.
-        rails: The straight lines of the main column, by the state that they leave.
-        slots: What touches each side of a state, from the top.
-        tracks: The tracks of each side, from the inside.
-    """
+    """The order of states and lines in a picture."""
 
     main: tuple[Node, ...]
+    """The states of the main column, from the top."""
     aside: tuple[Node, ...]
+    """The states of the right column, in no order."""
     rails: Mapping[str, DrawnEdge]
+    """The rails by the state that they leave."""
     slots: Mapping[Place, tuple[Slot, ...]]
+    """The lines at each side of a state, from the top."""
     tracks: Mapping[Side, tuple[Track, ...]]
+    """The tracks of each side, from the inside."""
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a graph, everything in the order of its declaration.
-
-    Args:
-        graph: Any.
-    """
+    """Return the plan of a graph in the order of its declaration."""
     nodes = {node.name: node for node in graph.nodes}
     main = tuple(nodes[name] for name in graph.way)
     aside = tuple(node for node in graph.nodes if node not in main)
@@ -86,12 +72,7 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def reordered(plan: Plan, row: Place | Side) -> Iterator[Plan]:
-    """Yield the plans that differ from one in that two of a row have changed places, or one was moved.
-
-    Args:
-        plan: The one.
-        row: The slots of a place, or the tracks of a side.
-    """
+    """Yield the plans in which two slots of a place, or two tracks of a side, are swapped or one of them is moved."""
     if isinstance(row, Side):
         return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row]))
     return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row]))
@@ -116,7 +97,7 @@ def _tracks(graph: Graph, rails: Mapping[str, DrawnEdge], main: Sequence[str], a
 
 
 def _side(edge: DrawnEdge, main: Sequence[str], aside: Collection[str]) -> Side:
-    """Return the right for what leaves or enters a state aside; where there is none, it is free for the way back up."""
+    """Return the right for a line to or from the right column, and for a line upwards if that column is empty."""
     if edge.source in aside or edge.dest in aside:
         return Side.RIGHT
     upwards = main.index(edge.dest) < main.index(edge.source)

@@ -1,7 +1,6 @@
-"""Graphs as pictures: SVG that needs nothing but a viewer.
+"""Renders a graph as a self-contained SVG picture.
 
-It knows shapes, colours and the legend; where things are is the layout's. The card has a background of its own, so that it
-looks the same on a light page and on a dark one.
+The card has its own background, so it looks the same on light and dark pages.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from interlock.fsm.diagram.graph import Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
 
 _ROUND: Final = 8  # the radius of a corner
-_LEGEND: Final = 44  # from the middle of the legend's first line to the end
-_SAMPLE_WIDTH: Final = 110  # of a sample in the legend, with its name
+_LEGEND: Final = 44  # from the middle of the legend's first line to its end
+_SAMPLE_WIDTH: Final = 110  # of a sample in the legend and its name
 _SAMPLE_HEIGHT: Final = 22
-_BESIDE: Final = 60  # the middle of the first line of a legend that stands beside
+_BESIDE: Final = 60  # the middle of the first line of a legend beside the machine
 _KEY_LINE: Final = 16  # the height of a line of the key
 _LEAST_WIDTH: Final = 500  # so that the legend fits
 _KEY_WIDTH: Final = 38  # of a line of the key, in characters
-_SINK: Final = 0.35  # how far below its middle a line of text has its baseline, as a share of its size
+_SINK: Final = 0.35  # from the middle of a line of text to its baseline, as a share of the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
-_SAYS: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
+_NAMES: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
 
 _TRIGGERS: Final = (
     ("pad", "White space, which waits for other text"),
@@ -49,7 +48,7 @@ _TRIGGERS: Final = (
     ("summarize", "Text of a summary"),
     ("reveal", "The item has no text, because it is encrypted or withheld"),
 )
-"""What the less obvious triggers of the lifecycles mean."""
+"""The meaning of the less obvious triggers of lifecycles."""
 
 _SHEET: Final = f"""
     text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
@@ -80,11 +79,7 @@ _SHEET: Final = f"""
 
 
 def to_svg(graph: Graph) -> str:
-    """Return a graph as a picture.
-
-    Args:
-        graph: What to draw.
-    """
+    """Return the SVG picture of a graph."""
     layout = lay_out(graph)
     width, height, legend = _size(layout, graph)
     parts = [
@@ -106,7 +101,7 @@ def to_svg(graph: Graph) -> str:
 
 
 def _size(layout: Layout, graph: Graph) -> tuple[int, int, Point]:
-    """Return the width and height, and where the legend begins: beside the machine if it has a key, else below."""
+    """Return the width, the height, and the start of the legend: beside the machine if it has a key, else below."""
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
     boxes += [segment for line in layout.lines for segment in line.segments]
     right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
@@ -146,7 +141,7 @@ def _path(kind: str, points: Sequence[Point], more: str = "") -> str:
 
 
 def rounded(points: Sequence[Point]) -> str:
-    """Return the path through some points, its corners round, as the attribute `d` of SVG."""
+    """Return a path through points with round corners, as the `d` attribute of SVG."""
     start, *_, end = points
     path = f"M{_at(start)}"
     for (before, corner), (_, after) in pairwise(pairwise(points)):
@@ -169,7 +164,7 @@ def _short(length: float) -> str:
 
 
 def ending(graph: Graph, state: PlacedState) -> str:
-    """Return the class of a final state: the good end is good, another has the class of the worst way into it."""
+    """Return the class of a final state: `good` at the end of the main path, else by the worst line into it."""
     if state.node.role is Role.DROPPED:
         return "dropped"
     if state.node.name == graph.way[-1]:
@@ -199,12 +194,12 @@ def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
 
 
 def _label(label: PlacedLabel) -> Iterator[str]:
-    """Yield a label's lines; whoever points at them is shown the wire names."""
+    """Yield the lines of a label, with the wire names as a tooltip."""
     x = _short(label.box.right if label.leftward else label.box.x)
     y = label.box.y
     leftward = " leftward" if label.leftward else ""
-    whole = "\n".join(f"{', '.join(one.triggers)}: {', '.join(one.events) or 'no event'}" for one in label.edge.labels)
-    yield f"<g><title>{escape(whole)}</title>"
+    tooltip = "\n".join(f"{', '.join(one.triggers)}: {', '.join(one.events) or 'no event'}" for one in label.edge.labels)
+    yield f"<g><title>{escape(tooltip)}</title>"
     for line, size in label.text.lines:
         middle = y + size * LEADING / 2
         y += size * LEADING
@@ -214,7 +209,7 @@ def _label(label: PlacedLabel) -> Iterator[str]:
 
 
 def _samples(graph: Graph) -> list[Style | None]:
-    """Return what the legend names: the styles of lines, and None for the double border of a final state."""
+    """Return the entries of the legend: the styles of lines, and None for the border of a final state."""
     finals: list[Style | None] = [None] if any(node.role is Role.FINAL for node in graph.nodes) else []
     return [*dict.fromkeys(edge.style for edge in graph.edges), *finals]
 
@@ -227,7 +222,7 @@ def _legend(graph: Graph, start: Point, *, beside: bool) -> Iterator[str]:
             yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
         else:
             yield _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"')
-        name = "final" if style is None else _SAYS[style]
+        name = "final" if style is None else _NAMES[style]
         yield f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
         x, y = (x, y + _SAMPLE_HEIGHT) if beside else (x + _SAMPLE_WIDTH, y)
     if not beside and (note := _note(graph)):
@@ -235,7 +230,7 @@ def _legend(graph: Graph, start: Point, *, beside: bool) -> Iterator[str]:
 
 
 def _key_lines(graph: Graph) -> list[tuple[str, str]]:
-    """Return the lines that explain the effects of a graph, or its special triggers: the name, padded, and the meaning."""
+    """Return the lines of the key, each a padded name and a meaning: of the effects, or of the less obvious triggers."""
     labels = [label for edge in graph.edges for label in edge.labels]
     used = {name for label in labels for name in (label.events if graph.key else label.triggers)}
     meanings = [(name, meaning.replace("`", "")) for name, meaning in graph.key or _TRIGGERS if name in used]
@@ -258,7 +253,7 @@ def _key(graph: Graph, start: Point) -> Iterator[str]:
 
 
 def _note(graph: Graph) -> str:
-    """Return what was left out of the names, if anything was."""
+    """Return the explanation of shortened names, or an empty string."""
     events = [event for edge in graph.edges for label in edge.labels for event in label.events]
     notes = ['names without "response."'] if any(event.startswith("response.") for event in events) else []
     if any(event.startswith("response.output_item.") for event in events):

@@ -1,9 +1,8 @@
-"""Graphs as text: mermaid, DOT and JSON, which other programs draw or read, and a table for a terminal.
+"""Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
-It knows these notations. A flowchart is used for mermaid although there is a notation for states, because only in
-a flowchart can lines have styles of their own. Two habits of its layout are evaded: a line that returns to its state is
-written inside of the state, and where several lines join the same two states, each label is a node of its own, because
-they would lie on one another otherwise. The colours are chosen for light and dark backgrounds alike.
+For Mermaid it writes a flowchart, because only flowcharts can style single lines. Mermaid would draw some labels over each other,
+so a line that returns to its state is written inside the state, and where several lines join the same two states each label is a
+node. The colours suit light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MERMAID_CLASS: Final = {
     Role.DROPPED.value: "stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14",
     "label": "fill:none,stroke:none",
 }
-_MERMAID_WIDTH: Final = 26  # of a line of a label, in characters; mermaid itself breaks at about 200 pixels
+_MERMAID_WIDTH: Final = 26  # of a line of a label, in characters; Mermaid itself breaks at about 200 pixels
 
 _DOT_LINE: Final = {Style.NORMAL: "solid", Style.CUT: "dashed", Style.FAIL: "dotted"}
 _DOT_NODE: Final = {
@@ -40,39 +39,35 @@ _DOT_NODE: Final = {
 
 
 def to_mermaid(graph: Graph) -> str:
-    """Return a graph as a mermaid flowchart, top to bottom.
-
-    Args:
-        graph: What to draw.
-    """
+    """Return a graph as a Mermaid flowchart, top to bottom."""
     lines = ["flowchart TD", *(f"    {_mermaid_node(graph, node)}" for node in graph.nodes)]
     lanes = [edge for edge in graph.edges if edge.source != edge.dest]
     joined = Counter(frozenset((edge.source, edge.dest)) for edge in lanes)
-    drawn: list[Style] = []
+    styles: list[Style] = []
     for number, edge in enumerate(lanes):
         text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
         if joined[frozenset((edge.source, edge.dest))] == 1:
             lines.append(f'    {_mermaid_id(edge.source)} -->|"{text}"| {_mermaid_id(edge.dest)}')
-            drawn.append(edge.style)
+            styles.append(edge.style)
         else:
             lines.append(f'    {_mermaid_id(edge.source)} --- line{number}["{text}"]:::label --> {_mermaid_id(edge.dest)}')
-            drawn += [edge.style, edge.style]
+            styles += [edge.style, edge.style]
     for style, line in _MERMAID_LINE.items():
-        if numbers := [str(number) for number, drawn_style in enumerate(drawn) if drawn_style is style]:
+        if numbers := [str(number) for number, line_style in enumerate(styles) if line_style is style]:
             lines.append(f"    linkStyle {','.join(numbers)} {line}")
     lines += [f"    classDef {name} {look}" for name, look in _MERMAID_CLASS.items()]
     return _joined(lines)
 
 
 def _mermaid_node(graph: Graph, node: Node) -> str:
-    """Return a state, with the lines that return to it."""
+    """Return a state with the labels of the lines that return to it."""
     loops = [label for edge in graph.edges if edge.source == edge.dest == node.name for label in edge.labels]
-    text = "<br/>".join([node.name, *(f"↻ {line}" for label in loops for line in [graph.written(label)])])
+    text = "<br/>".join([node.name, *(f"↻ {graph.written(label)}" for label in loops)])
     return f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}'
 
 
 def _mermaid_id(name: str) -> str:
-    """Return a name without the spaces that mermaid takes for the end of it."""
+    """Return a name without spaces, which end a name in Mermaid."""
     return name.replace(" ", "_")
 
 
@@ -82,11 +77,7 @@ def _mermaid_label(graph: Graph, label: Label) -> tuple[str, ...]:
 
 
 def to_dot(graph: Graph) -> str:
-    """Return a graph in Graphviz's DOT, top to bottom.
-
-    Args:
-        graph: What to draw.
-    """
+    """Return a graph as Graphviz DOT, top to bottom."""
     lines = [
         f'digraph "{graph.name}" {{',
         "    rankdir=TB",
@@ -96,17 +87,13 @@ def to_dot(graph: Graph) -> str:
     lines += [f'    "{node.name}" [{_DOT_NODE[node.role]}]' for node in graph.nodes]
     for edge in graph.edges:
         label = "".join(f"{graph.written(label)}\\l" for label in edge.labels)
-        drawn = f'style={_DOT_LINE[edge.style]} color="{_COLOURS[edge.style]}"'
-        lines.append(f'    "{edge.source}" -> "{edge.dest}" [label="{label}" {drawn}]')
+        look = f'style={_DOT_LINE[edge.style]} color="{_COLOURS[edge.style]}"'
+        lines.append(f'    "{edge.source}" -> "{edge.dest}" [label="{label}" {look}]')
     return _joined([*lines, "}"])
 
 
 def to_json(graph: Graph) -> str:
-    """Return a graph as JSON, with the wire names whole.
-
-    Args:
-        graph: What to give.
-    """
+    """Return a graph as JSON with full wire names."""
     return _joined(
         [
             json.dumps(
@@ -132,11 +119,7 @@ def to_json(graph: Graph) -> str:
 
 
 def to_table(graph: Graph) -> str:
-    """Return a graph as a table of plain text, one line for each event.
-
-    Args:
-        graph: The graph; events are written as in its labels.
-    """
+    """Return a graph as a plain text table with a line for each event, in short names."""
     rows = [("state", "trigger", "next state", "emits")]
     for edge in graph.edges:
         for label in edge.labels:
