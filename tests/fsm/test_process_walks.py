@@ -147,7 +147,8 @@ def test_every_edge_of_a_connection_fires_and_it_is_closed_when_nothing_is_in_fl
 def test_faults_of_a_connection_are_found():
     trigger, effect = ConnectionTrigger, ConnectionEffect
     accepted = changed(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
-    assert "finishing/request: a request on an expired connection is not refused, or the reverse" in walk_connection(accepted).faults
+    fault = "finishing/request: a request on an expired connection is not refused, or the reverse"
+    assert fault in walk_connection(accepted).faults
     unheeded = changed(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
     assert "open/leave: the lanes are left although the client has not gone, or the reverse" in walk_connection(unheeded).faults
     waiting = changed(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])

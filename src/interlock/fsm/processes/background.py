@@ -1,8 +1,8 @@
-"""Who writes the events of a response in the background, declared as a table: the owner of its lease, from the first to the last.
+"""The owner of a background response, declared as a table: it writes the events of the run to a store.
 
-The run makes events and the owner writes them to a store, a batch at a time. At most one write is on its way; what is made
-meanwhile waits. The last write is one commit with the end of the response. `interlock.serving.responses.background_response` carries out the
-effects; the other side, what a store accepts, is the table of `interlock.fsm.processes.stored`.
+The owner has the lease of the response and writes batches of events, one write at a time. The last write ends the response in
+the same commit. `interlock.serving.responses.background_response` carries out the effects. The table of
+`interlock.fsm.processes.stored` is the store's side.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ __all__ = ["BACKGROUND", "BackgroundEffect", "BackgroundTrigger"]
 
 
 class BackgroundTrigger(StrEnum):
-    """What can happen to the owner of a response in the background."""
+    """The triggers of the owner."""
 
     GROW = "grow"
-    """The run has made events."""
+    """The run has emitted events."""
     DUE = "due"
-    """A batch is large or old enough, or the lease is to be renewed."""
+    """A batch is large or old enough, or the lease is due for renewal."""
     WRITTEN = "written"
-    """The store has taken what was on its way."""
+    """The store has committed the pending write."""
     RETRY = "retry"
-    """The store could not be used; whether it has taken what was on its way is not known."""
+    """The store was unavailable; the pending write may or may not be committed."""
     CANCEL = "cancel"
-    """Somebody has asked for the response to be cancelled."""
+    """A client has asked to cancel the response."""
     LOSE = "lose"
-    """The lease is over: it could not be renewed, somebody else has it, or the response was deleted."""
+    """The lease is lost: it was not renewed in time, another owner has it, or the response was deleted."""
     END = "end"
-    """The run has made its last event."""
+    """The run has emitted its last event."""
 
 
 class BackgroundEffect(StrEnum):
-    """What an edge asks for."""
+    """The effects of the owner."""
 
     ARM = "arm"
-    """Let the batch be due in a moment."""
+    """Start the timer of the batch, which fires `due`."""
     WRITE = "write"
-    """Append the events that wait to the log, which renews the lease; also without any."""
+    """Append the waiting events, if any, to the log, and renew the lease."""
     FINISH = "finish"
-    """Write the last events, the status and the body in one commit, which ends the lease."""
+    """Write the last events, the status and the body in one commit that ends the lease."""
     INTERRUPT = "interrupt"
-    """Have the run cancel the response, legally and soon."""
+    """Tell the run to cancel the response, so that its stream ends legally."""
     STOP = "stop"
-    """Have the run end at once: nothing of what it makes from here on is there for anybody."""
+    """Stop the run at once; its further events are discarded."""
     RELEASE = "release"
-    """Let those go on who wait for the owner."""
+    """Release the tasks that wait for the owner."""
 
 
 _T, _E = BackgroundTrigger, BackgroundEffect
@@ -83,7 +83,7 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
         Edge("behind",  _T.LOSE,    "lost",    [_E.STOP]),
         Edge("behind",  _T.END,     "closing"),
 
-        # The run is over: what is on its way is waited for, and the rest goes with the last commit.
+        # The run is over: after the pending write, the last commit writes the rest.
         Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
         Edge("closing", _T.RETRY,   "ending",  [_E.FINISH]),
         Edge("closing", _T.LOSE,    "left",    [_E.RELEASE]),
@@ -92,9 +92,9 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
         Edge("ending",  _T.RETRY,   "ending",  [_E.FINISH]),
         Edge("ending",  _T.LOSE,    "left",    [_E.RELEASE]),
 
-        # Whoever adopts the response ends it; this run is only waited for.
+        # The next owner ends the response; this one only waits for its run.
         Edge("lost",    _T.GROW,    "lost"),
         Edge("lost",    _T.END,     "left",    [_E.RELEASE]),
     ],
 )  # fmt: skip
-"""The owner of a response in the background. Every way ends: with the last commit, or because the lease is somebody else's."""
+"""The owner of a background response. Every path ends with the last commit or the loss of the lease."""

@@ -1,4 +1,4 @@
-"""The life of a connection in WebSocket mode, declared as a table: it holds lanes, which run side by side.
+"""A connection of WebSocket mode, declared as a table; its lanes run concurrently.
 
 `interlock.serving.http.websocket.socket_connection` carries out the effects.
 """
@@ -14,35 +14,35 @@ __all__ = ["CONNECTION", "ConnectionEffect", "ConnectionTrigger"]
 
 
 class ConnectionTrigger(StrEnum):
-    """What can happen to a connection."""
+    """The triggers of a connection."""
 
     REQUEST = "request"
     """A frame asks for a response."""
     EXPIRE = "expire"
-    """The longest lifetime of a connection is over."""
+    """The connection reaches its maximum lifetime."""
     SHUT_DOWN = "shut_down"
-    """The server shuts down: every run ends with `response.failed`."""
+    """The server shuts down; every run ends with `response.failed`."""
     LEAVE = "leave"
-    """The client has gone."""
+    """The client has disconnected."""
     DRAIN = "drain"
-    """No request is in flight any more."""
+    """The last request in flight has ended."""
 
 
 class ConnectionEffect(StrEnum):
-    """What an edge of a connection asks for."""
+    """The effects of a connection."""
 
     DISPATCH = "dispatch"
-    """Hand the request to its lane."""
+    """Pass the request to its lane."""
     REFUSE = "refuse"
-    """Answer the request with the error that the connection is too old."""
+    """Reject the request: the connection has reached its maximum lifetime."""
     LEAVE_LANES = "leave_lanes"
-    """Cancel every run, and empty every queue."""
+    """Cancel every run and empty every queue."""
     SETTLE = "settle"
     """Fire `drain` at once if nothing is in flight."""
     CLOSE = "close"
-    """Close the socket as after a good end (code 1000)."""
+    """Close the socket normally (code 1000)."""
     CLOSE_RESTARTING = "close_restarting"
-    """Close the socket with the code that says that the server restarts (1012)."""
+    """Close the socket because the server restarts (code 1012)."""
 
 
 _T, _E = ConnectionTrigger, ConnectionEffect
@@ -85,4 +85,4 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
         "left": [_T.DRAIN, _T.SHUT_DOWN],
     },
 )  # fmt: skip
-"""A connection. After its lifetime what runs is finished; the next request is refused, and then the socket is closed."""
+"""A connection. After its lifetime it finishes its requests, rejects the next one, and closes."""

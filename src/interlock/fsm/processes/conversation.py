@@ -1,10 +1,9 @@
-"""The life of a conversation that a client has created, declared as a table: who may change its items, and when.
+"""The life of a conversation, declared as a table: who may change its items, and when.
 
-A response that is made in a conversation holds it, so that nobody changes what the response goes on from. The hold is a lease.
-Nothing is written when it lapses: whoever looks at the conversation fires `lapse` first, if the lease is over by the clock of
-the store.
+A response that is made in a conversation has a lease on it, so that nobody else changes its items. A store writes nothing when
+the lease lapses: the next operation fires `lapse` first, by the store's clock.
 
-Every store of `interlock.serving.store` fires these edges and carries out their effects, each within one commit.
+Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
 
 from __future__ import annotations
@@ -18,43 +17,43 @@ __all__ = ["CONVERSATION", "ConversationEffect", "ConversationTrigger"]
 
 
 class ConversationTrigger(StrEnum):
-    """What can happen to a conversation."""
+    """The triggers of a conversation."""
 
     CREATE = "create"
-    """A client creates it."""
+    """A client creates the conversation."""
     DESCRIBE = "describe"
-    """A client gives it other metadata."""
+    """A client changes the metadata."""
     CHANGE = "change"
-    """A client adds items to it, or removes one."""
+    """A client adds items or removes one."""
     HOLD = "hold"
-    """A response is to be made in it."""
+    """A response in the conversation starts."""
     RENEW = "renew"
-    """The response that is made in it goes on."""
+    """The response renews its lease."""
     JOIN = "join"
-    """A response has ended and is added to it, in the commit of its end."""
+    """A response has ended and adds its items, in the same commit."""
     RELEASE = "release"
     """A response has ended and adds nothing."""
     LAPSE = "lapse"
-    """Nothing was heard of who holds it until the lease was over."""
+    """The lease is over and the response has not renewed it."""
     DELETE = "delete"
-    """A client deletes it."""
+    """A client deletes the conversation."""
 
 
 class ConversationEffect(StrEnum):
-    """What an edge asks for."""
+    """The effects of a conversation."""
 
     KEEP = "keep"
-    """Keep it with the items that it begins with."""
+    """Store the conversation with its first items."""
     TAKE = "take"
-    """Note who holds it, and let the lease begin."""
+    """Give the response the lease, or renew it."""
     WRITE = "write"
-    """Change its items, which makes another version of it."""
+    """Change the items and increment the version."""
     DESCRIBE = "describe"
-    """Write its metadata."""
+    """Store the metadata."""
     FREE = "free"
-    """Nobody holds it any more."""
+    """End the lease."""
     REMOVE = "remove"
-    """Remove it, with the items that nothing else refers to."""
+    """Remove the conversation and every item that nothing else refers to."""
 
 
 _T, _E = ConversationTrigger, ConversationEffect
@@ -70,7 +69,7 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
         Edge("free",   _T.DESCRIBE, "free",    [_E.DESCRIBE]),
         Edge("free",   _T.CHANGE,   "free",    [_E.WRITE]),
         Edge("free",   _T.HOLD,     "held",    [_E.TAKE]),
-        # A response whose lease has lapsed is added all the same, if the version says that nobody came between.
+        # A response whose lease has lapsed still adds its items, if the version shows no change since.
         Edge("free",   _T.JOIN,     "free",    [_E.WRITE]),
         Edge("free",   _T.RELEASE,  "free"),
         Edge("free",   _T.DELETE,   "deleted", [_E.REMOVE]),
@@ -83,4 +82,4 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
         Edge("held",   _T.DELETE,   "deleted", [_E.REMOVE]),
     ],
 )  # fmt: skip
-"""The life of a conversation. In `held` there is no row for `change` and none for `hold`: the items stay as they are."""
+"""The life of a conversation. `held` has no row for `change` or `hold`, so the items stay as they are."""

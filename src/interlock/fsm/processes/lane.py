@@ -1,4 +1,4 @@
-"""The life of a lane in WebSocket mode, declared as a table: the requests of one `stream_id`, first in, first out.
+"""A lane of WebSocket mode, declared as a table: the requests of one `stream_id`, first in, first out.
 
 `interlock.serving.http.websocket.socket_connection` carries out the effects.
 """
@@ -14,31 +14,31 @@ __all__ = ["LANE", "LaneEffect", "LaneTrigger"]
 
 
 class LaneTrigger(StrEnum):
-    """What can happen to a lane."""
+    """The triggers of a lane."""
 
     ASK = "ask"
-    """A request comes in, or its turn in the queue has come."""
+    """A request arrives, or is next in the queue."""
     BEGUN = "begun"
-    """The request was read, and its run is about to start."""
+    """The request is read, and its run is about to start."""
     CANCEL = "cancel"
-    """The client cancels what the lane generates."""
+    """The client cancels the current response."""
     END = "end"
-    """The terminal event of the response was sent, or the error that took its place."""
+    """The terminal event of the response was sent, or an error instead of it."""
     LEAVE = "leave"
-    """The client has gone."""
+    """The client has disconnected."""
 
 
 class LaneEffect(StrEnum):
-    """What an edge of a lane asks for."""
+    """The effects of a lane."""
 
     BEGIN = "begin"
-    """Read the request, and start its run."""
+    """Read the request and start its run."""
     QUEUE = "queue"
     """Put the request at the end of the queue."""
     INTERRUPT = "interrupt"
     """Cancel the run."""
     ADVANCE = "advance"
-    """Ask for the next request of the queue, if there is one."""
+    """Take the next request from the queue, if any."""
     CLEAR = "clear"
     """Empty the queue."""
 
@@ -83,4 +83,4 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
         "leaving": [_T.BEGUN, _T.END],
     },
 )  # fmt: skip
-"""A lane. It runs one response at a time; a request that comes meanwhile waits in its queue."""
+"""A lane. It runs one response at a time and queues the other requests."""

@@ -1,11 +1,10 @@
-"""The life of a stored response, declared as a table: what a store lets happen to it, and what that does to what is stored.
+"""The life of a stored response, declared as a table.
 
-A response that was made in the foreground is put into the store once, at its end. One in the background is enqueued; from then
-on one owner at a time writes its events, under a lease that ends by itself, so that another can take over when the owner has
-died. Nothing is written when a lease lapses: whoever looks at the response fires `lapse` first, if the lease is over by the clock
-of the store; `expire` likewise.
+A foreground response is stored once, at its end. A background response is enqueued, and one owner at a time writes its events
+under a lease that expires, so that another owner can take over from one that died. A store writes nothing when a lease lapses
+or a response expires: the next operation fires `lapse` or `expire` first, by the store's clock.
 
-Every store of `interlock.serving.store` fires these edges and carries out their effects, each within one commit.
+Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
 
 from __future__ import annotations
@@ -19,55 +18,55 @@ __all__ = ["STORED", "StoredEffect", "StoredTrigger"]
 
 
 class StoredTrigger(StrEnum):
-    """What can happen to a stored response."""
+    """The triggers of a stored response."""
 
     PUT = "put"
-    """A response that has ended is stored as a whole."""
+    """A response that has ended is stored."""
     ENQUEUE = "enqueue"
-    """A response is to be made in the background."""
+    """A background response is accepted."""
     APPEND = "append"
-    """The owner has made events."""
+    """The owner writes events."""
     RENEW = "renew"
-    """The owner says that it is alive."""
+    """The owner renews its lease."""
     CANCEL = "cancel"
-    """A client asks for it to be cancelled."""
+    """A client asks to cancel the response."""
     FINISH = "finish"
-    """The owner has made the last events."""
+    """The owner writes the last events."""
     LAPSE = "lapse"
-    """The owner was not heard of until its lease was over."""
+    """The lease is over and the owner has not renewed it."""
     ADOPT = "adopt"
-    """Another takes over, to end the response."""
+    """Another owner takes over to end the response."""
     TRIM = "trim"
-    """The log of a response that has ended is kept no longer."""
+    """The retention time of the log is over."""
     DELETE = "delete"
-    """A client deletes it."""
+    """A client deletes the response."""
     EXPIRE = "expire"
-    """Nothing was written about it for as long as responses are stored."""
+    """The retention time of the response is over since its last write."""
 
 
 class StoredEffect(StrEnum):
-    """What an edge asks for."""
+    """The effects of a stored response."""
 
     KEEP = "keep"
-    """Keep the response and its conversation as they are now."""
+    """Store the response and its conversation as they are now."""
     TAKE = "take"
-    """Give the lease to an owner, with the next epoch."""
+    """Give an owner the lease, with the next epoch."""
     EXTEND = "extend"
-    """Let the lease begin again."""
+    """Renew the lease."""
     LOG = "log"
     """Append events to the log."""
     FLAG = "flag"
-    """Note that cancelling was asked for."""
+    """Record the request to cancel."""
     JOIN = "join"
-    """Add to a conversation what the response adds to it."""
+    """Add the items of the response to its conversation."""
     RELEASE = "release"
-    """End the lease: nobody owns the response any more."""
+    """End the lease; the response has no owner."""
     TRIM = "trim"
-    """Remove the events of the log."""
+    """Remove the events from the log."""
     REMOVE = "remove"
-    """Remove all of it, with the items that nothing else refers to."""
+    """Remove the response and every item that nothing else refers to."""
     WAKE = "wake"
-    """Wake all who watch the response: its readers and its owner."""
+    """Wake the readers and the owner of the response."""
 
 
 _T, _E = StoredTrigger, StoredEffect
@@ -96,7 +95,7 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("running", _T.LAPSE,   "lost"),
         Edge("running", _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
 
-        # An owner that comes back before anybody has taken over goes on: its epoch is still the last.
+        # An owner that returns before another takes over continues: its epoch is still the last.
         Edge("lost",    _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
         Edge("lost",    _T.RENEW,   "running", [_E.EXTEND]),
         Edge("lost",    _T.CANCEL,  "lost",    [_E.FLAG, _E.WAKE]),
@@ -112,4 +111,4 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("ended",   _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),
     ],
 )  # fmt: skip
-"""The life of a stored response. The first commit that ends it wins: from `ended`, no edge appends or finishes."""
+"""The life of a stored response. The first commit that ends it wins: no edge from `ended` appends or finishes."""

@@ -1,12 +1,10 @@
-"""The loop over turns, declared as a table: how one response is made, whoever makes it.
+"""The loop over the turns of one response, declared as a table.
 
-A conversation that has become too long is compacted first: the model writes a summary, which takes its place. The model
-generates, the server runs the tools that it called, the model generates again, until it is the client's turn.
-`interlock.serving.responses.response_run` does each of these, with whatever engine. When it does what, and how a response ends wherever it is
-broken off, stands here and nowhere else.
+A conversation that is too long is compacted first. Then the model generates, the server runs the tools that it called, and the
+model generates again, until the response ends. This table alone decides the order, and the end after an interruption.
 
-A run does the work that an edge asks for and feeds the driver with it. When the work is done, everything of it has been fed, so
-the run can look at the driver (are calls waiting for their tools?) and fires the next edge by what it sees.
+`interlock.serving.responses.response_run` carries out the effects, with any engine. It feeds all results of an effect to the
+driver, then looks at the driver (are calls waiting for their tools?) to choose the next trigger.
 """
 
 from __future__ import annotations
@@ -20,54 +18,54 @@ __all__ = ["TURNS", "TurnEffect", "TurnTrigger"]
 
 
 class TurnTrigger(StrEnum):
-    """What can happen while a response is made."""
+    """The triggers of the loop."""
 
     BEGIN = "begin"
-    """The response is to be made."""
+    """The server starts to make the response."""
     COMPACT = "compact"
-    """The conversation is longer than its client wants it to be, or is to be compacted and nothing else."""
+    """The conversation exceeds the client's threshold, or the request only asks for its compaction."""
     PREPARE = "prepare"
-    """The conversation is as it is to be, and the model is to answer."""
+    """The conversation is ready for the model."""
     CALL = "call"
-    """There are calls, and their tools are to be run."""
+    """Calls wait for their tools, or had invalid arguments."""
     GO_ON = "go_on"
-    """The model is to generate: for the first time, or because it has been told what its calls gave."""
+    """The model generates the first turn, or the next one after the results of its calls."""
     ANSWER = "answer"
-    """It is the client's turn: the model called nothing that runs here, or asks the client, or no call could be run; or a summary
-    was all that it wanted."""
+    """It is the client's turn: no call of the model runs on the server, a call needs the client, or only a summary was asked
+    for."""
     EXHAUST = "exhaust"
-    """The request's tokens are spent, and the model would go on."""
+    """The request's token limit is used up before the model has finished."""
     END = "end"
-    """What was fed has ended the response: its end, a turn that was cut, the last call that it may make."""
+    """The driver has ended the response: it is finished, a turn was truncated, or its limit of tool calls is reached."""
     FAIL = "fail"
-    """Something broke, or the response was cancelled."""
+    """Something failed, or the response was cancelled."""
     SETTLE = "settle"
-    """The response was stored and logged, or could not be."""
+    """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """Nobody waits for the run any more: the task that made the response was cancelled."""
+    """The task that runs the loop was cancelled, so nobody waits for the response."""
 
 
 class TurnEffect(StrEnum):
-    """What an edge asks for."""
+    """The effects of the loop."""
 
     OPEN = "open"
-    """Begin the response, and see whether its conversation is to be compacted."""
+    """Begin the response, and decide whether to compact its conversation."""
     COMPACT = "compact"
-    """Have the model write a summary, which takes the place of the conversation."""
+    """Have the model write a summary that replaces the conversation."""
     PREPARE = "prepare"
-    """Reach the tool servers, and put the calls that the client has approved."""
+    """Connect to the tool servers, and add the calls that the client has approved."""
     GENERATE = "generate"
     """Have the model generate one turn."""
     RUN = "run"
-    """Run the tools of the calls that wait."""
+    """Run the tools of the waiting calls."""
     FINISH = "finish"
     """Complete the response (`Finish`)."""
     CUT = "cut"
-    """Cut the response for its length."""
+    """End the response as incomplete, at the token limit."""
     BREAK_OFF = "break_off"
-    """End the response in the middle of its turn: feed what the parser held back, and then what broke."""
+    """End the response in the middle of its turn: feed the text that the parser holds back, then the failure."""
     STORE = "store"
-    """Store and log the response, before its client knows that it has ended."""
+    """Store and log the response before the client receives its last event."""
 
 
 _T, _E = TurnTrigger, TurnEffect
@@ -118,4 +116,4 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
         Edge("settling",   _T.LEAVE,   "ended"),
     ],
 )  # fmt: skip
-"""How one response is made."""
+"""The loop over the turns of one response."""
