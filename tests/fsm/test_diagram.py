@@ -1,4 +1,4 @@
-"""A diagram says what the table says: every edge, in every format, where it can be read."""
+"""A diagram shows every edge of its table, in every format, legibly."""
 
 import json
 import re
@@ -35,7 +35,7 @@ from interlock.fsm.table import Edge, Table
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
 PAGE = 1400  # pixels of a screen
 
-# A table without an end, in which lines go back: like the framing of a format.
+# A table without a final state, whose lines return, like the framing of a format.
 FRAMING = graph_of(
     "framing",
     "between",
@@ -59,7 +59,7 @@ every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 
 @cache
 def laid_out(graph):
-    """The layout, which takes a while, once."""
+    """The layout, which is slow, computed once."""
     return lay_out(graph)
 
 
@@ -69,7 +69,7 @@ def picture(graph):
 
 
 def rows(graph):
-    """The table that a graph was made of."""
+    """The rows of the table of a graph."""
     return sorted(
         (edge.source, trigger, edge.dest, label.events)
         for edge in graph.edges
@@ -116,7 +116,7 @@ def test_triggers_that_do_the_same_share_a_label_and_lines_of_one_style_are_one(
     )
 
 
-def test_a_final_state_that_nothing_was_emitted_before_is_dropped() -> None:
+def test_a_final_state_reached_without_effects_is_dropped() -> None:
     assert {node.name: node.role for node in GRAPHS["message"].nodes if node.role is not Role.NORMAL} == {
         "absent": Role.INITIAL,
         "dropped": Role.DROPPED,
@@ -135,7 +135,7 @@ def test_a_final_state_that_nothing_was_emitted_before_is_dropped() -> None:
         ("append", "append"),
     ],
 )
-def test_a_label_leaves_out_what_repeats(event, short) -> None:
+def test_a_label_leaves_out_prefixes(event, short) -> None:
     assert GRAPHS["mcp_call"].short(event) == short
 
 
@@ -153,10 +153,10 @@ def test_a_label_is_broken_between_words() -> None:
 
 
 @every_graph
-def test_json_says_all_that_the_graph_says(graph) -> None:
-    told = json.loads(RENDERERS["json"](graph))
-    assert told["name"] == graph.name
-    assert [Node(node["name"], Role(node["role"])) for node in told["nodes"]] == list(graph.nodes)
+def test_json_has_everything_that_the_graph_has(graph) -> None:
+    document = json.loads(RENDERERS["json"](graph))
+    assert document["name"] == graph.name
+    assert [Node(node["name"], Role(node["role"])) for node in document["nodes"]] == list(graph.nodes)
     assert [
         DrawnEdge(
             edge["source"],
@@ -164,9 +164,9 @@ def test_json_says_all_that_the_graph_says(graph) -> None:
             Style(edge["style"]),
             tuple(Label(tuple(label["triggers"]), tuple(label["events"])) for label in edge["labels"]),
         )
-        for edge in told["edges"]
+        for edge in document["edges"]
     ] == list(graph.edges)
-    assert (tuple(told["way"]), tuple(told["key"].items())) == (graph.way, graph.key)
+    assert (tuple(document["way"]), tuple(document["key"].items())) == (graph.way, graph.key)
 
 
 @every_graph
@@ -226,7 +226,7 @@ def test_mermaid_counts_a_label_that_is_a_node_as_two_lines() -> None:
 
 
 @every_graph
-def test_the_picture_is_xml_that_tells_every_edge_in_wire_names(graph) -> None:
+def test_the_picture_is_xml_with_every_edge_in_wire_names(graph) -> None:
     root = picture(graph)
     space = "{http://www.w3.org/2000/svg}"
     titles = [title.text for title in root.findall(f"{space}g/{space}title")]
@@ -240,7 +240,7 @@ def test_the_picture_is_xml_that_tells_every_edge_in_wire_names(graph) -> None:
 
 
 @every_graph
-def test_nothing_in_a_picture_lies_on_anything_else(graph) -> None:
+def test_nothing_in_a_picture_overlaps(graph) -> None:
     layout = laid_out(graph)
     labels = [label.box for label in layout.labels]
     states = [state.box for state in layout.states]
@@ -252,7 +252,7 @@ def test_nothing_in_a_picture_lies_on_anything_else(graph) -> None:
 
 
 @every_graph
-def test_no_two_lines_run_on_one_another(graph) -> None:
+def test_no_two_lines_overlap(graph) -> None:
     assert untidiness(laid_out(graph)) < 100
 
 
@@ -288,7 +288,7 @@ def test_a_picture_is_the_same_every_time() -> None:
     assert to_svg(GRAPHS["mcp_call"]) == to_svg(draw(LIFECYCLES["mcp_call"]))
 
 
-def test_lines_that_lie_on_one_another_are_worse_than_lines_that_cross() -> None:
+def test_lines_that_overlap_are_worse_than_lines_that_cross() -> None:
     def layout(*lines):
         return Layout((), tuple(PlacedLine(Style.NORMAL, points, object()) for points in lines), ())
 
@@ -321,13 +321,13 @@ def test_a_table_for_a_terminal_has_a_line_for_each_event() -> None:
     )
 
 
-def test_the_way_to_the_good_end_is_the_shortest_that_nothing_cuts_and_where_there_is_none_all_states() -> None:
+def test_the_main_path_is_the_shortest_normal_path_to_an_end_or_all_states() -> None:
     assert GRAPHS["message"].way == ("absent", "pending", "output_text", "completed")
     assert GRAPHS["response"].way == ("absent", "in_progress", "completed")
     assert FRAMING.way == ("between", "header", "content")
 
 
-def test_detours_stand_beside_the_way() -> None:
+def test_detours_stand_beside_the_main_path() -> None:
     boxes = {state.node.name: state.box for state in laid_out(GRAPHS["message"]).states}
     way = {boxes[name].x for name in GRAPHS["message"].way}
     beside = {boxes[name].x for name in ("refusal", "in_progress", "dropped", "incomplete")}
@@ -349,7 +349,7 @@ def test_less_obvious_triggers_of_a_lifecycle_are_explained() -> None:
     assert ">White space" not in to_svg(GRAPHS["function_call"])
 
 
-def test_the_key_says_what_the_effects_of_a_picture_mean() -> None:
+def test_the_key_explains_the_effects_of_a_picture() -> None:
     assert key_of(Act) == {"begin": "Begin", "note": "Note `text`, in two lines"}
     drawn = to_svg(graph_of("g", "a", [("a", "x", "a", ("note", "odd"))], key=key_of(Act)))
     assert ">note</text>" in drawn
@@ -368,7 +368,7 @@ def test_the_key_stands_beside_the_machine_in_short_lines() -> None:
     assert int(root.attrib["width"]) > max(float(line.attrib["x"]) for line in lines)
 
 
-def test_a_state_whose_name_has_spaces_is_one_word_to_mermaid():
+def test_a_state_whose_name_has_spaces_is_one_word_in_mermaid():
     table = Table("doors", "at rest", [Edge("at rest", "push", "wide open"), Edge("wide open", "pull", "at rest")])
     lines = to_mermaid(draw(table)).splitlines()
     assert [line for line in lines if "at_rest" in line] == [

@@ -32,13 +32,13 @@ def bodies(frames: Iterable[bytes]) -> list[Mapping[str, Any]]:
 
 
 def is_legal_and_true(story: Sequence[Delta]) -> None:
-    """The oracle and the acceptor find nothing, and each delta does what the account expects of it."""
-    told, account, frames = driver(SseWriter()), Expectation(), []
+    """The oracle and the acceptor find nothing, and each delta has the expected effects."""
+    told, expectation, frames = driver(SseWriter()), Expectation(), []
     for delta in (*story, Finish()):
         known = resolved(delta, told)
         made = told.feed([known])
         frames += made
-        assert account.compare(_as_written(known), bodies(made)) is None
+        assert expectation.compare(_as_written(known), bodies(made)) is None
     events = bodies(frames)
     assert oracle.check(events) == []
     assert list(judge([*frames, DONE_FRAME]).reported) == []
@@ -46,7 +46,7 @@ def is_legal_and_true(story: Sequence[Delta]) -> None:
 
 
 def _as_written(delta: Delta) -> Delta:
-    """Give a delta as the wire carries it; the account compares texts."""
+    """Return a delta as the wire carries it, because the expectation compares texts."""
     match delta:
         case str():
             return clean(delta)
