@@ -24,7 +24,7 @@ from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.acceptor import HABITS, RULES, Deviation
-from interlock.fsm.acceptor.observed import OBSERVED
+from interlock.fsm.acceptor.automaton import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, to_svg
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns

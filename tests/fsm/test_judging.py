@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor.judging import LISTED, Judge, judge
-from interlock.fsm.acceptor.lines import Lines
+from interlock.fsm.acceptor.judging import LISTED, JsonLines, Judge, judge
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
@@ -62,7 +61,7 @@ def test_lines_without_framing_are_read_however_they_are_split() -> None:
 
 
 def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:
-    lines = Lines(limit=20)
+    lines = JsonLines(limit=20)
     assert [*lines.feed(b'{"type": '), *lines.feed(b'"x"}'), *lines.feed(b" " * 20), *lines.feed(b"}" * 99)] == []
     (message,) = lines.feed(b"\n{}")
     assert (message.overlong, message.data, message.line) == (True, '{"type": "x"}', 1)

@@ -8,18 +8,14 @@ and sees whole streams; tests hold the two against each other.
     register     the items of a stream
     track        one item: its lifecycle and its texts
     automaton    a lifecycle run backwards, from events to states
-    observed     edges that real services take and the driver does not
     contents     what the events of an item say, compared with earlier ones
     fields       fields that are not as their type says
     text_digest  texts compared with their wholes
-    numbering    sequence numbers
     ending       the end of a stream
-    fast_path    the fast path for deltas of one text
     hindsight    what each event did to a lifecycle
     rulebook     the rules and their severity
     deviations   deviations of real services that clients bear
     finding      what is found
-    lines        events recorded as bare JSON lines
     json_digest  JSON values, read and compared
 """
 

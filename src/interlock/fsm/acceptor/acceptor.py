@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.stream import (
@@ -36,11 +36,10 @@ from interlock.fsm.acceptor.contents import JUDGES
 from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
 from interlock.fsm.acceptor.fields import in_event, is_unknown_part
 from interlock.fsm.acceptor.finding import About, Fault, Finding
-from interlock.fsm.acceptor.fast_path import FastPath, fast_path_of
 from interlock.fsm.acceptor.deviations import HABITS
-from interlock.fsm.acceptor.numbering import Numbering
 from interlock.fsm.acceptor.register import Register
 from interlock.fsm.acceptor.hindsight import Step
+from interlock.fsm.acceptor.text_digest import Text
 from interlock.fsm.acceptor.track import AUTOMATA, DONE, Track
 from interlock.fsm.acceptor.json_digest import Digest, a_text, an_object, digest, shown
 from interlock.fsm.lifecycles import RESPONSE
@@ -66,6 +65,70 @@ class _Place:
     line: int | None = None
 
 
+@define
+class _Numbering:
+    """Counts along.
+
+    Args:
+        expected: The number of the next event; None if any will do.
+    """
+
+    expected: int | None
+    _otherwise: int | None = None
+    """What the next number may be too: a wrong number may be wrong by itself, or the first after a gap."""
+    _last: int | None = None
+    """The last number; None while no event had one."""
+    _missing: int = 0
+    """How many events had none since then."""
+
+    def take(self, number: object) -> list[Fault]:
+        """Judge the number of an event, and expect the next."""
+        expected, otherwise, missing = self.expected, self._otherwise, self._missing
+        self._otherwise = None
+        if type(number) is not int:
+            self.skip()
+            self._missing += 1
+            habit = "unnumbered" if not number and self._last is None else ""
+            return [Fault("R2", f"sequence_number is {shown(number)}, and not a number", habit=habit)]
+        begins, self._last = self._last is None, number
+        self._missing = 0
+        self.expected = number + 1
+        if begins and missing:
+            return [Fault("R2", f"sequence_number is {number}, and the {missing} events before have none")]
+        if expected is None or number in {expected, otherwise}:
+            return []
+        self._otherwise = expected + 1
+        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+
+    def skip(self) -> None:
+        """Count an event whose number cannot be read."""
+        if self.expected is not None:
+            self.expected += 1
+
+
+@frozen(eq=False)
+class _FastPath:
+    """Deltas of one text, one after the other, which differ in nothing but their text and their number.
+
+    Args:
+        blank: What makes such events equal: their own values taken out.
+        like: What they are equal to then.
+        text: The text that they write.
+        indices: Their fields that are whole numbers, which a boolean would be equal to.
+        moved: What each of them does to the lifecycle; see `Acceptor.step`.
+    """
+
+    blank: Mapping[str, object]
+    like: Mapping[str, object]
+    text: Text
+    indices: tuple[str, ...]
+    moved: tuple[Track | None, Node, str, Node]
+
+    def fits(self, body: Mapping[str, object]) -> bool:
+        """Return whether an event that is equal has whole numbers for its indices, and text where nothing was compared."""
+        return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
+
+
 class Acceptor:
     """Judges one stream.
 
@@ -81,14 +144,14 @@ class Acceptor:
     ) -> None:
         self._dialect = dialect
         self._permissive = permissive
-        self._numbers = Numbering(first_sequence_number)
+        self._numbers = _Numbering(first_sequence_number)
         self._items = Register(whole=first_sequence_number == 0)
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
         self._response_ids: set[Digest] = set()
         self._error = False
         self._errored_last = False
         self._pen: Track | None = None
-        self._fast_path: FastPath | None = None
+        self._fast_path: _FastPath | None = None
         self._moved: tuple[Track | None, Node, str, Node] | None = None
         """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
         self.events = 0
@@ -165,7 +228,7 @@ class Acceptor:
         """Forget the stream that has ended, for another one follows it in the same file."""
         self.responses += 1
         self._kinds_before += [item.kind for item in self.items.values()]
-        self._numbers = Numbering(0)
+        self._numbers = _Numbering(0)
         self._items = Register(whole=True)
         self._response, self._response_ids = _RESPONSE.start, set()
         self._error, self._errored_last, self._pen = False, False, None
@@ -343,7 +406,7 @@ class Acceptor:
         elif judge is not None:
             faults += judge(item, event, body)
         if not faults and type(body.get("delta")) is str:
-            self._fast_path = fast_path_of(item, event, body)
+            self._fast_path = _fast_path_of(item, event, body)
         return faults
 
     def _written(self, item: Track, event: str, *, begins: bool) -> list[Fault]:
@@ -357,6 +420,17 @@ class Acceptor:
             return []
         habit = "late-done" if event == DONE else ""
         return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written", habit=habit)]
+
+
+def _fast_path_of(item: Track, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
+    """Remember a delta that was legal, for the next one will be like it."""
+    text, name = item.part.text if item.part else item.text, wire_name(event)
+    if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
+        return None
+    blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
+    indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
+    moved = (item, item.node, name, item.node)
+    return _FastPath(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
 
 
 def _is_nested_error(body: Mapping[str, object]) -> bool:

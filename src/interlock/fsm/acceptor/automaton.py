@@ -13,19 +13,60 @@ The sets are made as streams need them and kept: an automaton has a few dozen, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from interlock.events.stream import EVENTS, ItemAdded, ItemDone, Place, wire_name
-from interlock.fsm.acceptor.observed import OBSERVED, Observed
+from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
 from interlock.fsm.acceptor.hindsight import Fired, Step, silent_ways
 from interlock.fsm.lifecycle import Emission, Lifecycle
 
 S = TypeVar("S")
 
 _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
+
+
+@frozen
+class Observed:
+    """One such edge.
+
+    Args:
+        source: The state that it leaves.
+        dest: The state that it enters.
+        events: What is seen of it, in order.
+        why: What the service does, and why that is legal.
+    """
+
+    source: str
+    dest: str
+    events: Sequence[type[StreamEvent]]
+    why: str
+
+
+OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
+    "message": [
+        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 judges that it is blank"),
+        Observed("added", "completed", [ItemDone], "a message may have no parts"),
+        Observed("added", "incomplete", [ItemDone], "a message that is cut may have no parts"),
+    ],
+    "mcp_call": [
+        Observed(
+            "in_progress",
+            "in_progress",
+            [McpInProgress],
+            "an approved call may repeat this event once its arguments are complete",
+        ),
+    ],
+    "shell_call_output": [
+        Observed("in_progress", "incomplete", [ItemDone], "an output that is cut may be `incomplete`"),
+        Observed("printing", "incomplete", [OutputDone, ItemDone], "an output that is cut may be `incomplete`"),
+    ],
+    "compaction": [
+        Observed("in_progress", "completed", [ItemDone], "a compaction may come without the event that it runs"),
+    ],
+}
+"""The edges of each kind of item that has any."""
 
 
 @frozen

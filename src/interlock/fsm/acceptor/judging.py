@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.decode import DEFAULT_LIMIT, SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import loads
 from interlock.events.sse import CONTENT_TYPE
@@ -20,7 +20,6 @@ from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.finding import Finding, Severity
 from interlock.fsm.acceptor.deviations import HABITS
-from interlock.fsm.acceptor.lines import Lines
 from interlock.fsm.acceptor.hindsight import Step
 from interlock.fsm.acceptor.json_digest import a_text, shown
 
@@ -135,6 +134,53 @@ class _Tally:
         return sorted(self.reported.values(), key=lambda one: (_ORDER[one.finding.severity], one.finding.event))
 
 
+@define
+class JsonLines:
+    """Turns the bytes of such a file into messages, in memory that does not grow with it.
+
+    Args:
+        limit: How many bytes a line may have; one that is longer is cut.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    _pieces: list[bytes] = field(factory=list[bytes], init=False)
+    """The pieces of the line that has not ended, as far as they fit."""
+    _size: int = field(default=0, init=False)
+    """How long the line is."""
+    _line: int = field(default=0, init=False)
+
+    def feed(self, data: bytes) -> list[SseMessage]:
+        """Decode some bytes.
+
+        Args:
+            data: The next bytes of the file, split anywhere.
+
+        Returns:
+            A message for each line that they complete and that is not blank.
+        """
+        first, *rest = data.split(b"\n")
+        self._keep(first)
+        messages: list[SseMessage] = []
+        for piece in rest:
+            messages += self.end()
+            self._keep(piece)
+        return messages
+
+    def end(self) -> list[SseMessage]:
+        """End the line, and return its message if it is not blank."""
+        data, overlong = b"".join(self._pieces).strip(), self._size > self.limit
+        self._pieces, self._size, self._line = [], 0, self._line + 1
+        if not data:
+            return []
+        text = data.decode(errors="replace")
+        return [SseMessage("message", text, fields=("data",), overlong=overlong, line=self._line)]
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if piece and self._size <= self.limit:
+            self._pieces.append(piece)
+
+
 class Judge:
     """Judges the bytes of one stream as they come.
 
@@ -153,7 +199,7 @@ class Judge:
         self._marked = False
         self._over_http = False
         self._has_content = False
-        self._lines: Lines | None = None
+        self._lines: JsonLines | None = None
         self._line: int | None = None
 
     def content_type(self, value: str) -> None:
@@ -200,7 +246,7 @@ class Judge:
         if self._lines is None and not self._has_content and piece.strip():
             self._has_content = True
             if piece.lstrip().startswith(b"{"):
-                self._lines = Lines()
+                self._lines = JsonLines()
                 self._fault("R5", "each line is an object of its own: there are no server-sent events", habit="bare-lines")
         return self._decoder.feed(piece) if self._lines is None else self._lines.feed(piece)
 
