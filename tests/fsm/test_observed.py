@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import HABITS, Acceptor, judge
+from interlock.fsm.acceptor import DEVIATIONS, Acceptor, judge
 from interlock.testing.faults import renumbered
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
@@ -45,7 +45,7 @@ def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) ->
     verdict = judge([path.read_bytes()])
     errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
-    assert {one.finding.habit for one in verdict.reported} <= HABITS.keys() | {""}
+    assert {one.finding.habit for one in verdict.reported} <= DEVIATIONS.keys() | {""}
 
 
 @EVERY

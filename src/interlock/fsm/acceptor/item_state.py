@@ -1,7 +1,4 @@
-"""What is remembered of an item while its events go by: where its lifecycle may stand, and its texts so far.
-
-It judges the order of an item's events (R7, R8, R10, R11), and nothing of what they say.
-"""
+"""The state of one item of a stream, and the order of the item's events (R7, R8, R10, R11)."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from interlock.events.items import ITEMS, statuses_of
 from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.finding import About, Fault
-from interlock.fsm.acceptor.text_digest import Logprobs, Text
+from interlock.fsm.acceptor.finding import Fault, ItemRef
 from interlock.fsm.acceptor.json_digest import Digest
+from interlock.fsm.acceptor.text_digest import Logprobs, Text
 from interlock.fsm.item_subject import Item
 from interlock.fsm.lifecycles import LIFECYCLES
 
@@ -28,156 +25,148 @@ ADDED: Final = wire_name(ItemAdded)
 DONE: Final = wire_name(ItemDone)
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
-"""The kinds of item that may be done without their other events, or, where that is not true, without the last before it."""
-_OF_A_PART: Final = frozenset({Place.PART, Place.PART_DONE})
+"""The kinds of item that may be done without any other event (True) or without the one that ends their text (False)."""
+_PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
 @define(eq=False)
 class Part:
-    """A part that is open.
+    """An open part of an item.
 
     Args:
-        type: Its `type`.
-        index: Its place in its list.
-        known: Whether it was seen from its beginning.
+        type: The `type` of the part.
+        index: Its index in the list of parts.
+        from_start: Whether the stream has its first event.
     """
 
     type: str
     index: int
-    known: bool
+    from_start: bool
     text: Text = field(init=False)
     logprobs: Logprobs | None = field(init=False)
-    """None once they cannot be judged, and for a part that has none."""
+    """None for a part without log probabilities, or with malformed ones."""
     annotations: list[Digest] = field(factory=list[Digest], init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start without text."""
-        self.text = Text(self.known)
-        self.logprobs = Logprobs() if self.known and self.type == wire_name(OutputText) else None
+        """Create an empty text and empty log probabilities."""
+        self.text = Text(self.from_start)
+        self.logprobs = Logprobs() if self.from_start and self.type == wire_name(OutputText) else None
 
 
 @define(eq=False)
-class Track:
-    """An item of the stream.
+class ItemState:
+    """The state of an item between two events.
 
     Args:
-        id: Its id.
+        id: The id of the item.
         index: Its `output_index`.
-        kind: Its type, as far as it is known.
-        known: Whether it was seen from its `added`.
+        kind: Its type; empty if unknown.
+        from_start: Whether the stream has its `added` event.
     """
 
     id: str
     index: int
     kind: str
-    known: bool
+    from_start: bool
     added: bool = field(default=False, init=False)
-    """Whether its `added` was seen."""
+    """Whether its `added` event came."""
     stable: Mapping[str, object] = field(factory=dict[str, object])
-    """What must stay the same, as `added` had it."""
+    """The fields of `added` that must not change."""
     automaton: Automaton[Item[Any]] | None = field(init=False)
-    """None for a kind of item that has no lifecycle here."""
+    """None for an unknown kind of item."""
     node: Node = field(init=False)
     aliases: set[object] = field(factory=set[object], init=False)
-    """The ids and indices that events about it gave, right or wrong, so that a wrong one is found once."""
+    """The ids and indices in its events, right or wrong, so that a wrong one is reported once."""
     text: Text = field(init=False)
-    """The item's own text."""
+    """The text of an item that has a text and no parts."""
     part: Part | None = None
     parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
-    """The parts that are done, by their list, each whole and without its log probabilities; None for a list of which
-    some were not seen."""
+    """The digests of the parts that are done, by list, exact and loose; None for a list that is not seen completely."""
     next_index: dict[str, int] = field(init=False)
-    """The index that the next part of a list has, as far as it is known."""
+    """The index of the next part of each list, if it is known."""
     first_delta: str | None = None
     early: list[Fault] = field(factory=list[Fault], init=False)
-    """What it had when it was added and should not have had before it was done."""
-    begun_as: str = field(default="", init=False)
-    """The status with which it was added, if that was not that it runs."""
+    """What `added` contains and only `done` should."""
+    first_status: str = field(default="", init=False)
+    """The status in `added`; empty for `in_progress`."""
     quiet: bool = field(default=True, init=False)
-    """Whether nothing came between its `added` and its `done`, but that its text is whole."""
+    """Whether only `.done` events came after `added`."""
     approved: bool = field(default=False, init=False)
-    """Whether it is a call that was approved."""
+    """Whether it is an approved call."""
     announced: int = field(default=0, init=False)
-    """How often it was said to be in progress."""
+    """The number of its `in_progress` events."""
     commands: list[str] = field(factory=list[str], init=False)
     """The commands of a shell call."""
     printed: dict[str, str] = field(factory=dict[str, str], init=False)
-    """What the command of a shell that runs has printed, by stream."""
+    """The deltas of the running command's output, by `stdout` and `stderr`."""
     outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
-    """What was said of the commands that have ended."""
+    """The outputs of the commands that ended."""
     ended_commands: int = field(default=0, init=False)
     lists_logprobs: set[str] = field(factory=set[str])
-    """The events of the stream that had an empty list of log probabilities."""
+    """The names of the events of the stream that had an empty list of log probabilities."""
     status: str | None = None
-    """The status that its `done` gave."""
+    """The status in `done`."""
     ended: bool = False
-    """Whether its `done` was seen."""
+    """Whether its `done` event came."""
     orderly: bool = True
-    """Whether its events came in order, so that they tell how it ended."""
+    """Whether its events came in order, so that they determine its status."""
     done: Mapping[str, Digest] | None = None
-    """What its `done` showed, field by field."""
+    """The digests of the fields in `done`."""
     loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
-    """The same without what services show otherwise at the end (`loosened`)."""
+    """The loose digests of the fields in `done` (`loose_digests`)."""
 
     def __attrs_post_init__(self) -> None:
-        """Start where the lifecycle starts, or anywhere in it."""
+        """Start at the lifecycle's initial node, or at the node of all positions."""
         self.automaton = AUTOMATA.get(self.kind)
         start = self.automaton or AUTOMATA["message"]
-        self.node = start.start if self.known else start.unknown
-        self.text = Text(self.known)
-        self.next_index = {"content": 0, "summary": 0} if self.known else {}
-        self.parts = {name: [] if self.known and self.automaton else None for name in ("content", "summary")}
+        self.node = start.start if self.from_start else start.unknown
+        self.text = Text(self.from_start)
+        self.next_index = {"content": 0, "summary": 0} if self.from_start else {}
+        self.parts = {name: [] if self.from_start and self.automaton else None for name in ("content", "summary")}
 
     @property
     def state(self) -> str:
-        """Where it stands, to be read."""
+        """The possible states of the lifecycle, for messages."""
         return self.node.state if self.automaton else "unknown"
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """The statuses that its type knows."""
+        """The statuses that the type of the item allows."""
         return statuses_of(ITEMS[self.kind]) if self.kind in ITEMS else ()
 
     @property
     def own_text(self) -> tuple[str, ...]:
-        """Where it has the text that it writes, as the names of fields; nothing for a kind that writes none, or parts."""
+        """The path of the field with its text; empty for an item with parts or without text."""
         return _own_text(self.kind)
 
     @property
-    def about(self) -> About:
-        """Which item it is, for a finding."""
-        return About(self.id, self.kind or None, self.state)
+    def about(self) -> ItemRef:
+        """A reference to the item, for findings."""
+        return ItemRef(self.id, self.kind or None, self.state)
 
     @property
-    def listed(self) -> bool:
-        """Whether it is a listing of tools that completed."""
+    def is_complete_tool_list(self) -> bool:
+        """Whether it is a completed list of MCP tools."""
         return self.kind == "mcp_list_tools" and self.orderly and self.node.legal == (DONE,)
 
     def forget(self) -> None:
-        """Forget what can no longer be compared, because an event could not be read."""
-        self.text.known = False
+        """Forget the texts, because an event could not be read."""
+        self.text.complete = False
         self.parts = dict.fromkeys(self.parts, None)
         if self.part is not None:
-            self.part.text.known = False
+            self.part.text.complete = False
             self.part.logprobs = None
 
-    def pass_over(self, event: str) -> None:
-        """Pass over an unknown event, which may stand for any that are known.
-
-        Args:
-            event: Its wire name.
-        """
+    def skip(self, event: str) -> None:
+        """Skip an unknown event, which may replace any number of known ones."""
         if self.automaton is not None and event.startswith(f"response.{self.kind}."):
             self.node = self.automaton.beyond(self.node)
 
     def move(self, event: str) -> Fault | None:
-        """Follow an event: go to the state that it leads to, or to one where it would have been legal.
-
-        Args:
-            event: Its wire name.
+        """Follow an event, by its wire name, to the state after it, even if the event is not legal here.
 
         Returns:
-            What is wrong with its place, if anything is.
+            The fault in its order; None if it is legal.
         """
         if self.ended:
             return Fault("R7", "comes after the item was done")
@@ -192,24 +181,24 @@ class Track:
             return None
         fault = self._misplaced(event, self.automaton)
         if event == DONE and self.quiet == _MAY_LACK_EVENTS.get(self.kind):
-            fault = evolve(fault, habit="no-middle")
+            fault = evolve(fault, deviation="no-middle")
         self.orderly = False
         self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
         if event in self.automaton.events:
-            # The event came too early, or another did not come at all.
+            # Either this event came too early, or another is missing.
             self.node = self.automaton.either(self.node, self.automaton.after(event))
         return fault
 
     def _misplaced(self, event: str, automaton: Automaton[Item[Any]]) -> Fault:
-        """Return which rule an event breaks that is not legal where the item stands."""
+        """Return the fault of an event that is not legal here."""
         legal = self.node.legal
         if event not in automaton.events:
-            return Fault("R10", f"is no event of a {self.kind}", legal)
+            return Fault("R10", f"is not an event of a {self.kind}", legal)
         if event in automaton.completions and automaton.leads_to(self.node, event):
-            return Fault("R11", "says that a tool came to its end that did not run", legal)
-        if self.node.inside_part or not _OF_A_PART.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
+            return Fault("R11", "says that a tool ended that did not run", legal)
+        if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Fault("R8", "breaks the order of parts", legal)
-        return Fault("R10", f"does not come here in the lifecycle of a {self.kind}", legal)
+        return Fault("R10", f"is not allowed here in the lifecycle of a {self.kind}", legal)
 
 
 @cache
@@ -223,26 +212,18 @@ def _own_text(kind: str) -> tuple[str, ...]:
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:
-    """Return whether an event is about a text that is a field of its item."""
+    """Return whether an event carries a text that is a field of the item."""
     return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
 
 
 def _fields_in(hint: object) -> Iterator[str]:
-    """Yield the fields of the objects that a field may hold."""
+    """Yield the fields of the Structs that a type hint allows."""
     for arm in get_args(hint):
         yield from getattr(arm, "__struct_fields__", ())
 
 
 def kind_of(item_id: str, event: str) -> str:
-    """Guess the kind of an item whose `added` was not seen.
-
-    Args:
-        item_id: Its id, whose prefix tells the kind.
-        event: The wire name of an event of it, which tells the kind if the id does not.
-
-    Returns:
-        The kind, or an empty text if it cannot be told.
-    """
+    """Guess the kind of an item without `added`, from the prefix of its id or else from an event; empty if neither tells."""
     by_id = _KIND_OF.get(item_id.partition("_")[0])
     if by_id is not None:
         return by_id
