@@ -8,14 +8,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffec
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.fsm.proof.process_walks import (
-    walk_background,
-    walk_connection,
-    walk_conversation,
-    walk_lane,
-    walk_stored,
-    walk_turns,
-)
+from interlock.fsm.proof.process_walks import walk_background, walk_connection, walk_conversation, walk_lane, walk_stored, walk_turns
 from interlock.fsm.table import Edge
 
 

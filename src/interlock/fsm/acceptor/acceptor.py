@@ -60,7 +60,7 @@ class _Place:
     sequence_number: int | None
     came: str
     state: str
-    about: ItemRef | None = None
+    item: ItemRef | None = None
     line: int | None = None
 
 
@@ -235,10 +235,10 @@ class Acceptor:
             return []
         if self._errored_last:
             fault = Fault("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
-            return [self._finding(fault, _Place(None, "", self._response.state))]
-        unfinished = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
-        open_ = f", with {', '.join(unfinished)} open" if unfinished else ""
-        fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
+        else:
+            items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
+            open_items = f", with {', '.join(items)} open" if items else ""
+            fault = Fault("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
         return [self._finding(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
@@ -247,7 +247,7 @@ class Acceptor:
         if self._dialect == OPEN_RESPONSES.name:
             faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
             openai_body = from_open_responses(body)
-        elif _is_nested_error(body):
+        elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
             faults.append(Fault("R14", "the fields of an error are nested", deviation="nested-error"))
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
@@ -284,21 +284,21 @@ class Acceptor:
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
-            faults.append(Fault("R7", "comes after the item was done", about=item.about))
+            faults.append(Fault("R7", "comes after the item was done", item=item.ref))
         if item is not None:
             item.skip(name)
         return faults
 
     def _finding(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
-        about = fault.about or place.about
+        item = fault.item or place.item
         return Finding(
             rule=fault.rule,
             severity=DEVIATIONS[fault.deviation].severity if fault.deviation else "error",
             event=self.events if event is None else event,
             sequence_number=place.sequence_number,
-            item=about.item if about else None,
-            kind=about.kind if about else None,
-            state=about.state if about else place.state,
+            item=item.id if item else None,
+            kind=item.kind if item else None,
+            state=item.state if item else place.state,
             came=place.came,
             expected=tuple(map(self._name_in_dialect, fault.expected)),
             message=fault.message,
@@ -380,7 +380,7 @@ class Acceptor:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
-        place.about = item.about
+        place.item = item.ref
         ended = item.ended
         faults += self._items.check_address(item, event, body)
         before = item.node
@@ -422,10 +422,6 @@ def _fast_path_for(item: ItemState, event: type[StreamEvent], body: Mapping[str,
     indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
     moved = (item, item.node, name, item.node)
     return _FastPath(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
-
-
-def _is_nested_error(body: Mapping[str, object]) -> bool:
-    return body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping)
 
 
 def _foreign(body: Mapping[str, object]) -> str:

@@ -83,12 +83,10 @@ class Node:
     Args:
         state: The possible states, for messages; `leaving` a state if events of an edge are due.
         legal: The wire names of the events that may follow, in the order of the table.
-        states: The names of the possible states; empty while events of an edge are due.
+        states: The possible states; empty while events of an edge are due.
         ends: The final states among them.
-        inside_part: Whether a part is open.
-        positions: The positions.
         moves: The positions after each legal event.
-        following: The nodes after legal events that were computed so far.
+        following: The cached nodes after legal events.
     """
 
     state: str

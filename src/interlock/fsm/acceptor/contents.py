@@ -59,12 +59,12 @@ def judge_added(state: ItemState, _event: type[StreamEvent], body: Body) -> Iter
     """Check that an item begins without text, parts and result."""
     item = as_object(body.get("item"))
     state.stable = {name: item.get(name) for name in _STABLE}
-    state.approved = item.get("approval_request_id") is not None
+    state.has_approval = item.get("approval_request_id") is not None
     if state.automaton is None or state.automaton.whole:
         return
     status = item.get("status") or "in_progress"
     if status != "in_progress":
-        state.early.append(Fault("R10", f"the item began with the status {quoted(status)}", deviation="status-at-added"))
+        state.early_faults.append(Fault("R10", f"the item began with the status {quoted(status)}", deviation="status-at-added"))
         state.first_status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
         if path and value_at(item, path):
@@ -73,10 +73,10 @@ def judge_added(state: ItemState, _event: type[StreamEvent], body: Body) -> Iter
     if initial_text:
         state.text.add(as_text(initial_text))
         message = f"the item had {'.'.join(state.own_text)} before they were written"
-        state.early.append(Fault("R9", message, deviation="begins-whole"))
+        state.early_faults.append(Fault("R9", message, deviation="begins-whole"))
     for name in _RESULTS:
         if item.get(name):
-            state.early.append(Fault("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
+            state.early_faults.append(Fault("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
 
 
 def judge_done(state: ItemState, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
@@ -90,7 +90,7 @@ def judge_done(state: ItemState, _event: type[StreamEvent], body: Body) -> Itera
             message = f"the item was added with {name} {quoted(value)} and is done with {quoted(item.get(name))}"
             yield Fault("R7", message, deviation="unread-at-added" if (state.kind, name) in _UNREAD_AT_ADDED else "")
     yield from _early_content(state)
-    if status is not None and state.automaton and state.orderly and state.status not in _ends(state):
+    if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
         ends = " or ".join(sorted(_ends(state)))
         message = f"the item ends with the status {quoted(status)}, and its events say {ends}"
         yield Fault("R10", message, deviation=_status_deviation(state))
@@ -100,10 +100,10 @@ def judge_done(state: ItemState, _event: type[StreamEvent], body: Body) -> Itera
 
 def _early_content(state: ItemState) -> Iterator[Fault]:
     """Yield the faults of `added`; they are deviations if no deltas followed it."""
-    for fault in state.early:
-        harmless = state.first_status in {"", state.status} and (state.quiet or fault.rule == "R10")
+    for fault in state.early_faults:
+        harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
         yield fault if harmless else evolve(fault, deviation="")
-    state.early = []
+    state.early_faults = []
 
 
 def _ends(state: ItemState) -> frozenset[str]:
@@ -135,7 +135,7 @@ def _whole(state: ItemState, item: Body) -> Iterator[Fault]:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} are not the {len(parts)} parts that were done"
             yield Fault("R9", message, deviation="logprobs-elsewhere" if alike else "")
-    if state.kind == "shell_call" and state.from_start and state.orderly and state.commands != value_at(item, _COMMANDS):
+    if state.kind == "shell_call" and state.from_start and state.in_order and state.commands != value_at(item, _COMMANDS):
         yield Fault("R9", f"the item's commands are not the {len(state.commands)} that were done")
     if state.outputs and digest(state.outputs) != digest(item.get("output")):
         yield Fault("R9", "the item's output is not that of its commands")
@@ -188,8 +188,8 @@ def judge_own_done(state: ItemState, event: type[StreamEvent], body: Body) -> It
 
 def judge_in_progress_again(state: ItemState, _event: type[StreamEvent], _body: Body) -> Iterator[Fault]:
     """Check that a call is in progress once, or twice after an approval."""
-    state.announced += 1
-    if state.from_start and state.announced > 1 + state.approved:
+    state.in_progress_events += 1
+    if state.from_start and state.in_progress_events > 1 + state.has_approval:
         yield Fault("R10", "the call is in progress a second time without an approval")
 
 
@@ -220,20 +220,20 @@ def judge_command(state: ItemState, event: type[StreamEvent], body: Body) -> Ite
 
 def judge_printed(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare the output of a shell command with its deltas."""
-    if state.from_start and body.get("command_index") != state.ended_commands:
-        yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {state.ended_commands}")
+    if state.from_start and body.get("command_index") != state.command_count:
+        yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {state.command_count}")
     if "delta" in event.__struct_fields__:
         for name, text in as_object(body.get("delta")).items():
-            state.printed[name] = state.printed.get(name, "") + as_text(text)
+            state.command_output[name] = state.command_output.get(name, "") + as_text(text)
         return
     outputs = [as_object(one) for one in as_list(body.get("output"))]
     for name in ("stdout", "stderr"):
-        text = state.printed.get(name)
+        text = state.command_output.get(name)
         if state.from_start and text and text != "".join([as_text(one.get(name)) for one in outputs]):
             yield Fault("R9", f"the {name} of the command is not what it printed")
     state.outputs += outputs
-    state.printed = {}
-    state.ended_commands += 1
+    state.command_output = {}
+    state.command_count += 1
 
 
 def judge_part_added(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:

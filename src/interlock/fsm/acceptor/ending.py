@@ -73,7 +73,7 @@ def _failure(response: Mapping[str, object], status: object, items: Sequence[Ite
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
             deviation = "never-done" if item.is_complete_tool_list else ""
-            yield Fault(rule, f"item {item.index} is left open", about=item.about, deviation=deviation)
+            yield Fault(rule, f"item {item.index} is left open", item=item.ref, deviation=deviation)
 
 
 def _truncation(response: Mapping[str, object], status: object, items: Sequence[ItemState]) -> Iterator[Fault]:
@@ -87,9 +87,9 @@ def _truncation(response: Mapping[str, object], status: object, items: Sequence[
     for item in items:
         if item.status == "incomplete":
             if item is not items[-1]:
-                yield Fault("R12", f"item {item.index} is incomplete, but not the last", about=item.about)
+                yield Fault("R12", f"item {item.index} is incomplete, but not the last", item=item.ref)
             if status == "completed":
-                yield Fault("R12", f"the response is completed, but item {item.index} is incomplete", about=item.about)
+                yield Fault("R12", f"the response is completed, but item {item.index} is incomplete", item=item.ref)
 
 
 def _ends_in_call(output: Sequence[object]) -> bool:
@@ -113,7 +113,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[ItemState]
         differing = [name for name in {**item.done, **final_digests} if item.done.get(name) != final_digests.get(name)]
         if differing:
             message = f"output[{place}] differs from the done event of item {item.index}: {', '.join(map(repr, differing))}"
-            yield Fault("R13", message, about=item.about, deviation=_deviation(item, final_item, differing))
+            yield Fault("R13", message, item=item.ref, deviation=_deviation(item, final_item, differing))
 
 
 def _deviation(item: ItemState, final_item: Mapping[str, object], differing: Sequence[str]) -> str:

@@ -18,8 +18,7 @@ Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 class ItemRef:
     """The item that a fault is about, in the state before the event."""
 
-    item: str
-    """The item's id."""
+    id: str
     kind: str | None
     state: str
 
@@ -32,14 +31,14 @@ class Fault:
         rule: `R1` to `R18`.
         message: What is wrong.
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
-        about: The item, if it is not the one that the event is about.
+        item: The item, if it is not that of the event.
         deviation: A name in `DEVIATIONS`; empty for an error.
     """
 
     rule: str
     message: str
     expected: tuple[str, ...] = ()
-    about: ItemRef | None = None
+    item: ItemRef | None = None
     deviation: str = ""
 
 

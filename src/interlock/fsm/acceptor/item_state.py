@@ -69,7 +69,6 @@ class ItemState:
     kind: str
     from_start: bool
     added: bool = field(default=False, init=False)
-    """Whether its `added` event came."""
     stable: Mapping[str, object] = field(factory=dict[str, object])
     """The fields of `added` that must not change."""
     automaton: Automaton[Item[Any]] | None = field(init=False)
@@ -85,30 +84,25 @@ class ItemState:
     next_index: dict[str, int] = field(init=False)
     """The index of the next part of each list, if it is known."""
     first_delta: str | None = None
-    early: list[Fault] = field(factory=list[Fault], init=False)
+    early_faults: list[Fault] = field(factory=list[Fault], init=False)
     """What `added` contains and only `done` should."""
     first_status: str = field(default="", init=False)
     """The status in `added`; empty for `in_progress`."""
-    quiet: bool = field(default=True, init=False)
-    """Whether only `.done` events came after `added`."""
-    approved: bool = field(default=False, init=False)
-    """Whether it is an approved call."""
-    announced: int = field(default=0, init=False)
-    """The number of its `in_progress` events."""
+    only_done_events: bool = field(default=True, init=False)
+    has_approval: bool = field(default=False, init=False)
+    in_progress_events: int = field(default=0, init=False)
     commands: list[str] = field(factory=list[str], init=False)
-    """The commands of a shell call."""
-    printed: dict[str, str] = field(factory=dict[str, str], init=False)
+    command_output: dict[str, str] = field(factory=dict[str, str], init=False)
     """The deltas of the running command's output, by `stdout` and `stderr`."""
     outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """The outputs of the commands that ended."""
-    ended_commands: int = field(default=0, init=False)
+    command_count: int = field(default=0, init=False)
     lists_logprobs: set[str] = field(factory=set[str])
     """The names of the events of the stream that had an empty list of log probabilities."""
     status: str | None = None
     """The status in `done`."""
     ended: bool = False
-    """Whether its `done` event came."""
-    orderly: bool = True
+    in_order: bool = True
     """Whether its events came in order, so that they determine its status."""
     done: Mapping[str, Digest] | None = None
     """The digests of the fields in `done`."""
@@ -140,14 +134,14 @@ class ItemState:
         return _own_text(self.kind)
 
     @property
-    def about(self) -> ItemRef:
+    def ref(self) -> ItemRef:
         """A reference to the item, for findings."""
         return ItemRef(self.id, self.kind or None, self.state)
 
     @property
     def is_complete_tool_list(self) -> bool:
         """Whether it is a completed list of MCP tools."""
-        return self.kind == "mcp_list_tools" and self.orderly and self.node.legal == (DONE,)
+        return self.kind == "mcp_list_tools" and self.in_order and self.node.legal == (DONE,)
 
     def forget(self) -> None:
         """Forget the texts, because an event could not be read."""
@@ -174,15 +168,15 @@ class ItemState:
             return Fault("R7", "the item is added a second time", self.node.legal)
         self.added = self.added or event == ADDED
         self.ended = event == DONE
-        self.quiet = self.quiet and (event == ADDED or event.endswith(".done"))
+        self.only_done_events = self.only_done_events and (event == ADDED or event.endswith(".done"))
         following = self.automaton.step(self.node, event) if self.automaton else self.node
         if following is not None or self.automaton is None:
             self.node = following or self.node
             return None
         fault = self._misplaced(event, self.automaton)
-        if event == DONE and self.quiet == _MAY_LACK_EVENTS.get(self.kind):
+        if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
             fault = evolve(fault, deviation="no-middle")
-        self.orderly = False
+        self.in_order = False
         self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
         if event in self.automaton.events:
             # Either this event came too early, or another is missing.

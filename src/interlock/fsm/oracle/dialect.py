@@ -1,7 +1,6 @@
-"""Open Responses' way of saying the same, put into OpenAI's words, so that the rules are written once.
+"""Translation of Open Responses to OpenAI's dialect.
 
-It knows the differences between the two dialects: two names, the nesting of an error, the nulls that Open Responses
-refuses. It reports an event that is in the wrong dialect.
+They differ in two event names, the nesting of an error's fields, and fields that may not be null in Open Responses.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _NEVER_NULL: Final = frozenset(
         *("parallel_tool_calls", "text", "store", "background", "service_tier"),
     }
 )
-"""Fields of events, items and responses that may be null for OpenAI and may not for Open Responses."""
+"""The fields that may be null in OpenAI's dialect and not in Open Responses."""
 
 
 def in_openai_words(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
-    """Translate a stream of Open Responses, and report what that dialect does not say."""
+    """Translate a stream of Open Responses, and report what this dialect does not allow."""
     violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
     return [_translated(body) for body in events], violations
 
@@ -48,7 +47,7 @@ def _translated(body: Json) -> Json:
 
 
 def _foreign(body: Json) -> Iterator[str]:
-    """Yield what in an event is OpenAI's and not Open Responses'."""
+    """Yield what Open Responses does not allow in an event."""
     name = str(body.get("type"))
     if name in _IN_OPENAI.values():
         yield f"Open Responses has no event {name!r}"

@@ -1,7 +1,4 @@
-"""A stream cut into its items, so that a rule can be read off.
-
-It knows which events belong together. It judges nothing.
-"""
+"""A stream, split into its items."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from attrs import define, frozen
 from interlock.fsm.oracle.grammar import LETTERS
 
 Json: TypeAlias = Mapping[str, Any]
-"""A JSON object; the types of its fields have been looked at by `shapes` before a rule relies on them."""
+"""A JSON object, whose types `field_types` checks before the rules read it."""
 
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
@@ -22,11 +19,11 @@ TERMINAL = frozenset({"response.completed", "response.incomplete", "response.fai
 
 @frozen
 class Violation:
-    """A rule that a stream breaks.
+    """A broken rule.
 
     Args:
-        rule: The rule's number, `R1` to `R18`.
-        index: The event, counted from 0, at which it shows; the number of events if something is missing at the end.
+        rule: `R1` to `R18`.
+        index: The number of the event, from 0; the number of all events if something is missing at the end.
         message: What is wrong.
     """
 
@@ -40,12 +37,12 @@ class Item:
     """The events of one output index.
 
     Args:
-        index: Its `output_index`.
-        kind: Its type, as it was added.
-        added: The item in its first `response.output_item.added`.
-        done: The item in its last `response.output_item.done`, None if there was none.
-        events: All its events, each with its place in the stream.
-        word: The same events, as a word in the grammar's letters.
+        index: The `output_index`.
+        kind: The type of the item in `added`.
+        added: The item in the first `response.output_item.added`.
+        done: The item in the last `response.output_item.done`; None without one.
+        events: The events, each with its place in the stream.
+        word: The events as a word of the grammar's letters.
     """
 
     index: int
@@ -57,12 +54,12 @@ class Item:
 
     @property
     def at(self) -> int:
-        """The place in the stream at which it was added."""
+        """The place of its first event."""
         return self.events[0][0]
 
     @property
     def end(self) -> int:
-        """The place in the stream of its last event."""
+        """The place of its last event."""
         return self.events[-1][0]
 
 
@@ -71,10 +68,10 @@ class Stream:
     """A whole stream.
 
     Args:
-        events: Its bodies.
-        names: Their types; an empty text for a body without one.
-        items: Its items, in the order in which they were added.
-        orphans: Events about an item that is not known (yet), each with its place.
+        events: The bodies of the events.
+        names: The types of the events; empty for a body without one.
+        items: The items, in the order in which they were added.
+        orphans: The events of items before their `added`, each with its place.
     """
 
     events: Sequence[Json]
@@ -84,7 +81,7 @@ class Stream:
 
     @classmethod
     def of(cls, events: Sequence[Json]) -> Stream:
-        """Cut a stream into its items; events whose index is no number belong to none."""
+        """Split a stream into its items, and ignore events whose index is not a number."""
         names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
         items: dict[int, Item] = {}
         orphans: list[tuple[int, Json]] = []
@@ -107,10 +104,10 @@ class Stream:
 
 
 def an_object(value: object) -> Json:
-    """Return a JSON object as what it is, and an empty one for anything else."""
+    """Return the value if it is a JSON object, otherwise an empty object."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def a_list(value: object) -> Sequence[Any]:
-    """Return a JSON array as what it is, and an empty one for anything else."""
+    """Return the value if it is a JSON array, otherwise an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()
