@@ -13,13 +13,15 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 LEGAL = sorted((CORPUS / "legal").glob("*.sse"))
 
 
-def followed(path):
+def judged_messages(path):
     return list(Judge().follow(path.read_bytes()))
 
 
 def machines(path):
     """Give the narrowed steps of each lifecycle in a stream."""
-    steps = sorted((one.step for one in followed(path) if one.step), key=lambda step: -1 if step.index is None else step.index)
+    steps = sorted(
+        (one.step for one in judged_messages(path) if one.step), key=lambda step: -1 if step.index is None else step.index
+    )
     return [(index, narrow_steps(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
 
 
@@ -85,13 +87,13 @@ def test_every_edge_of_a_message_with_several_parts_is_certain_after_narrowing()
 
 
 def test_an_event_out_of_place_fires_nothing() -> None:
-    fired = [one.step.fired for one in followed(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
+    fired = [one.step.fired for one in judged_messages(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
     assert fired == [()]
 
 
 def test_what_is_about_no_lifecycle_has_no_step() -> None:
-    told = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
-    assert [(one.message.event, one.body, one.step) for one in told] == [
+    messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
+    assert [(one.message.event, one.body, one.step) for one in messages] == [
         ("error", {"type": "error"}, None),
         ("x", None, None),
         ("message", None, None),

@@ -114,14 +114,14 @@ class _FastPath:
         like: The delta with these fields blanked.
         text: The text to which the deltas belong.
         indices: The integer fields; equality alone would accept booleans in them.
-        moved: The transition of each delta, as in `Acceptor`.
+        transition: The transition of each delta, as in `Acceptor`.
     """
 
     blank: Mapping[str, object]
     like: Mapping[str, object]
     text: Text
     indices: tuple[str, ...]
-    moved: tuple[ItemState | None, Node, str, Node]
+    transition: tuple[ItemState | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
         """Check the types of the fields that equality does not check."""
@@ -151,7 +151,7 @@ class Acceptor:
         self._errored_last = False
         self._current: ItemState | None = None
         self._fast_path: _FastPath | None = None
-        self._moved: tuple[ItemState | None, Node, str, Node] | None = None
+        self._transition: tuple[ItemState | None, Node, str, Node] | None = None
         """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
         self.events = 0
         """The number of events so far."""
@@ -177,9 +177,9 @@ class Acceptor:
     @property
     def step(self) -> Step | None:
         """The effect of the last event on a lifecycle; None if it had none."""
-        if self._moved is None:
+        if self._transition is None:
             return None
-        item, before, event, after = self._moved
+        item, before, event, after = self._transition
         if item is None:
             return _RESPONSE.explain(before, event, after)
         if item.automaton is None:
@@ -201,7 +201,7 @@ class Acceptor:
             if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
                 fast_path.text.add(delta)
                 self._numbers.expected = number + 1
-                self._moved = fast_path.moved
+                self._transition = fast_path.transition
                 self.events += 1
                 return []
         self._fast_path = None
@@ -210,7 +210,7 @@ class Acceptor:
     def skip(self) -> None:
         """Skip an event that could not be read, so that the next ones are not faulted for it."""
         self.events += 1
-        self._moved = None
+        self._transition = None
         self._fast_path = None
         self._numbers.skip()
         self._forget()
@@ -242,7 +242,7 @@ class Acceptor:
         return [self._finding(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
-        openai_body, self._moved = body, None
+        openai_body, self._transition = body, None
         faults: list[Fault] = []
         if self._dialect == OPEN_RESPONSES.name:
             faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
@@ -320,7 +320,7 @@ class Acceptor:
         faults = [Fault("R14", field.message, deviation=field.deviation) for field in wrong_fields]
         readable = all(field.stray for field in wrong_fields)
         if issubclass(event, ResponseEvent):
-            return faults + self._respond(event, body, readable=readable)
+            return faults + self._take_response_event(event, body, readable=readable)
         faults += self._check_open()
         if event is ErrorEvent:
             self._error = True
@@ -329,7 +329,7 @@ class Acceptor:
         elif issubclass(event, PartEvent | SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
-            faults += self._about_item(event, body, place, readable=readable)
+            faults += self._take_item_event(event, body, place, readable=readable)
         return faults
 
     def _check_open(self) -> list[Fault]:
@@ -339,15 +339,15 @@ class Acceptor:
         self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
         return [] if is_open else [fault]
 
-    def _respond(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
+    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
         """Check an event of the response itself."""
         faults: list[Fault] = []
         name = wire_name(event)
         following = _RESPONSE.step(self._response, name)
         if following is None:
-            faults.append(Fault("R1", "does not come here: the stream opens once, and first", self._response.legal))
+            faults.append(Fault("R1", "is not allowed here: the opening events come first and once", self._response.legal))
             following = _RESPONSE.either(self._response, _RESPONSE.after(name))
-        self._moved = (None, self._response, name, following)
+        self._transition = (None, self._response, name, following)
         self._response = following
         if not readable:
             return faults
@@ -365,7 +365,7 @@ class Acceptor:
             yield Fault("R7", f"the response's id is now {quoted(response_id)}")
         self._response_ids.add(id_digest)
 
-    def _about_item(
+    def _take_item_event(
         self, event: type[StreamEvent], body: Mapping[str, object], place: _Place, *, readable: bool
     ) -> Iterable[Fault]:
         """Check an event of an item."""
@@ -385,7 +385,7 @@ class Acceptor:
         faults += self._items.check_address(item, event, body)
         before = item.node
         fault = item.move(name)
-        self._moved = (item, before, name, item.node)
+        self._transition = (item, before, name, item.node)
         if fault:
             faults.append(fault)
         if ended or (fault and event is ItemAdded):
@@ -420,8 +420,8 @@ def _fast_path_for(item: ItemState, event: type[StreamEvent], body: Mapping[str,
         return None
     blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
     indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
-    moved = (item, item.node, name, item.node)
-    return _FastPath(blank, {**body, **blank}, text, indices, moved) if len(blank) > 1 else None
+    transition = (item, item.node, name, item.node)
+    return _FastPath(blank, {**body, **blank}, text, indices, transition) if len(blank) > 1 else None
 
 
 def _foreign(body: Mapping[str, object]) -> str:

@@ -197,32 +197,32 @@ class Judge:
 
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, split anywhere."""
-        for message in self._decoded(chunk):
+        for message in self._decode(chunk):
             self._take(message)
 
     def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
         """Validate the next bytes, and yield each message that ends in them with its findings."""
-        for message in self._decoded(chunk):
-            yield self._judged(message, self._take(message))
+        for message in self._decode(chunk):
+            yield self._with_findings(message, self._take(message))
 
     def follow_end(self) -> Iterator[JudgedMessage]:
         """Validate and yield a last message without its empty line or line feed."""
         for message in self._decoder.end() if self._lines is None else ():
             if message.data_lines or message.event != "message":
-                yield self._judged(message, self._take_last(message))
+                yield self._with_findings(message, self._take_last(message))
         for message in self._lines.end() if self._lines is not None else ():
-            yield self._judged(message, self._take(message))
+            yield self._with_findings(message, self._take(message))
 
-    def _judged(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
+    def _with_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
         return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
-    def _decoded(self, chunk: bytes) -> Iterable[SseMessage]:
+    def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
         """Decode server-sent events, or JSON lines if the first character is a brace."""
         if self._lines is None and not self._has_content and chunk.strip():
             self._has_content = True
             if chunk.lstrip().startswith(b"{"):
                 self._lines = JsonLines()
-                self._fault("R5", "the file has one JSON object per line instead of server-sent events", deviation="bare-lines")
+                self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
         return self._decoder.feed(chunk) if self._lines is None else self._lines.feed(chunk)
 
     def end(self) -> Verdict:
@@ -261,7 +261,7 @@ class Judge:
         if self._tally.latest:
             self._tally.latest = []
         self._line = message.line
-        for problem, deviation in _misframed(message) if self._lines is None else ():
+        for problem, deviation in _framing_faults(message) if self._lines is None else ():
             self._fault("R5", problem, message.event, deviation=deviation)
         body = None if message.data == DONE else _body(message)
         if self._marked and (body is None or body.get("type") != wire_name(Created)):
@@ -323,7 +323,7 @@ def _unreadable(message: SseMessage) -> str:
     return f"the data is not a JSON object: {message.data[:40]!r}"
 
 
-def _misframed(message: SseMessage) -> Iterator[tuple[str, str]]:
+def _framing_faults(message: SseMessage) -> Iterator[tuple[str, str]]:
     """Yield the faults in the framing of a message, each with its deviation (empty for an error)."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return

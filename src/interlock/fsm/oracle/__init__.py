@@ -6,8 +6,7 @@ lifecycles. It checks R1 to R18 without framing (R5), because it reads event bod
 
     api_fields   the fields of events and items
     grammar      the order of an item's events
-    dialect      translation from Open Responses
-    stream_view  the stream, split into items
+    stream_view  the stream in OpenAI's dialect, split into items
     field_types  the check of fields and types
     texts        the rules about text
     rules        the other rules
@@ -17,10 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from interlock.fsm.oracle.dialect import in_openai_words
 from interlock.fsm.oracle.field_types import malformed, strays
 from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE
-from interlock.fsm.oracle.stream_view import Stream, Violation
+from interlock.fsm.oracle.stream_view import Stream, Violation, to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +34,7 @@ def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", 
     """
     violations: list[Violation] = []
     if dialect == "open_responses":
-        events, violations = in_openai_words(events)
+        events, violations = to_openai(events)
     violations += malformed(events)
     stream = Stream.of(events)
     for rule in ANY_SHAPE:

@@ -8,7 +8,7 @@ from typing import Final, cast
 from attrs import frozen
 
 from interlock.fsm.oracle import api_fields
-from interlock.fsm.oracle.stream_view import Json, Violation, an_object
+from interlock.fsm.oracle.stream_view import Json, Violation, as_object
 
 _TYPES: Final[dict[type, str]] = {
     str: "string",
@@ -69,12 +69,12 @@ def strays(events: Sequence[Json]) -> list[Violation]:
     """Find unknown fields in events and items."""
     violations: list[Violation] = []
     for place, body in enumerate(events):
-        for table, value in ((_EVENTS, body), (_ITEMS, an_object(body.get("item")))):
+        for table, value in ((_EVENTS, body), (_ITEMS, as_object(body.get("item")))):
             name = str(value.get("type"))
             if name in table and not value.keys() <= table[name].fields.keys():
                 extra = sorted(value.keys() - table[name].fields.keys())
                 violations.append(Violation("R14", place, f"{name} has fields that it should not have: {extra}"))
-        if not an_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
+        if not as_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
             violations.append(Violation("R14", place, "the response has a field of an event"))
     return violations
 
@@ -87,7 +87,7 @@ def _in_event(body: Json) -> Iterator[str]:
         return
     yield from _wrong(body, _EVENTS[name], name)
     if "item" in _EVENTS[name].required:
-        item = an_object(body.get("item"))
+        item = as_object(body.get("item"))
         kind = str(item.get("type"))
         if kind not in _ITEMS:
             yield f"there is no item {kind!r}"
@@ -96,7 +96,7 @@ def _in_event(body: Json) -> Iterator[str]:
         if name != _ADDED:
             yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
     elif "response" in _EVENTS[name].required:
-        response = an_object(body.get("response"))
+        response = as_object(body.get("response"))
         yield from _wrong(response, _RESPONSE, "response")
         if isinstance(response.get("usage"), dict):
             yield from _wrong(response["usage"], _USAGE, "usage")
@@ -120,7 +120,7 @@ def _fits(value: object, words: frozenset[str]) -> bool:
         inner = frozenset(word[1:] for word in words if word.startswith("*"))
         return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
     if isinstance(value, dict):
-        mapping = an_object(cast("object", value))
+        mapping = as_object(cast("object", value))
         return any(_has_shape(mapping, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
     return isinstance(value, str) and value in words
 

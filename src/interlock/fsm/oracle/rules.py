@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from interlock.fsm.oracle.api_fields import ITEM_PREFIX
 from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
-from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
+from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Json, Stream, Violation, as_object
 from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
 
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
@@ -216,7 +216,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
         ends_in_call = (
             last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
         )
-        if not ends_in_call and an_object(details).get("reason") not in _REASONS:
+        if not ends_in_call and as_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")

@@ -1,9 +1,9 @@
-"""A stream, split into its items."""
+"""A stream in OpenAI's dialect, split into its items."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, frozen
 
@@ -15,6 +15,19 @@ Json: TypeAlias = Mapping[str, Any]
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_IN_OPENAI: Final = {
+    "response.reasoning.delta": "response.reasoning_text.delta",
+    "response.reasoning.done": "response.reasoning_text.done",
+}
+
+_NEVER_NULL: Final = frozenset(
+    {
+        *("phase", "encrypted_content", "content", "logprobs", "obfuscation"),
+        *("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "truncation", "tool_choice"),
+        *("parallel_tool_calls", "text", "store", "background", "service_tier"),
+    }
+)
+"""The fields that may be null in OpenAI's dialect and not in Open Responses."""
 
 
 @frozen
@@ -94,20 +107,54 @@ class Stream:
                 orphans.append((place, body))
                 continue
             if item is None:
-                about = an_object(body.get("item"))
+                about = as_object(body.get("item"))
                 item = items[index] = Item(index, str(about.get("type")), about, None, [], "")
             item.events.append((place, body))
             item.word += letter
             if letter == DONE:
-                item.done = an_object(body.get("item"))
+                item.done = as_object(body.get("item"))
         return cls(events, names, list(items.values()), orphans)
 
 
-def an_object(value: object) -> Json:
+def to_openai(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
+    """Translate a stream of Open Responses, and report what this dialect does not allow."""
+    violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
+    return [_translated(body) for body in events], violations
+
+
+def _translated(body: Json) -> Json:
+    """Translate an event into OpenAI's dialect."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI:
+        return {**body, "type": _IN_OPENAI[name]}
+    if name == "error":
+        error = as_object(body.get("error"))
+        return {
+            "type": "error",
+            "sequence_number": body.get("sequence_number"),
+            **{field: error.get(field) for field in ("code", "message", "param")},
+        }
+    return body
+
+
+def _foreign(body: Json) -> Iterator[str]:
+    """Yield what Open Responses does not allow in an event."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI.values():
+        yield f"Open Responses has no event {name!r}"
+    if name == "error" and "error" not in body:
+        yield "the fields of an error are not nested"
+    for value in (body, as_object(body.get("item")), as_object(body.get("part")), as_object(body.get("response"))):
+        for field in _NEVER_NULL & value.keys():
+            if value[field] is None:
+                yield f"Open Responses allows no null in {field}"
+
+
+def as_object(value: object) -> Json:
     """Return the value if it is a JSON object, otherwise an empty object."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-def a_list(value: object) -> Sequence[Any]:
+def as_list(value: object) -> Sequence[Any]:
     """Return the value if it is a JSON array, otherwise an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()

@@ -11,7 +11,7 @@ from typing import Final, cast
 from attrs import frozen
 
 from interlock.fsm.oracle.grammar import IN_PARTS, PARTS
-from interlock.fsm.oracle.stream_view import Item, Json, Stream, Violation, a_list, an_object
+from interlock.fsm.oracle.stream_view import Item, Json, Stream, Violation, as_list, as_object
 
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"
@@ -27,7 +27,7 @@ _WHOLE: Final = {
 
 def _of_item(item: Json, field: str) -> object:
     """Return the text of an item; a diff is in its operation and is absent if a file is deleted."""
-    return an_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
+    return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
 @frozen
@@ -123,7 +123,7 @@ def _commands(item: Item) -> Iterator[Violation]:
     """R8, R9: compare the commands of a shell call with their deltas."""
     if item.kind != "shell_call":
         return
-    if an_object(item.added.get("action")).get("commands"):
+    if as_object(item.added.get("action")).get("commands"):
         yield Violation("R9", item.at, f"item {item.index} has commands before they are written")
     commands: list[str] = []
     for place, body in item.events:
@@ -140,7 +140,7 @@ def _commands(item: Item) -> Iterator[Violation]:
                 pass
         if body.get("command_index", len(commands) - 1) != len(commands) - 1:
             yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
-    if item.done is not None and a_list(an_object(item.done.get("action")).get("commands")) != commands:
+    if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
         yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
 
 
@@ -159,7 +159,7 @@ def _printed(item: Item) -> Iterator[Violation]:
             printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
             continue
         for name, text in printed.items():
-            if text and text != "".join([str(an_object(one).get(name, "")) for one in body["output"]]):
+            if text and text != "".join([str(as_object(one).get(name, "")) for one in body["output"]]):
                 yield Violation("R9", place, f"the {name} of a command is not what it printed")
         whole += body["output"]
         printed, count = {"stdout": "", "stderr": ""}, count + 1
@@ -217,7 +217,7 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 
 def _is_logprob(entry: object) -> bool:
     """Return whether a value is the log probability of a token."""
-    fields = an_object(entry)
+    fields = as_object(entry)
     sound = isinstance(fields.get("token"), str) and type(fields.get("logprob")) in {int, float}
     if fields.get("bytes") is not None and not isinstance(fields["bytes"], list):
         return False
@@ -225,14 +225,14 @@ def _is_logprob(entry: object) -> bool:
     sound = (
         sound
         and (alternatives is None or isinstance(alternatives, list))
-        and all(map(_is_logprob, a_list(cast("object", alternatives))))
+        and all(map(_is_logprob, as_list(cast("object", alternatives))))
     )
-    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(fields.get("bytes")))
+    return sound and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
     """Return the fields of log probabilities that must agree in all events of a part."""
-    return [(fields.get("token"), fields.get("logprob")) for fields in map(an_object, entries)]
+    return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
 
 
 def _part_logprobs(part: _Part) -> Iterator[Violation]:
@@ -250,7 +250,7 @@ def _rebuilds(entries: list[Json], text: str) -> bool:
     """Return whether tokens make up a text; only its bytes represent a token that is part of a character."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
-    data = b"".join([bytes(a_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
+    data = b"".join([bytes(as_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
     return data.decode(errors="replace") == text
 
 
@@ -260,7 +260,7 @@ def r18_empties(stream: Stream) -> Iterator[Violation]:
         if item.kind not in {"message", "reasoning"} or item.done is None:
             continue
         first = next((body["delta"] for _, body in item.events if "delta" in body), "")
-        parts = [*a_list(item.done.get("content")), *a_list(item.done.get("summary"))]
+        parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
         if item.kind == "reasoning" and not parts:
             continue  # its content is encrypted or omitted
         if not "".join([_text_of(part) for part in parts]).strip():
