@@ -63,9 +63,9 @@ class Text:
             self._folded, self._length = hashlib.blake2b(), 0
         if not self.chunks and not self._length and whole and self._last_whole is None:
             self.at_once, self.chunks = True, [whole]
-        wrong = None if whole == self._last_whole else self._difference(whole)
+        difference = None if whole == self._last_whole else self._difference(whole)
         self._last_whole = whole
-        return wrong
+        return difference
 
     def _difference(self, whole: str) -> str | None:
         rest = "".join(self.chunks)
@@ -89,7 +89,7 @@ class Logprobs:
     _hash: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
     _tokens: Text = field(factory=Text, init=False)
     """The tokens as strings, which cannot represent a part of a character."""
-    _spelled: Text = field(factory=Text, init=False)
+    _decoded_tokens: Text = field(factory=Text, init=False)
     """The tokens as decoded bytes."""
     _decoder: codecs.IncrementalDecoder = field(init=False, repr=False)
 
@@ -102,34 +102,34 @@ class Logprobs:
         for entry in map(as_object, entries):
             token = cast("str", entry["token"])
             self.count += 1
-            self._hash.update(_line(entry))
+            self._hash.update(_entry_digest(entry))
             self._tokens.add(token)
-            spelled = cast("list[int] | None", entry.get("bytes"))
-            self._spelled.add(self._decoder.decode(bytes(spelled) if spelled else _encoded(token)))
+            token_bytes = cast("list[int] | None", entry.get("bytes"))
+            self._decoded_tokens.add(self._decoder.decode(bytes(token_bytes) if token_bytes else _encoded(token)))
 
     def equal(self, entries: Sequence[object]) -> bool:
         """Return whether other entries have the same tokens with the same log probabilities."""
         other = hashlib.blake2b()
         for entry in map(as_object, entries):
-            other.update(_line(entry))
+            other.update(_entry_digest(entry))
         return other.digest() == self._hash.digest()
 
     def rebuild(self, text: str) -> bool:
         """Return whether the tokens make up the text; call it once, after the last delta."""
-        self._spelled.add(self._decoder.decode(b"", final=True))
-        return not self.count or not self._tokens.compare(text) or not self._spelled.compare(text)
+        self._decoded_tokens.add(self._decoder.decode(b"", final=True))
+        return not self.count or not self._tokens.compare(text) or not self._decoded_tokens.compare(text)
 
 
-def _line(entry: object) -> bytes:
-    known = as_object(entry)
-    return digest([known.get("token"), known.get("logprob")])
+def _entry_digest(entry: object) -> bytes:
+    fields = as_object(entry)
+    return digest([fields.get("token"), fields.get("logprob")])
 
 
 def are_malformed(entries: object) -> bool:
     """Return whether a value is not a list of log probabilities; nulls and unknown fields are accepted."""
-    wrong = (fault.kind for fault in faults(entries, list[Logprob], direction="stream"))
-    return not all(kind in {"unknown", "null"} for kind in wrong) or not all(map(_is_spelled, as_list(entries)))
+    kinds = (fault.kind for fault in faults(entries, list[Logprob], direction="stream"))
+    return not all(kind in {"unknown", "null"} for kind in kinds) or not all(map(_has_valid_bytes, as_list(entries)))
 
 
-def _is_spelled(entry: object) -> bool:
+def _has_valid_bytes(entry: object) -> bool:
     return all(cast("int", one) in range(256) for one in as_list(as_object(entry).get("bytes")))
