@@ -23,8 +23,8 @@ from subjects import KEPT_BY, subject_of
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.acceptor import HABITS, RULES, Deviation
-from interlock.fsm.acceptor.observed import OBSERVED
+from interlock.fsm.acceptor import DEVIATIONS, RULES, Deviation
+from interlock.fsm.acceptor.automaton import OBSERVED
 from interlock.fsm.diagram import Graph, Role, Style, to_svg
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
@@ -196,7 +196,7 @@ def _rules() -> Iterator[str]:
         yield f"*Why:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
         yield ""
         yield f"*Kept by:* {KEPT_BY[rule.number]}."
-        if deviations := [each for each in HABITS.values() if each.rule == rule.number]:
+        if deviations := [each for each in DEVIATIONS.values() if each.rule == rule.number]:
             yield ""
             yield from _deviations(deviations)
     yield ""

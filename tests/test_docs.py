@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import HABITS, RULES
+from interlock.fsm.acceptor import DEVIATIONS, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> 
     page = (DOCS / "rules.md").read_text("utf-8")
     assert re.findall(r'^<a id="(r\d+)"></a>$', page, flags=re.MULTILINE) == [f"r{number}" for number in range(1, 21)]
     assert re.findall(r"^### (R\d+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
-    assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == HABITS.keys()
+    assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == DEVIATIONS.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

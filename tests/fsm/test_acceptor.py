@@ -14,43 +14,43 @@ from interlock.fsm.acceptor.text_digest import Logprobs, Text
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 
-def found(bodies, **settings):
+def findings(bodies, **settings):
     acceptor = Acceptor(**settings)
     return [*(one for body in bodies for one in acceptor.feed(body)), *acceptor.end()]
 
 
-def told(bodies, **settings):
-    return [(one.rule, one.event, one.message) for one in found(bodies, **settings)]
+def summaries(bodies, **settings):
+    return [(one.rule, one.event, one.message) for one in findings(bodies, **settings)]
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_has_no_finding(name):
-    assert found(LEGAL[name]) == []
+    assert findings(LEGAL[name]) == []
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_has_no_finding_in_the_other_dialect(name):
-    assert found([to_open_responses(body) for body in LEGAL[name]], dialect="open_responses") == []
+    assert findings([to_open_responses(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_every_tail_of_a_legal_stream_has_no_finding(name):
     for cut in range(1, len(LEGAL[name])):
-        assert found(LEGAL[name][cut:], first_sequence_number=cut) == []
-        assert found(LEGAL[name][cut:], first_sequence_number=None) == []
+        assert findings(LEGAL[name][cut:], first_sequence_number=cut) == []
+        assert findings(LEGAL[name][cut:], first_sequence_number=None) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_stream_has_a_finding_of_the_rule_it_is_named_after(name):
-    assert name.split("-")[0] in {one.rule for one in found(BROKEN[name])}
+    assert name.split("-")[0] in {one.rule for one in findings(BROKEN[name])}
 
 
 def test_a_stream_that_begins_with_0_is_whole_if_nobody_says_otherwise():
-    assert told(dropped("message", 1), first_sequence_number=None) == [("R1", 1, "comes before the stream has opened")]
+    assert summaries(dropped("message", 1), first_sequence_number=None) == [("R1", 1, "comes before the stream has opened")]
 
 
 def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
-    assert found(dropped("function-call", 5)) == [
+    assert findings(dropped("function-call", 5)) == [
         Finding(
             rule="R10",
             severity="error",
@@ -61,23 +61,23 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
             state="in_progress",
             came="response.output_item.done",
             expected=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
-            message="does not come here in the lifecycle of a function_call",
+            message="is not allowed here in the lifecycle of a function_call",
         )
     ]
 
 
 def test_what_is_legal_is_said_in_the_words_of_the_dialect():
     bodies = [to_open_responses(body) for body in dropped("reasoning", 6)]
-    assert found(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
+    assert findings(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
 
 
 @pytest.mark.parametrize("name", ["reasoning", "fault-said"])
 def test_the_words_of_one_dialect_are_not_those_of_the_other(name):
-    assert {one.rule for one in found(LEGAL[name], dialect="open_responses")} == {"R14"}
+    assert {one.rule for one in findings(LEGAL[name], dialect="open_responses")} == {"R14"}
 
 
 def test_a_stream_that_is_cut_says_what_was_open():
-    (finding,) = found(LEGAL["fault"][:8])
+    (finding,) = findings(LEGAL["fault"][:8])
     assert (finding.rule, finding.event, finding.came) == ("R3", 8, "")
     assert (
         finding.message
@@ -87,7 +87,7 @@ def test_a_stream_that_is_cut_says_what_was_open():
 
 
 def test_the_empty_stream_does_not_end():
-    assert told([]) == [("R3", 0, "the stream ends without a terminal event")]
+    assert summaries([]) == [("R3", 0, "the stream ends without a terminal event")]
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,18 @@ def test_the_empty_stream_does_not_end():
         (dropped("message", -4), [("R8", 7, "breaks the order of parts")]),
         (doubled("message", 2), [("R7", 3, "the item is added a second time")]),
         (doubled("message", 9), [("R7", 10, "comes after the item was done")]),
-        (doubled("code", 8), [("R10", 9, "does not come here in the lifecycle of a code_interpreter_call")]),
-        (moved("image", 5, 4), [("R10", 4, "does not come here in the lifecycle of a image_generation_call")]),
-        (moved("file-search", 5, 4), [("R11", 4, "says that a tool came to its end that did not run")]),
+        (doubled("code", 8), [("R10", 9, "is not allowed here in the lifecycle of a code_interpreter_call")]),
+        (moved("image", 5, 4), [("R10", 4, "is not allowed here in the lifecycle of a image_generation_call")]),
+        (moved("file-search", 5, 4), [("R11", 4, "says that a tool ended that did not run")]),
         (edited("message", 5, "sequence_number", 99), [("R2", 5, "sequence_number is 99 instead of 5")]),
-        (edited("message", 5, "sequence_number", None), [("R2", 5, "sequence_number is None, and not a number")]),
+        (edited("message", 5, "sequence_number", None), [("R2", 5, "sequence_number is None instead of a number")]),
         (edited("function-call", 5, "arguments", "{}"), [("R9", 5, "arguments differs from the deltas at character 1")]),
         (edited("message", 4, "output_index", 3), [("R7", 4, "output_index is 3, and that of item msg_0 is 0")]),
         (edited("message", 4, "item_id", "msg_1"), [("R7", 4, "item_id is 'msg_1', and that of item 0 is 'msg_0'")]),
     ],
 )
 def test_one_fault_is_found_once(bodies, findings):
-    without_shapes = [one for one in told(bodies) if one[0] != "R14"]
+    without_shapes = [one for one in summaries(bodies) if one[0] != "R14"]
     assert without_shapes == findings
 
 
@@ -117,12 +117,12 @@ def test_a_wrong_id_in_every_event_is_found_once():
     for body in bodies:
         if "item_id" in body:
             body["item_id"] = "msg_9"
-    assert told(bodies) == [("R7", 3, "item_id is 'msg_9', and that of item 0 is 'msg_0'")]
+    assert summaries(bodies) == [("R7", 3, "item_id is 'msg_9', and that of item 0 is 'msg_0'")]
 
 
 def test_numbers_that_skip_go_on_from_there():
     bodies = [{**body, "sequence_number": place + 3 * (place > 4)} for place, body in enumerate(LEGAL["message"])]
-    assert told(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
+    assert summaries(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
 
 
 def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
@@ -140,18 +140,18 @@ def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
 
 def test_items_that_are_written_at_once_are_found_at_each_turn_unless_permitted():
     bodies = BROKEN["R10-two-items-at-once"]
-    assert {one.rule for one in found(bodies)} == {"R10"}
-    assert found(bodies, permissive=True) == []
+    assert {one.rule for one in findings(bodies)} == {"R10"}
+    assert findings(bodies, permissive=True) == []
 
 
 def test_calls_may_wait_while_another_item_is_written():
     waiting = code_interpreter_call(0, "1")
-    assert found(stream([*waiting[:4], *message(1, *text_part(0, "hi")), *waiting[4:]])) == []
+    assert findings(stream([*waiting[:4], *message(1, *text_part(0, "hi")), *waiting[4:]])) == []
 
 
 def test_an_event_before_its_item_is_added_is_found_and_the_item_judged_all_the_same():
     bodies = numbered([body for body in LEGAL["function-call"] if body["type"] != "response.output_item.added"])
-    assert [(one.rule, one.item) for one in found(bodies)] == [("R7", "fc_0"), ("R7", "fc_1")]
+    assert [(one.rule, one.item) for one in findings(bodies)] == [("R7", "fc_0"), ("R7", "fc_1")]
 
 
 def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_all():
@@ -160,37 +160,37 @@ def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_
         if "item_id" in body:
             body["item_id"] = "x"
     begun[-1]["item"]["id"] = "x"
-    assert {one.kind for one in found(stream(begun))} == {"function_call"}
+    assert {one.kind for one in findings(stream(begun))} == {"function_call"}
     part = {"type": "response.content_part.added", "item_id": "x", "output_index": 0, "content_index": 0}
     bodies = stream([{**part, "part": {"type": "refusal", "refusal": ""}}])
-    assert [(one.rule, one.kind, one.state) for one in found(bodies)] == [("R7", None, "unknown")] * 2
+    assert [(one.rule, one.kind, one.state) for one in findings(bodies)] == [("R7", None, "unknown")] * 2
 
 
 def test_another_item_at_an_index_that_is_taken_is_an_item_all_the_same():
     again = [{**body, "output_index": 0} for body in message(1, *text_part(0, "hi"))]
     bodies = stream([*message(0, *text_part(0, "hi")), *again])
-    assert told(bodies)[0] == ("R7", 8, "output_index 0 is that of msg_0 already")
-    assert {one.rule for one in found(bodies)} == {"R7", "R13"}
+    assert summaries(bodies)[0] == ("R7", 8, "output_index 0 already belongs to msg_0")
+    assert {one.rule for one in findings(bodies)} == {"R7", "R13"}
 
 
 def test_an_event_without_a_place_is_malformed_and_nothing_else():
     for name in ("response.output_item.added", "response.output_text.delta"):
         bodies = stream([{"type": name}])
-        assert {one.rule for one in found(bodies)} == {"R14"}
+        assert {one.rule for one in findings(bodies)} == {"R14"}
 
 
 def test_the_events_of_items_without_a_lifecycle_are_found():
-    assert told(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no lifecycle")]
+    assert summaries(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no lifecycle")]
 
 
 def test_an_item_after_an_error_event_is_found():
-    assert ("R4", 3, "an item begins after an error event") in told(BROKEN["R4-item-after-error-event"])
+    assert ("R4", 3, "an item begins after an error event") in summaries(BROKEN["R4-item-after-error-event"])
 
 
-def test_a_stream_goes_through_the_groove_as_it_goes_without():
+def test_a_stream_is_judged_alike_on_the_fast_path():
     pieces = [str(number) for number in range(100)]
     bodies = stream(message(0, *text_part(0, *pieces)))
-    assert found(bodies) == []
+    assert findings(bodies) == []
     for place, field, value in [
         (50, "delta", 3),
         (50, "sequence_number", 51.0),
@@ -201,9 +201,9 @@ def test_a_stream_goes_through_the_groove_as_it_goes_without():
         (50, "logprobs", [1]),
     ]:
         edited_ = [*bodies[:place], {**bodies[place], field: value}, *bodies[place + 1 :]]
-        assert found(edited_)[0].event == place
+        assert findings(edited_)[0].event == place
     without = [{name: value for name, value in body.items() if name != "sequence_number"} for body in bodies]
-    assert {one.rule for one in found(without)} == {"R2"}
+    assert {one.rule for one in findings(without)} == {"R2"}
 
 
 def test_obfuscation_is_no_part_of_the_text():
@@ -211,7 +211,7 @@ def test_obfuscation_is_no_part_of_the_text():
         {**body, "obfuscation": "x" * place} if body["type"].endswith(".delta") else body
         for place, body in enumerate(LEGAL["message"])
     ]
-    assert found(bodies) == []
+    assert findings(bodies) == []
 
 
 @pytest.mark.parametrize("value", [None, True, 1.5, "x", [[]], {}, [{"a": [None]}]])
@@ -221,32 +221,32 @@ def test_values_of_any_type_are_found_and_not_raised(value):
             for field in body:
                 changed = [*bodies[:place], {**body, field: value}, *bodies[place + 1 :]]
                 legal = isinstance(value, type(body[field])) or body["type"] == "error"
-                assert legal or found(changed), (name, place, field)
+                assert legal or findings(changed), (name, place, field)
             for holder in ("item", "response", "part"):
                 for field in body.get(holder, {}):
                     changed = [*bodies[:place], {**body, holder: {**body[holder], field: value}}, *bodies[place + 1 :]]
-                    found(changed)
+                    findings(changed)
 
 
 def test_a_response_may_fail_before_it_has_items():
-    assert found(stream([], **FAILED)) == []
+    assert findings(stream([], **FAILED)) == []
 
 
 def test_unknown_kinds_of_item_are_found_and_followed():
     bodies = stream(item(0, {"type": "telepathy", "id": "t_0"}, {}, ("web_search_call.searching", {})))
-    assert {(one.rule, one.message) for one in found(bodies)} == {("R14", "there is no item of type 'telepathy'")}
+    assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "there is no item of type 'telepathy'")}
 
 
 def test_a_usage_whose_numbers_are_none_does_not_add_up():
     bodies = copy.deepcopy(LEGAL["message"])
     bodies[-1]["response"]["usage"]["total_tokens"] = 19
-    assert told(bodies) == [("R13", 10, "usage does not add up: 11 and 7 are not 19")]
+    assert summaries(bodies) == [("R13", 10, "usage does not add up: 11 and 7 are not 19")]
 
 
 def test_a_long_text_is_folded_and_still_compared():
     pieces = [f"{number} " for number in range(10_000)]
     whole = "".join(pieces)
-    for said, wrong in [
+    for whole_text, wrong in [
         (whole, ""),
         ("x" + whole[1:], "differs from the 48890 characters of the deltas, among the first "),
         (whole[:-1], "has 48889 characters where the deltas have 48890"),
@@ -255,17 +255,17 @@ def test_a_long_text_is_folded_and_still_compared():
         text = Text()
         for piece in pieces:
             text.add(piece)
-        assert len(text.pieces) < 4096
-        difference = text.settle(said)
+        assert len(text.chunks) < 4096
+        difference = text.compare(whole_text)
         assert difference.startswith(wrong) if wrong else difference is None
-        assert text.settle(said) is None
+        assert text.compare(whole_text) is None
 
 
 def test_a_text_whose_beginning_is_not_known_is_what_it_is_said_to_be():
-    text = Text(known=False)
+    text = Text(complete=False)
     text.add("end")
-    assert text.settle("whole") is None
-    assert text.settle("another") == "differs from the deltas at character 0"
+    assert text.compare("whole") is None
+    assert text.compare("another") == "differs from the deltas at character 0"
 
 
 def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
@@ -275,8 +275,8 @@ def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
     ]
     logprobs = Logprobs()
     logprobs.add(entries)
-    assert logprobs.are([{**entries[0], "logprob": -1.0}, entries[1]])
-    assert not logprobs.are(entries[:1])
+    assert logprobs.equal([{**entries[0], "logprob": -1.0}, entries[1]])
+    assert not logprobs.equal(entries[:1])
     assert logprobs.rebuild("é")
     assert not Logprobs().count
     assert Logprobs().rebuild("anything")
@@ -317,10 +317,10 @@ def with_unknown(name, unknown, before):
 
 def test_an_unknown_event_after_its_item_was_done_comes_too_late():
     bodies = with_unknown("code", {"type": "response.telepathy"}, "response.completed")
-    assert {(one.rule, one.severity) for one in found(bodies)} == {("R14", "not_judged"), ("R7", "error")}
+    assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged"), ("R7", "error")}
 
 
 def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
     unknown = {"type": "response.code_interpreter_call.dreaming"}
     bodies = with_unknown("code", unknown, "response.code_interpreter_call.interpreting")
-    assert {(one.rule, one.severity) for one in found(bodies)} == {("R14", "not_judged")}
+    assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged")}

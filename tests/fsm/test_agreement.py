@@ -31,7 +31,7 @@ class Seeded(random.Random):
 def verdicts(bodies, dialect="openai"):
     """The rules that a stream breaks by the acceptor, and by the oracle."""
     return (
-        {found.rule for found in findings(bodies, dialect=dialect)},
+        {finding.rule for finding in findings(bodies, dialect=dialect)},
         {violation.rule for violation in oracle.check(bodies, dialect=dialect)},
     )
 
@@ -75,5 +75,5 @@ def test_both_judge_the_corpus_alike():
 
 def test_a_stream_of_the_other_dialect_says_the_same():
     for seed in range(SEED, SEED + 20):
-        said = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
-        assert [body["type"] for body in said] == [body["type"] for body in stream(Seeded(seed))]
+        bodies = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
+        assert [body["type"] for body in bodies] == [body["type"] for body in stream(Seeded(seed))]

@@ -10,8 +10,8 @@ from corpus.legal import item, stream
 
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
-from interlock.fsm.acceptor.fields import Wrong, in_event
-from interlock.fsm.acceptor.json_digest import digests, loosened, shown
+from interlock.fsm.acceptor.fields import FieldFault, field_faults
+from interlock.fsm.acceptor.json_digest import digests, loose_digests, quoted
 from interlock.testing import findings, scripts
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
@@ -60,7 +60,7 @@ def is_legal(event, body, kind, name, value):
 def test_the_samples_are_of_every_event_and_every_item():
     assert {name for name, _ in SAMPLES} == EVENTS.keys() - UNSEEN
     assert {kind for _, kind in SAMPLES if kind} == ITEMS.keys()
-    assert [in_event(EVENTS[name], body) for (name, _), body in SAMPLES.items()] == [[]] * len(SAMPLES)
+    assert [field_faults(EVENTS[name], body) for (name, _), body in SAMPLES.items()] == [[]] * len(SAMPLES)
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS.keys() - UNSEEN))
@@ -74,7 +74,7 @@ def test_every_field_is_judged_as_its_type_says(name):
             for value in VALUES:
                 changed = {field: value} if not way else {"item": {**sample["item"], field: value}}
                 body = {**sample, **changed}
-                assert (in_event(event, body) == []) == is_legal(event, body, type_, field, value), (name, kind, field, value)
+                assert (field_faults(event, body) == []) == is_legal(event, body, type_, field, value), (name, kind, field, value)
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS.keys() - UNSEEN))
@@ -83,7 +83,7 @@ def test_a_field_that_is_required_is_missed(name):
         for field in msgspec.structs.fields(ITEMS[kind] if kind else EVENTS[name]):
             holder = sample["item"] if kind else sample
             rest = {key: value for key, value in holder.items() if key != field.encode_name}
-            wrongs = in_event(EVENTS[name], {**sample, "item": rest} if kind else rest)
+            wrongs = field_faults(EVENTS[name], {**sample, "item": rest} if kind else rest)
             if field.required:
                 assert [wrong.message for wrong in wrongs] == [f"{kind or name}: {field.encode_name} is missing"]
 
@@ -91,9 +91,9 @@ def test_a_field_that_is_required_is_missed(name):
 @pytest.mark.parametrize(
     ("stdout", "wrong"),
     [
-        (1, Wrong("delta: stdout is a number", stray=False, habit="")),
-        ({}, Wrong("delta: stdout is an object", stray=False, habit="")),
-        (None, Wrong("delta: stdout is null", stray=True, habit="null")),
+        (1, FieldFault("delta: stdout is a number", stray=False, deviation="")),
+        ({}, FieldFault("delta: stdout is an object", stray=False, deviation="")),
+        (None, FieldFault("delta: stdout is null", stray=True, deviation="null")),
     ],
 )
 def test_what_a_command_prints_is_text(stdout, wrong):
@@ -104,20 +104,20 @@ def test_what_a_command_prints_is_text(stdout, wrong):
     ended = {"status": "completed", "output": done[1]["output"]}
     bodies = numbered(stream(item(0, {**about, "status": "in_progress"}, ended, delta, done)))
     (finding,) = findings(bodies)
-    assert (finding.rule, finding.message, finding.habit) == ("R14", wrong.message, wrong.habit)
+    assert (finding.rule, finding.message, finding.habit) == ("R14", wrong.message, wrong.deviation)
 
 
 def test_names_that_anybody_chooses_are_quoted():
     (name,) = (key for key in SAMPLES if key == ("response.output_item.done", "file_search_call"))
     sample = SAMPLES[name]
     results = [{"attributes": {"secret": []}}]
-    (wrong,) = in_event(EVENTS[name[0]], {**sample, "item": {**sample["item"], "results": results}})
+    (wrong,) = field_faults(EVENTS[name[0]], {**sample, "item": {**sample["item"], "results": results}})
     assert wrong.message == "attributes: 'secret' is a list"
 
 
 def test_an_event_that_is_no_dict_is_read_all_the_same():
     body = msgspec.structs.asdict(EVENTS["error"]("it broke"))
-    assert in_event(EVENTS["error"], {**body, "type": wire_name(EVENTS["error"]), "stream_id": "", "agent": None}) == []
+    assert field_faults(EVENTS["error"], {**body, "type": wire_name(EVENTS["error"]), "stream_id": "", "agent": None}) == []
 
 
 def nested(depth):
@@ -128,7 +128,7 @@ def nested(depth):
 
 
 def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
-    assert [shown(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
+    assert [quoted(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
         '"it\'s"',
         f"'{'y' * 200}'…",
         "1",
@@ -141,7 +141,7 @@ def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
 
 def test_what_is_nested_too_deeply_to_be_compared_is_taken_for_equal():
     deep = {"a": nested(5000), "b": 1}
-    assert loosened(deep) == digests({"a": nested(6000), "b": 1})
+    assert loose_digests(deep) == digests({"a": nested(6000), "b": 1})
 
 
 def test_a_command_that_no_event_began_has_no_text_to_compare():

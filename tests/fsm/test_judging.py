@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor.judging import LISTED, Judge, judge
-from interlock.fsm.acceptor.lines import Lines
+from interlock.fsm.acceptor.judging import LISTED, JsonLines, Judge, judge
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
@@ -36,8 +35,8 @@ def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
 def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(data) -> None:
     verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
-    found = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
-    assert [(one.rule, one.event, one.came) for one in found] == [("R5", 2, "x")]
+    findings = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
+    assert [(one.rule, one.event, one.came) for one in findings] == [("R5", 2, "x")]
     assert (verdict.status, verdict.events) == ("completed", 4)
 
 
@@ -62,7 +61,7 @@ def test_lines_without_framing_are_read_however_they_are_split() -> None:
 
 
 def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:
-    lines = Lines(limit=20)
+    lines = JsonLines(limit=20)
     assert [*lines.feed(b'{"type": '), *lines.feed(b'"x"}'), *lines.feed(b" " * 20), *lines.feed(b"}" * 99)] == []
     (message,) = lines.feed(b"\n{}")
     assert (message.overlong, message.data, message.line) == (True, '{"type": "x"}', 1)
@@ -90,15 +89,15 @@ def test_values_that_only_some_readers_take_are_read(text) -> None:
     ],
 )
 def test_each_fault_of_framing_is_found(frames, message) -> None:
-    assert any(said.startswith(message) for said in messages(frames))
+    assert any(text.startswith(message) for text in messages(frames))
 
 
 def test_the_media_type_is_judged_where_it_is_known():
-    for said, findings in [("text/event-stream; charset=utf-8", 0), ("application/json", 1), ("", 1)]:
+    for content_type, count in [("text/event-stream; charset=utf-8", 0), ("application/json", 1), ("", 1)]:
         judging = Judge()
-        judging.content_type(said)
+        judging.content_type(content_type)
         judging.feed(FRAMES)
-        assert len(judging.end().reported) == findings
+        assert len(judging.end().reported) == count
 
 
 def test_comments_are_no_fault() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import HABITS, Acceptor, judge
+from interlock.fsm.acceptor import DEVIATIONS, Acceptor, judge
 from interlock.testing.faults import renumbered
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
@@ -21,14 +21,14 @@ EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for pa
 
 def streams(path):
     """The bodies of each of the streams that a file holds."""
-    found = []
+    bodies = []
     for line in path.read_text().splitlines():
         if line.startswith("data: "):
             body = json.loads(line.removeprefix("data: "))
             if body["type"] == "response.created":
-                found.append([])
-            found[-1].append(body)
-    return found
+                bodies.append([])
+            bodies[-1].append(body)
+    return bodies
 
 
 def findings(bodies):
@@ -37,7 +37,7 @@ def findings(bodies):
 
 
 def is_illegal(bodies):
-    return any(found.severity == "error" for found in findings(bodies))
+    return any(finding.severity == "error" for finding in findings(bodies))
 
 
 @EVERY
@@ -45,7 +45,7 @@ def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) ->
     verdict = judge([path.read_bytes()])
     errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
-    assert {one.finding.habit for one in verdict.reported} <= HABITS.keys() | {""}
+    assert {one.finding.habit for one in verdict.reported} <= DEVIATIONS.keys() | {""}
 
 
 @EVERY
@@ -53,7 +53,7 @@ def test_an_event_left_out_is_an_error(path) -> None:
     """But for the only delta of a text, what says nothing that is said elsewhere, and what follows an `error` event."""
     for bodies in streams(path):
         for place, body in enumerate(bodies):
-            left = [*bodies[:place], *bodies[place + 1 :]]
+            rest = [*bodies[:place], *bodies[place + 1 :]]
             name = body["type"]
             alike = [other for other in bodies if other["type"] == name and other.get("item_id") == body.get("item_id")]
             alone = name.endswith(".delta") and len(alike) == 1
@@ -62,7 +62,7 @@ def test_an_event_left_out_is_an_error(path) -> None:
             listed = name == "response.output_item.done" and body["item"]["type"] == "mcp_list_tools"
             if alone or announced or after_error or listed or name in OPTIONAL:
                 continue
-            assert is_illegal(renumbered(left)), (place, name)
+            assert is_illegal(renumbered(rest)), (place, name)
 
 
 @EVERY

@@ -13,17 +13,17 @@ from interlock.events.json import as_json
 from interlock.fsm.oracle import Violation, check
 
 
-def spoken(bodies):
-    """Say an OpenAI stream in Open Responses' words."""
-    said = []
+def in_open_responses(bodies):
+    """Translate an OpenAI stream to Open Responses."""
+    translated = []
     for body in bodies:
         name = body["type"].replace("reasoning_text", "reasoning")
         if name == "error":
             error = {"type": "server_error", **{field: body[field] for field in ("code", "message", "param")}}
-            said.append({"type": "error", "sequence_number": body["sequence_number"], "error": error})
+            translated.append({"type": "error", "sequence_number": body["sequence_number"], "error": error})
         else:
-            said.append({**body, "type": name})
-    return said
+            translated.append({**body, "type": name})
+    return translated
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -33,7 +33,7 @@ def test_a_legal_stream_breaks_no_rule(name):
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
-    assert check(spoken(LEGAL[name]), dialect="open_responses") == []
+    assert check(in_open_responses(LEGAL[name]), dialect="open_responses") == []
 
 
 @pytest.mark.parametrize("name", BROKEN)

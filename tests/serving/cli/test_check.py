@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from interlock.fsm.acceptor import HABITS, RULES, Finding
+from interlock.fsm.acceptor import DEVIATIONS, RULES, Finding
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
@@ -72,7 +72,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
                         "state": "in_progress or ready",
                         "came": "response.web_search_call.completed",
                         "expected": ["response.output_item.done", "response.web_search_call.searching"],
-                        "message": "says that a tool came to its end that did not run",
+                        "message": "says that a tool ended that did not run",
                         "habit": "",
                         "line": 13,
                         "times": 1,
@@ -180,7 +180,7 @@ def test_a_job_is_told_by_annotations() -> None:
     assert missing == "::error file=/no/such::No such file or directory"
 
 
-@pytest.mark.parametrize("name", [*RULES, *HABITS])
+@pytest.mark.parametrize("name", [*RULES, *DEVIATIONS])
 def test_every_rule_and_habit_is_explained(name) -> None:
     result = run("--explain", name)
     assert (result.exit_code, result.stdout.split()[0] in {name, f"{name}:"}) == (0, True)

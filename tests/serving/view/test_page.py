@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from interlock.events.stream import EVENTS
-from interlock.fsm.acceptor import HABITS, RULES
-from interlock.fsm.acceptor.track import AUTOMATA
+from interlock.fsm.acceptor import DEVIATIONS, RULES
+from interlock.fsm.acceptor.item_state import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
 from interlock.serving.view.page import writes
@@ -34,7 +34,7 @@ def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
     assert {*AUTOMATA, "response"} <= set(head["machines"])
     assert head["rules"]["R10"][0] == RULES["R10"].name
     assert set(head["rules"]) == set(RULES)
-    assert set(head["habits"]) == set(HABITS)
+    assert set(head["habits"]) == set(DEVIATIONS)
     assert set(head["writes"]) <= set(EVENTS)
 
 

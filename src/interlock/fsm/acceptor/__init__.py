@@ -1,44 +1,39 @@
-"""The declared lifecycles, run as a recogniser over somebody else's stream (`interlock check`).
+"""A validator of Responses streams, built from the same lifecycles as the driver (`interlock check`).
 
-It is built from the same tables as the driver. The other judge, `interlock.fsm.oracle`, is written from the rules alone
-and sees whole streams; tests hold the two against each other.
+The other validator, `interlock.fsm.oracle`, is written from the rules alone and reads whole streams. Tests compare the two.
 
-    judging      a judge of one stream: bytes in, a verdict out
-    acceptor     the judge of a stream's events
-    register     the items of a stream
-    track        one item: its lifecycle and its texts
-    automaton    a lifecycle run backwards, from events to states
-    observed     edges that real services take and the driver does not
-    contents     what the events of an item say, compared with earlier ones
-    fields       fields that are not as their type says
-    text_digest  texts compared with their wholes
-    numbering    sequence numbers
-    ending       the end of a stream
-    fast_path    the fast path for deltas of one text
-    hindsight    what each event did to a lifecycle
-    rulebook     the rules and their severity
-    deviations   deviations of real services that clients bear
-    finding      what is found
-    lines        events recorded as bare JSON lines
-    json_digest  JSON values, read and compared
+    judging       validates the bytes of a stream
+    acceptor      validates the events of a stream
+    stream_items  the items of a stream, with their indices and ids
+    item_state    one item: its place in the lifecycle and its texts
+    automaton     a lifecycle run backwards, from events to states
+    contents      what the events of an item carry
+    fields        fields that differ from their type
+    text_digest   deltas compared with the whole text
+    ending        the response objects that open and end a stream
+    steps         which edges explain an event
+    rulebook      the rules
+    deviations    departures from the rules that break no client
+    finding       faults and findings
+    json_digest   JSON values, read and compared
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor
+from interlock.fsm.acceptor.deviations import DEVIATIONS, Deviation
 from interlock.fsm.acceptor.finding import Finding, Severity
-from interlock.fsm.acceptor.deviations import HABITS, Deviation
-from interlock.fsm.acceptor.judging import Judge, Judged, Reported, Verdict, judge
+from interlock.fsm.acceptor.judging import Judge, JudgedMessage, Reported, Verdict, judge
 from interlock.fsm.acceptor.rulebook import RULES, Rule
-from interlock.fsm.acceptor.hindsight import Fired, Step
+from interlock.fsm.acceptor.steps import FiredEdge, Step
 
 __all__ = [
-    "HABITS",
+    "DEVIATIONS",
     "RULES",
     "Acceptor",
-    "Finding",
-    "Fired",
     "Deviation",
+    "Finding",
+    "FiredEdge",
     "Judge",
-    "Judged",
+    "JudgedMessage",
     "Reported",
     "Rule",
     "Severity",

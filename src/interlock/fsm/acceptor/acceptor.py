@@ -1,12 +1,11 @@
-"""The acceptor: the declared lifecycles, run as a recogniser over somebody else's stream.
+"""The acceptor: the declared lifecycles, run as a recognizer of the events of a stream.
 
-It is fed the bodies of events, one at a time, and says at each which rules the event breaks, where the item or the response
-stood, and what would have been legal. After a finding it goes on from where the event would have been legal, so that one
-fault is found once. It holds the ids and the digests of the items that are done, and of an open text no more than a
-window, so a stream may be as long as it likes.
+For each event, the acceptor reports the rules that the event breaks, the state of the item or the response, and the events that
+would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
+It stores only ids and digests of finished items and a window of each open text, so its memory does not grow with the texts.
 
-It knows nothing of bytes: framing (R5) and the end marker are judged by who reads them. Rules that compare a stream
-with what the model wrote (R16, R17, R19) cannot be seen in it.
+`judging` checks framing (R5) and the end marker. R16, R17 and R19 compare a stream with the model's tokens, which no
+stream has.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.stream import (
@@ -33,16 +32,15 @@ from interlock.events.stream import (
 )
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
-from interlock.fsm.acceptor.ending import Seen, judge_end, judge_opening, judge_status
-from interlock.fsm.acceptor.fields import in_event, is_unknown_part
-from interlock.fsm.acceptor.finding import About, Fault, Finding
-from interlock.fsm.acceptor.fast_path import FastPath, fast_path_of
-from interlock.fsm.acceptor.deviations import HABITS
-from interlock.fsm.acceptor.numbering import Numbering
-from interlock.fsm.acceptor.register import Register
-from interlock.fsm.acceptor.hindsight import Step
-from interlock.fsm.acceptor.track import AUTOMATA, DONE, Track
-from interlock.fsm.acceptor.json_digest import Digest, a_text, an_object, digest, shown
+from interlock.fsm.acceptor.deviations import DEVIATIONS
+from interlock.fsm.acceptor.ending import judge_end, judge_opening
+from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
+from interlock.fsm.acceptor.finding import Fault, Finding, ItemRef
+from interlock.fsm.acceptor.item_state import AUTOMATA, DONE, ItemState
+from interlock.fsm.acceptor.json_digest import Digest, as_object, as_text, digest, quoted
+from interlock.fsm.acceptor.steps import Step
+from interlock.fsm.acceptor.stream_items import StreamItems
+from interlock.fsm.acceptor.text_digest import Text
 from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
@@ -50,30 +48,94 @@ _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
 _CREATED: Final = wire_name(Created)
 _ERROR: Final = wire_name(ErrorEvent)
 _OPENING: Final = frozenset(map(wire_name, (Created, Queued, InProgress)))
-_TAIL: Final = 2
-"""The least number with which a stream that was resumed begins; one that begins with 1 has lost its first event."""
+_MIN_RESUMED: Final = 2
+"""The least first number of a resumed stream; a stream that begins with 1 lost its first event."""
 _KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 
 
 @define
 class _Place:
-    """Where a finding is to be put: at an event, in a state of the response or of an item."""
+    """The place of a finding: an event, and the state of the response or of an item before it."""
 
     sequence_number: int | None
     came: str
     state: str
-    about: About | None = None
+    item: ItemRef | None = None
     line: int | None = None
 
 
-class Acceptor:
-    """Judges one stream.
+@define
+class _Numbering:
+    """The sequence numbers of a stream (R2).
 
     Args:
-        dialect: In which dialect the stream claims to be.
-        permissive: Whether the events of two items that are being written may alternate.
-        first_sequence_number: The number of the first event. From 0 the stream is whole; a stream that was resumed later
-            begins in the middle, and the items that it has then are learnt. None takes what comes.
+        expected: The number of the next event; None accepts any.
+    """
+
+    expected: int | None
+    _alternative: int | None = None
+    """The next number if the last one was wrong by itself instead of the first after a gap."""
+    _last: int | None = None
+    """The last number; None before the first."""
+    _missing: int = 0
+    """The number of events without one since then."""
+
+    def take(self, number: object) -> list[Fault]:
+        """Check the number of an event, and expect the next."""
+        expected, alternative, missing = self.expected, self._alternative, self._missing
+        self._alternative = None
+        if type(number) is not int:
+            self.skip()
+            self._missing += 1
+            deviation = "unnumbered" if not number and self._last is None else ""
+            return [Fault("R2", f"sequence_number is {quoted(number)} instead of a number", deviation=deviation)]
+        begins, self._last = self._last is None, number
+        self._missing = 0
+        self.expected = number + 1
+        if begins and missing:
+            return [Fault("R2", f"sequence_number is {number}, and the {missing} events before have none")]
+        if expected is None or number in {expected, alternative}:
+            return []
+        self._alternative = expected + 1
+        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+
+    def skip(self) -> None:
+        """Count an event that cannot be read."""
+        if self.expected is not None:
+            self.expected += 1
+
+
+@frozen(eq=False)
+class _FastPath:
+    """A legal delta, for comparison with later ones that differ from it only in their text and their number.
+
+    Args:
+        blank: The fields that differ, as None.
+        like: The delta with these fields blanked.
+        text: The text to which the deltas belong.
+        indices: The integer fields; equality alone would accept booleans in them.
+        transition: The transition of each delta, as in `Acceptor`.
+    """
+
+    blank: Mapping[str, object]
+    like: Mapping[str, object]
+    text: Text
+    indices: tuple[str, ...]
+    transition: tuple[ItemState | None, Node, str, Node]
+
+    def fits(self, body: Mapping[str, object]) -> bool:
+        """Check the types of the fields that equality does not check."""
+        return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
+
+
+class Acceptor:
+    """Validates the events of one stream.
+
+    Args:
+        dialect: The dialect of the stream.
+        permissive: Whether the model may write two items at once.
+        first_sequence_number: The number of the first event: 0 for a whole stream, more for a resumed one, whose items may
+            lack their `added` event. None accepts any number.
     """
 
     def __init__(
@@ -81,30 +143,30 @@ class Acceptor:
     ) -> None:
         self._dialect = dialect
         self._permissive = permissive
-        self._numbers = Numbering(first_sequence_number)
-        self._items = Register(whole=first_sequence_number == 0)
+        self._numbers = _Numbering(first_sequence_number)
+        self._items = StreamItems(whole=first_sequence_number == 0)
         self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
         self._response_ids: set[Digest] = set()
         self._error = False
         self._errored_last = False
-        self._pen: Track | None = None
-        self._fast_path: FastPath | None = None
-        self._moved: tuple[Track | None, Node, str, Node] | None = None
-        """What the last event was about (None: the response), where that stood before, the event, and where it stood after."""
+        self._current: ItemState | None = None
+        self._fast_path: _FastPath | None = None
+        self._transition: tuple[ItemState | None, Node, str, Node] | None = None
+        """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
         self.events = 0
-        """How many events were fed."""
+        """The number of events so far."""
         self.responses = 1
-        """How many streams they belong to; more than one only where a file holds several."""
+        """The number of streams; a file may have several."""
         self._kinds_before: list[str] = []
 
     @property
-    def items(self) -> Mapping[int, Track]:
-        """The items of the stream so far, by their index."""
+    def items(self) -> Mapping[int, ItemState]:
+        """The items of the stream so far, by index."""
         return self._items.items
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of all items so far, in order; an empty text where a kind is not known."""
+        """The kinds of all items so far, in order; empty for an unknown kind."""
         return [*self._kinds_before, *(item.kind for item in self.items.values())]
 
     @property
@@ -114,27 +176,24 @@ class Acceptor:
 
     @property
     def step(self) -> Step | None:
-        """What the last event did to a lifecycle; None if it was about none."""
-        if self._moved is None:
+        """The effect of the last event on a lifecycle; None if it had none."""
+        if self._transition is None:
             return None
-        item, before, event, after = self._moved
+        item, before, event, after = self._transition
         if item is None:
             return _RESPONSE.explain(before, event, after)
         if item.automaton is None:
             return Step("", item.index)
         step = evolve(item.automaton.explain(before, event, after), index=item.index)
-        # The status of an item that is done tells how it ended.
+        # The status in `done` decides between the edges that end an item.
         return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE else step
 
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
-        """Judge an event.
+        """Validate an event.
 
         Args:
-            body: The JSON object that it carries.
-            line: The line of the stream on which it begins, for the findings.
-
-        Returns:
-            What is wrong with it; empty if it is legal where it came.
+            body: The JSON object of the event.
+            line: The line on which it begins, for the findings.
         """
         fast_path = self._fast_path
         if fast_path is not None and {**body, **fast_path.blank} == fast_path.like:
@@ -142,179 +201,174 @@ class Acceptor:
             if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
                 fast_path.text.add(delta)
                 self._numbers.expected = number + 1
-                self._moved = fast_path.moved
+                self._transition = fast_path.transition
                 self.events += 1
                 return []
         self._fast_path = None
         return self._judge(body, line)
 
     def skip(self) -> None:
-        """Skip an event that could not be read, without blaming the next one for what it missed."""
+        """Skip an event that could not be read, so that the next ones are not faulted for it."""
         self.events += 1
-        self._moved = None
+        self._transition = None
         self._fast_path = None
         self._numbers.skip()
         self._forget()
 
     def _forget(self) -> None:
-        """Forget the text of the active item, because a piece of it may have been lost."""
-        if self._pen is not None:
-            self._pen.forget()
+        """Forget the text of the item that is being written, because a delta of it may be lost."""
+        if self._current is not None:
+            self._current.forget()
 
     def _begin_another(self) -> None:
-        """Forget the stream that has ended, for another one follows it in the same file."""
+        """Start over, for another stream in the same file."""
         self.responses += 1
         self._kinds_before += [item.kind for item in self.items.values()]
-        self._numbers = Numbering(0)
-        self._items = Register(whole=True)
+        self._numbers = _Numbering(0)
+        self._items = StreamItems(whole=True)
         self._response, self._response_ids = _RESPONSE.start, set()
-        self._error, self._errored_last, self._pen = False, False, None
+        self._error, self._errored_last, self._current = False, False, None
 
     def end(self) -> list[Finding]:
-        """Judge the end of the stream.
-
-        Returns:
-            What is missing.
-        """
+        """Report what is missing at the end of the stream."""
         if self.ended:
             return []
         if self._errored_last:
-            fault = Fault("R3", "the stream ends with an error event, without a terminal event", habit="error-is-last")
-            return [self._found(fault, _Place(None, "", self._response.state))]
-        unfinished = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
-        open_ = f", with {', '.join(unfinished)} open" if unfinished else ""
-        fault = Fault("R3", f"the stream ends without a terminal event{open_}", tuple(sorted(TERMINAL)))
-        return [self._found(fault, _Place(None, "", self._response.state))]
+            fault = Fault("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
+        else:
+            items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
+            open_items = f", with {', '.join(items)} open" if items else ""
+            fault = Fault("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
+        return [self._finding(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
-        openai_body, self._moved = body, None
+        openai_body, self._transition = body, None
         faults: list[Fault] = []
         if self._dialect == OPEN_RESPONSES.name:
             faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
             openai_body = from_open_responses(body)
-        elif _is_nested_error(body):
-            faults.append(Fault("R14", "the fields of an error are nested", habit="nested-error"))
+        elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
+            faults.append(Fault("R14", "the fields of an error are nested", deviation="nested-error"))
             openai_body = from_open_responses(body)
-        number, name = openai_body.get("sequence_number"), a_text(openai_body.get("type"))
-        place = _Place(number if type(number) is int else None, a_text(body.get("type")), self._response.state, line=line)
-        if self.ended and name == _CREATED and digest(an_object(openai_body.get("response")).get("id")) not in self._response_ids:
-            faults.append(Fault("R3", "another response begins, which is judged by itself", habit="another-stream"))
+        number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
+        place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
+        if self.ended and name == _CREATED and digest(as_object(openai_body.get("response")).get("id")) not in self._response_ids:
+            faults.append(Fault("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin_another()
         if self.ended:
             faults.append(Fault("R3", "comes after the terminal event"))
         else:
-            faults += self._resumed(name, number)
+            faults += self._check_resumption(name, number)
             event = EVENTS.get(name)
-            faults += self._numbered(number) if event or number is not None else ()
+            faults += self._check_number(number) if event or number is not None else ()
             faults += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body, place)
             self._errored_last = event is ErrorEvent
         self.events += 1
-        return [self._found(fault, place, self.events - 1) for fault in faults]
+        return [self._finding(fault, place, self.events - 1) for fault in faults]
 
-    def _resumed(self, name: str, number: object) -> list[Fault]:
-        """Judge how the stream begins; one that begins in the middle, by its number, is taken for one that was resumed."""
-        if self.events or self._numbers.expected != 0 or type(number) is not int or number < _TAIL or name in _OPENING:
+    def _check_resumption(self, name: str, number: object) -> list[Fault]:
+        """Detect a resumed stream by the number and the name of its first event."""
+        if self.events or self._numbers.expected != 0 or type(number) is not int or number < _MIN_RESUMED or name in _OPENING:
             return []
         self._items.whole, self._response = False, _RESPONSE.unknown
         self._numbers.expected = None
-        message = f"begins with number {number}: taken for the tail of a stream that was resumed (--from {number})"
-        return [Fault("R1", message, habit="resumed")]
+        message = f"begins with number {number}: judged as a resumed stream (--from {number})"
+        return [Fault("R1", message, deviation="resumed")]
 
     def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Fault]:
-        """Judge an event that nobody knows by what holds for all of them."""
+        """Check an unknown event against the rules that hold for every event."""
         if not name:
             self._forget()
-            return [Fault("R14", f"there is no event {shown(body.get('type'))}")]
-        faults = [Fault("R14", f"there is no event {shown(name)}", habit="unknown-event")]
+            return [Fault("R14", f"there is no event {quoted(body.get('type'))}")]
+        faults = [Fault("R14", f"there is no event {quoted(name)}", deviation="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
-            faults.append(Fault("R7", "comes after the item was done", about=item.about))
+            faults.append(Fault("R7", "comes after the item was done", item=item.ref))
         if item is not None:
-            item.pass_over(name)
+            item.skip(name)
         return faults
 
-    def _found(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
-        about = fault.about or place.about
+    def _finding(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
+        item = fault.item or place.item
         return Finding(
             rule=fault.rule,
-            severity=HABITS[fault.habit].severity if fault.habit else "error",
+            severity=DEVIATIONS[fault.deviation].severity if fault.deviation else "error",
             event=self.events if event is None else event,
             sequence_number=place.sequence_number,
-            item=about.item if about else None,
-            kind=about.kind if about else None,
-            state=about.state if about else place.state,
+            item=item.id if item else None,
+            kind=item.kind if item else None,
+            state=item.state if item else place.state,
             came=place.came,
-            expected=tuple(map(self._spoken, fault.expected)),
+            expected=tuple(map(self._name_in_dialect, fault.expected)),
             message=fault.message,
-            habit=fault.habit,
+            habit=fault.deviation,
             line=place.line,
         )
 
-    def _spoken(self, name: str) -> str:
+    def _name_in_dialect(self, name: str) -> str:
         return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
 
-    def _numbered(self, number: object) -> list[Fault]:
-        """Judge the number of an event; that of the first may tell that the stream is whole."""
+    def _check_number(self, number: object) -> list[Fault]:
+        """Check the number of an event; if the first one is 0, the stream is whole."""
         if not self.events and self._numbers.expected is None and number == 0:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
 
     def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Fault]:
-        wrongs = in_event(event, body)
-        faults = [Fault("R14", wrong.message, habit=wrong.habit) for wrong in wrongs]
-        readable = all(wrong.stray for wrong in wrongs)
+        wrong_fields = field_faults(event, body)
+        faults = [Fault("R14", field.message, deviation=field.deviation) for field in wrong_fields]
+        readable = all(field.stray for field in wrong_fields)
         if issubclass(event, ResponseEvent):
-            return faults + self._respond(event, body, readable=readable)
-        faults += self._opened()
+            return faults + self._take_response_event(event, body, readable=readable)
+        faults += self._check_open()
         if event is ErrorEvent:
             self._error = True
         elif wire_name(event) not in _KNOWN:
-            faults.append(Fault("R10", "belongs to no lifecycle", habit="unknown-event"))
+            faults.append(Fault("R10", "belongs to no lifecycle", deviation="unknown-event"))
         elif issubclass(event, PartEvent | SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
-            faults += self._about_item(event, body, place, readable=readable)
+            faults += self._take_item_event(event, body, place, readable=readable)
         return faults
 
-    def _opened(self) -> list[Fault]:
-        """Judge whether the stream is open, so that its events may come."""
+    def _check_open(self) -> list[Fault]:
+        """Check that the stream is open."""
         fault = Fault("R1", "comes before the stream has opened", self._response.legal)
         is_open = "in_progress" in self._response.states
         self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
         return [] if is_open else [fault]
 
-    def _respond(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
-        """Judge an event of the response itself."""
+    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
+        """Check an event of the response itself."""
         faults: list[Fault] = []
         name = wire_name(event)
         following = _RESPONSE.step(self._response, name)
         if following is None:
-            faults.append(Fault("R1", "does not come here: the stream opens once, and first", self._response.legal))
+            faults.append(Fault("R1", "is not allowed here: the opening events come first and once", self._response.legal))
             following = _RESPONSE.either(self._response, _RESPONSE.after(name))
-        self._moved = (None, self._response, name, following)
+        self._transition = (None, self._response, name, following)
         self._response = following
         if not readable:
             return faults
-        response = an_object(body.get("response"))
-        faults += self._identified(response.get("id"))
+        response = as_object(body.get("response"))
+        faults += self._check_response_id(response.get("id"))
         if name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
-            seen = Seen(items, self._items.whole, self._error)
-            return [*faults, *judge_status(event, response, "R3"), *judge_end(response, seen)]
-        return [*faults, *judge_status(event, response, "R1"), *judge_opening(response)]
+            return [*faults, *judge_end(event, response, items, from_start=self._items.whole, has_error=self._error)]
+        return [*faults, *judge_opening(event, response)]
 
-    def _identified(self, response_id: object) -> Iterator[Fault]:
-        """Judge whether the response has the id that it had."""
-        one = digest(response_id)
-        if self._response_ids and one not in self._response_ids:
-            yield Fault("R7", f"the response's id is now {shown(response_id)}")
-        self._response_ids.add(one)
+    def _check_response_id(self, response_id: object) -> Iterator[Fault]:
+        """Check that the id of the response is unchanged."""
+        id_digest = digest(response_id)
+        if self._response_ids and id_digest not in self._response_ids:
+            yield Fault("R7", f"the response's id is now {quoted(response_id)}")
+        self._response_ids.add(id_digest)
 
-    def _about_item(
+    def _take_item_event(
         self, event: type[StreamEvent], body: Mapping[str, object], place: _Place, *, readable: bool
     ) -> Iterable[Fault]:
-        """Judge an event of an item."""
+        """Check an event of an item."""
         faults: list[Fault] = []
         name = wire_name(event)
         item = self._items.find(event, body)
@@ -326,46 +380,53 @@ class Acceptor:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
-        place.about = item.about
+        place.item = item.ref
         ended = item.ended
-        faults += self._items.addressed(item, event, body)
+        faults += self._items.check_address(item, event, body)
         before = item.node
         fault = item.move(name)
-        self._moved = (item, before, name, item.node)
+        self._transition = (item, before, name, item.node)
         if fault:
             faults.append(fault)
         if ended or (fault and event is ItemAdded):
             return faults
-        faults += self._written(item, name, begins=begins)
+        faults += self._check_turn(item, name, begins=begins)
         judge = JUDGES.get(event)
         if not readable:
             item.forget()
         elif judge is not None:
             faults += judge(item, event, body)
         if not faults and type(body.get("delta")) is str:
-            self._fast_path = fast_path_of(item, event, body)
+            self._fast_path = _fast_path_for(item, event, body)
         return faults
 
-    def _written(self, item: Track, event: str, *, begins: bool) -> list[Fault]:
-        """Judge whose turn it is: while one item is written, only tools may have something to say about the others."""
-        pen = self._pen
-        if item is pen or (item.automaton and event in item.automaton.apart):
+    def _check_turn(self, item: ItemState, event: str, *, begins: bool) -> list[Fault]:
+        """Check that the model writes one item at a time; events of tools may come at any time."""
+        current = self._current
+        if item is current or (item.automaton and event in item.automaton.apart):
             return []
         if event != DONE:
-            self._pen = item
-        if pen is None or begins or self._permissive:
+            self._current = item
+        if current is None or begins or self._permissive:
             return []
-        habit = "late-done" if event == DONE else ""
-        return [Fault("R10", f"comes while item {pen.index} ({pen.id}) is being written", habit=habit)]
+        deviation = "late-done" if event == DONE else ""
+        return [Fault("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
 
 
-def _is_nested_error(body: Mapping[str, object]) -> bool:
-    return body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping)
+def _fast_path_for(item: ItemState, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
+    """Return a fast path for the deltas after a legal one; None if the delta changes the lifecycle or has log probabilities."""
+    text, name = item.part.text if item.part else item.text, wire_name(event)
+    if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
+        return None
+    blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
+    indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
+    transition = (item, item.node, name, item.node)
+    return _FastPath(blank, {**body, **blank}, text, indices, transition) if len(blank) > 1 else None
 
 
 def _foreign(body: Mapping[str, object]) -> str:
-    """Return what in an event is OpenAI's and not Open Responses'; an empty text if nothing is."""
-    name = a_text(body.get("type"))
+    """Describe what an event has of OpenAI's dialect; empty if nothing."""
+    name = as_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"
     if name == _ERROR and OPEN_RESPONSES.error_field not in body:

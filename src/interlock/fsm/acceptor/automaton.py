@@ -1,26 +1,23 @@
 """A lifecycle run backwards: from the events that its edges emit to the states that it may be in.
 
-From outside one sees events and no triggers, and the same events can mean more than one state: a message that is done may
-be complete or cut, a call whose arguments are whole may be starting or about to be abandoned. So the reader of a stream
-stands at a *set* of positions in the table. A position is a state, or an edge of which some events are still due. An
-edge that emits nothing is passed without an event.
+A stream shows events but no triggers, and the same events can lead to several states: a message that is done may be complete
+or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
+Edges without events are followed at once.
 
-One thing is wider here than in the tables, and is so in the rules: text comes in any number of deltas, none among them.
-So a delta that an edge emits (the first of a part) may be missing.
+The automaton accepts one thing more than the tables, as the rules do: a text may have no deltas, so each delta is optional.
 
-The sets are made as streams need them and kept: an automaton has a few dozen, and a step is one look into a dict.
+The sets are built on demand and cached; an automaton has a few dozen of them, and a step is one lookup in a dict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from interlock.events.stream import EVENTS, ItemAdded, ItemDone, Place, wire_name
-from interlock.fsm.acceptor.observed import OBSERVED, Observed
-from interlock.fsm.acceptor.hindsight import Fired, Step, silent_ways
+from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
+from interlock.fsm.acceptor.steps import FiredEdge, Step, silent_paths
 from interlock.fsm.lifecycle import Emission, Lifecycle
 
 S = TypeVar("S")
@@ -29,14 +26,50 @@ _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
 
 
 @frozen
-class _Position:
-    """A place in a table.
+class Observed:
+    """A legal edge that real services take and the driver does not.
 
     Args:
-        source: The state that was left last; the state itself if no event is due.
-        dest: The state that is entered when nothing is due any more.
-        due: The wire names of the events that the edge has still to emit.
+        source: The state that it leaves; some states occur only here.
+        dest: The state that it enters.
+        events: Its events, in order.
+        why: What the service does, and why that is legal.
     """
+
+    source: str
+    dest: str
+    events: Sequence[type[StreamEvent]]
+    why: str
+
+
+OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
+    "message": [
+        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 judges that it is blank"),
+        Observed("added", "completed", [ItemDone], "a message may have no parts"),
+        Observed("added", "incomplete", [ItemDone], "a message that is cut may have no parts"),
+    ],
+    "mcp_call": [
+        Observed(
+            "in_progress",
+            "in_progress",
+            [McpInProgress],
+            "an approved call may repeat this event once its arguments are complete",
+        ),
+    ],
+    "shell_call_output": [
+        Observed("in_progress", "incomplete", [ItemDone], "an output that is cut may be `incomplete`"),
+        Observed("printing", "incomplete", [OutputDone, ItemDone], "an output that is cut may be `incomplete`"),
+    ],
+    "compaction": [
+        Observed("in_progress", "completed", [ItemDone], "a compaction may come without the event that it runs"),
+    ],
+}
+"""The observed edges of each kind of item."""
+
+
+@frozen
+class _Position:
+    """A state (`source` equals `dest`), or an edge between two states whose events are still due."""
 
     source: str
     dest: str
@@ -45,17 +78,15 @@ class _Position:
 
 @define(eq=False)
 class Node:
-    """What can be known of where a lifecycle stands.
+    """A set of positions in a lifecycle.
 
     Args:
-        state: The states that it may be in, to be read; `leaving` a state when events of an edge are due.
-        legal: The wire names of the events that may come, in the order of the table.
-        states: The same, as names; none while events of an edge are due.
-        ends: Those of them that are final.
-        inside_part: Whether a part is open.
-        positions: All of it, as the automaton keeps it.
+        state: The possible states, for messages; `leaving` a state if events of an edge are due.
+        legal: The wire names of the events that may follow, in the order of the table.
+        states: The possible states; empty while events of an edge are due.
+        ends: The final states among them.
         moves: The positions after each legal event.
-        following: The node after each legal event, as far as it was asked for.
+        following: The cached nodes after legal events.
     """
 
     state: str
@@ -69,11 +100,7 @@ class Node:
 
 
 class Automaton(Generic[S]):
-    """The events of one lifecycle, as a machine that recognises them.
-
-    Args:
-        lifecycle: Whose; its compiled rows are read and nothing else.
-    """
+    """A recognizer of the events of one lifecycle."""
 
     def __init__(self, lifecycle: Lifecycle[S]) -> None:
         self._name = lifecycle.name
@@ -88,18 +115,18 @@ class Automaton(Generic[S]):
             self._rows.setdefault(edge.dest, [])
             self._triggers.setdefault(edge.dest, ())
         self._final = frozenset(name for name, row in self._rows.items() if not row and name not in self._observed)
-        self._steps_taken: dict[tuple[Node, str, Node], Step] = {}
+        self._steps: dict[tuple[Node, str, Node], Step] = {}
         self._nodes: dict[frozenset[_Position], Node] = {}
         self._anywhere = self._moves(self._positions())
         self.start = self._node([_settled(lifecycle.initial)])
         self.unknown = self._node(self._positions())
-        """The node of which nothing is known."""
+        """The node of all positions."""
         self.events = frozenset(self._anywhere)
-        """The wire names of all its events."""
+        """The wire names of all events of the lifecycle."""
         self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
-        """Those that say that a tool came to its end with a result."""
+        """The events that say that a tool ended with a result."""
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
-        """Whether the item comes whole, with nothing between its `added` and its `done`, and so with any status."""
+        """Whether the item has no events between `added` and `done`, and so may be added with any status."""
         self.apart = frozenset(
             emission.name
             for name, state in lifecycle.states.items()
@@ -107,29 +134,21 @@ class Automaton(Generic[S]):
             for _, emissions in state.rows.values()
             for emission in emissions
         )
-        """Those that may come while a later item is written, because nobody writes this one any more."""
+        """The events that may come while a later item is written, because the model no longer writes this one."""
 
     def step(self, node: Node, event: str) -> Node | None:
-        """Return the node after an event.
-
-        Args:
-            node: Where the lifecycle stands.
-            event: The wire name of what came.
-
-        Returns:
-            None if the event is not legal there.
-        """
+        """Return the node after an event, by its wire name; None if the event is not legal."""
         next_node = node.following.get(event)
         if next_node is None and event in node.moves:
             next_node = node.following[event] = self._node(node.moves[event])
         return next_node
 
     def leads_to(self, node: Node, event: str) -> bool:
-        """Return whether an event can come at a node or anywhere after it."""
+        """Return whether an event is legal at a node or anywhere after it."""
         return event in self.beyond(node).moves
 
     def beyond(self, node: Node) -> Node:
-        """Return the node that is known to be a node or any after it."""
+        """Return the union of a node and all nodes after it."""
         nodes = {node: None}
         waiting = [node]
         while waiting:
@@ -139,39 +158,33 @@ class Automaton(Generic[S]):
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
-        """Return the node after an event of this lifecycle when nothing is known of what was before."""
+        """Return the node after an event of this lifecycle, whatever the node before it."""
         return self._node(self._anywhere[event])
 
     def either(self, one: Node, other: Node) -> Node:
-        """Return the node that is known to be one of two."""
+        """Return the union of two nodes."""
         return self._node(one.positions | other.positions)
 
     def anywhere_in(self, state: str) -> Node:
-        """Return the node in which only a state is known."""
+        """Return the node of a single state."""
         return self._node([_settled(state)])
 
     def explain(self, before: Node, event: str, after: Node) -> Step:
-        """Return what an event did, without the item's index; the same for the same question, so it is made once.
-
-        Args:
-            before: Where the lifecycle stood.
-            event: The wire name of what came.
-            after: Where it stands now.
-        """
+        """Return the step from one node to another, without the item's index; steps are cached."""
         key = (before, event, after)
-        known = self._steps_taken.get(key)
-        if known is None:
-            surely = [position for position in self._in_order(after.positions) if self._is_sure(position, after.positions)]
-            at = tuple(dict.fromkeys(position.source for position in surely))
+        step = self._steps.get(key)
+        if step is None:
+            certain = [position for position in self._in_order(after.positions) if self._is_certain(position, after.positions)]
+            at = tuple(dict.fromkeys(position.source for position in certain))
             perhaps = tuple(name for name in self._rows if name in after.states and name not in at)
-            known = self._steps_taken[key] = Step(self._name, None, tuple(self._fired(before, event)), at, perhaps)
-        return known
+            step = self._steps[key] = Step(self._name, None, tuple(self._fired(before, event)), at, perhaps)
+        return step
 
-    def _is_sure(self, position: _Position, positions: frozenset[_Position]) -> bool:
-        """Return whether a position is not reached from the others without an event."""
+    def _is_certain(self, position: _Position, positions: frozenset[_Position]) -> bool:
+        """Return whether no other position leads to this one without an event."""
         return not any(position in self._closure([other]) for other in positions if other != position)
 
-    def _fired(self, node: Node, event: str) -> Iterator[Fired]:
+    def _fired(self, node: Node, event: str) -> Iterator[FiredEdge]:
         """Yield the edges that may emit an event at a node."""
         silent = {
             name: [
@@ -181,8 +194,8 @@ class Automaton(Generic[S]):
             ]
             for name, row in self._rows.items()
         }
-        surely = (one.dest for one in self._in_order(node.positions) if not one.due and self._is_sure(one, node.positions))
-        ways = silent_ways(silent, surely)
+        certain = (one.dest for one in self._in_order(node.positions) if not one.due and self._is_certain(one, node.positions))
+        paths = silent_paths(silent, certain)
         for position in self._in_order(node.positions):
             for trigger, (dest, emitted) in zip(self._triggers[position.source], self._rows[position.source], strict=True):
                 due = position.due or emitted
@@ -192,8 +205,8 @@ class Automaton(Generic[S]):
                 if at < len(due) and all(map(_is_delta, due[:at])):
                     rest = due[at + 1 :]
                     settled, begins = all(map(_is_delta, rest)), not position.due
-                    way = ways.get(position.source, ()) if begins else ()
-                    yield Fired(position.source, trigger, dest, begins, rest, settled, way)
+                    path = paths.get(position.source, ()) if begins else ()
+                    yield FiredEdge(position.source, trigger, dest, begins, rest, settled, path)
 
     def _node(self, positions: Iterable[_Position]) -> Node:
         closed = self._closure(positions)
@@ -205,9 +218,9 @@ class Automaton(Generic[S]):
     def _make(self, closed: frozenset[_Position]) -> Node:
         moves = self._moves(self._in_order(closed))
         at = [position.dest for position in self._in_order(closed) if not position.due]
-        left = [f"leaving {position.source}" for position in self._in_order(closed) if position.due]
+        leaving = [f"leaving {position.source}" for position in self._in_order(closed) if position.due]
         return Node(
-            state=" or ".join(dict.fromkeys(at or left)),
+            state=" or ".join(dict.fromkeys(at or leaving)),
             legal=tuple(moves),
             states=frozenset(at),
             ends=frozenset(at) & self._final,
@@ -217,12 +230,12 @@ class Automaton(Generic[S]):
         )
 
     def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
-        """Sort positions in the order of the table, so that every report lists them alike."""
+        """Sort positions in the order of the table, so that reports do not depend on hashing."""
         order = {name: number for number, name in enumerate(self._rows)}
         return sorted(closed, key=lambda position: (order[position.source], order[position.dest], position.due))
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
-        """Add every position that is reached without an event."""
+        """Add the positions that are reached without an event."""
         closed: set[_Position] = set()
         waiting = list(positions)
         while waiting:
@@ -237,15 +250,15 @@ class Automaton(Generic[S]):
         return frozenset(closed)
 
     def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
-        """Return what each event leads to."""
+        """Return the positions after each legal event."""
         moves: dict[str, frozenset[_Position]] = {}
         for position in positions:
-            for event, following in self._steps(position):
+            for event, following in self._moves_from(position):
                 moves[event] = moves.get(event, frozenset()) | {following}
         return moves
 
-    def _steps(self, position: _Position) -> Iterator[tuple[str, _Position]]:
-        observed = [(edge.dest, _specified(edge)) for edge in self._observed.get(position.dest, ())]
+    def _moves_from(self, position: _Position) -> Iterator[tuple[str, _Position]]:
+        observed = [(edge.dest, tuple(map(wire_name, edge.events))) for edge in self._observed.get(position.dest, ())]
         edges = [(position.dest, position.due)] if position.due else [*self._rows[position.dest], *observed]
         for dest, due in edges:
             for number, event in enumerate(due):
@@ -255,7 +268,7 @@ class Automaton(Generic[S]):
                     break
 
     def _positions(self) -> Iterator[_Position]:
-        """Yield every position that there is."""
+        """Yield every position in the table."""
         for name, row in self._rows.items():
             yield _settled(name)
             for dest, due in row:
@@ -270,12 +283,8 @@ def _names(emissions: Iterable[Emission[S]]) -> tuple[str, ...]:
     return tuple(emission.name for emission in emissions)
 
 
-def _specified(edge: Observed) -> tuple[str, ...]:
-    return tuple(map(wire_name, edge.events))
-
-
 def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
-    """Yield what the edges of a trigger emit, but for the end of the bracket."""
+    """Yield the names of the events that a trigger emits, without `output_item.done`."""
     for edge in lifecycle.edges:
         if edge.trigger == trigger:
             yield from (emission.name for emission in edge.effects if emission.event.after is not Place.AFTER)

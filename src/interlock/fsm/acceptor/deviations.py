@@ -1,9 +1,8 @@
-"""What real services do that no rule allows and that every client tried copes with: deviations, and what is not judged.
+"""The departures from the rules that real services make and that break no client.
 
-What OpenAI's own service sends is among them wherever its documents say otherwise. `tests/clients/deviations.py` has a stream
-for each that can be sent, which every client was played. A fault that names none of these habits is an error: the published
-contract, or a known client, breaks on it. The table is
-data: the acceptor names a habit, `docs/rules.md` and `interlock check --explain` show what is written here.
+A fault that names no deviation is an error. The table includes what OpenAI's service sends against its own documentation.
+`tests/clients/deviations.py` plays a stream with each deviation to every client; docs/rules.md and `interlock check --explain`
+print the table.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from interlock.fsm.acceptor.finding import Severity
 
 @frozen
 class Deviation:
-    """One thing that real services do.
+    """A departure from a rule that is not an error.
 
     Args:
-        name: What findings call it.
-        rule: The rule that it departs from.
-        what: What is seen in the stream.
-        why: Why it is no error.
-        seen: Who was seen to do it; a dash for nobody yet, where it is allowed for its reason alone.
-        severity: `deviation`, or `not_judged` where nothing is known of what came.
+        name: The name in findings.
+        rule: The rule from which it departs.
+        what: What the stream shows.
+        why: Why it is not an error.
+        seen: The services that send it; a dash if no service is known to.
+        severity: `deviation`, or `not_judged` for unknown events and items.
     """
 
     name: str
@@ -37,9 +36,9 @@ class Deviation:
     severity: Severity = "deviation"
 
 
-HABITS: Final[Mapping[str, Deviation]] = {
-    habit.name: habit
-    for habit in (
+DEVIATIONS: Final[Mapping[str, Deviation]] = {
+    deviation.name: deviation
+    for deviation in (
         Deviation(
             "resumed",
             "R1",
@@ -282,4 +281,4 @@ HABITS: Final[Mapping[str, Deviation]] = {
         ),
     )
 }
-"""Every habit by its name."""
+"""Every deviation by its name."""

@@ -1,4 +1,4 @@
-"""What an acceptor has to say about a stream. It knows no rule; it only names them."""
+"""What a validator reports about a stream: faults, and the findings that say where they are."""
 
 from __future__ import annotations
 
@@ -7,64 +7,58 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 
 Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
-"""How bad a finding is.
+"""How serious a finding is.
 
-`error`: the published contract or a known client breaks. `deviation`: it is unusual, and every client that was tried copes.
-`not_judged`: an event or a kind of item that no lifecycle here knows; only what holds for all events is judged of it.
+`error`: the published contract or a known client breaks. `deviation`: unusual, but every client that was tried copes.
+`not_judged`: an unknown event or kind of item, which is checked only against the rules that hold for every event.
 """
 
 
 @frozen
-class About:
-    """Which item a fault is in.
+class ItemRef:
+    """The item that a fault is about, in the state before the event."""
 
-    Args:
-        item: The item's id.
-        kind: Its kind, if it is known.
-        state: The state that it is in.
-    """
-
-    item: str
+    id: str
     kind: str | None
     state: str
 
 
 @frozen
 class Fault:
-    """A rule that an event breaks, before it is known where in the stream it stands.
+    """A broken rule, without its place in the stream.
 
     Args:
-        rule: The rule's number, `R1` to `R18`.
-        message: What is wrong, without its place.
-        expected: The wire names of the events that were legal here, where the fault is the event itself.
-        about: Which item it is in, if that is not the one that the event is about.
-        habit: The habit of real services that it is (`interlock.fsm.acceptor.deviations`); empty for an error.
+        rule: `R1` to `R18`.
+        message: What is wrong.
+        expected: The wire names of the events that would have been legal, if the fault is the event itself.
+        item: The item, if it is not that of the event.
+        deviation: A name in `DEVIATIONS`; empty for an error.
     """
 
     rule: str
     message: str
     expected: tuple[str, ...] = ()
-    about: About | None = None
-    habit: str = ""
+    item: ItemRef | None = None
+    deviation: str = ""
 
 
 @frozen
 class Finding:
-    """A rule that a stream breaks.
+    """A broken rule, with its place in the stream.
 
     Args:
-        rule: The rule's number, `R1` to `R18`.
-        severity: How bad it is.
-        event: The event, counted from 0, at which it shows; the number of events if something is missing at the end.
+        rule: `R1` to `R18`.
+        severity: How serious it is.
+        event: The number of the event, from 0; the number of all events if the fault is in the end of the stream.
         sequence_number: The event's own number, if it has one.
-        item: The id of the item that it is about, if it is about one.
-        kind: The item's kind, if it is known.
-        state: The state that the item (or the response) was in before the event came.
+        item: The id of the item, if the finding is about one.
+        kind: The kind of the item, if it is known.
+        state: The state of the item, or else of the response, before the event.
         came: The wire name of the event; empty at the end of the stream.
-        expected: The wire names of the events that were legal here, where the fault is the event itself.
+        expected: The wire names of the events that would have been legal, if the fault is the event itself.
         message: What is wrong.
-        habit: The habit of real services that it is (`interlock.fsm.acceptor.deviations`); empty for an error.
-        line: The line of the file on which the event begins, counted from 1; None where no bytes were read.
+        habit: The name of the deviation; empty for an error.
+        line: The line, from 1, on which the event begins; None if no bytes were read.
     """
 
     rule: str

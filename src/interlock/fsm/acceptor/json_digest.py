@@ -1,7 +1,6 @@
-"""JSON values read for what they should be, and remembered by their digest.
+"""Readers, quotes and digests of untrusted JSON values.
 
-A stream is somebody else's, so a value may be anything; and it may be long, so what is only compared later is kept as a
-digest. It knows nothing of events.
+A value that is only compared later may be long, so its digest is stored instead.
 """
 
 from __future__ import annotations
@@ -15,38 +14,38 @@ import orjson
 
 Digest: TypeAlias = bytes
 
-_SHOWN = 200
-"""How many characters of a value are shown."""
+_MAX_QUOTED = 200
+"""The most characters of a value that a message quotes."""
 
 
-def an_object(value: object) -> Mapping[str, object]:
-    """Return a JSON object as what it is, and an empty one for anything else."""
+def as_object(value: object) -> Mapping[str, object]:
+    """Return the value if it is a JSON object, otherwise an empty object."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
-def a_list(value: object) -> Sequence[object]:
-    """Return a JSON array as what it is, and an empty one for anything else."""
+def as_list(value: object) -> Sequence[object]:
+    """Return the value if it is a JSON array, otherwise an empty one."""
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
-def a_text(value: object) -> str:
-    """Return a JSON string as what it is, and an empty one for anything else."""
+def as_text(value: object) -> str:
+    """Return the value if it is a string, otherwise an empty string."""
     return value if isinstance(value, str) else ""
 
 
-def shown(value: object) -> str:
-    """Return a value for a message, with its quotes; of a long text the beginning, and of what else is long its JSON type."""
+def quoted(value: object) -> str:
+    """Quote a value for a message: a long string is truncated, and another long value is named by its JSON type."""
     if isinstance(value, str):
-        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
+        return repr(value) if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]!r}…"
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # nested deeply, or a number of thousands of digits
-        return called(value)
-    return text if len(text) <= _SHOWN else called(value)
+        return json_type(value)
+    return text if len(text) <= _MAX_QUOTED else json_type(value)
 
 
-def called(value: object) -> str:
-    """Return the JSON type of a value in words."""
+def json_type(value: object) -> str:
+    """Name the JSON type of a value, with its article."""
     match value:
         case None:
             return "null"
@@ -62,19 +61,19 @@ def called(value: object) -> str:
             return "an object"
 
 
-def inside(value: Mapping[str, object], path: Iterable[str]) -> object:
-    """Return a field of an object, or of an object in it; None if it is not there."""
+def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
+    """Return the value at a path of field names; None if it is absent."""
     for step in path:
-        value = cast("Mapping[str, object]", an_object(value).get(step))
+        value = cast("Mapping[str, object]", as_object(value).get(step))
     return value
 
 
 def digest(value: object) -> Digest:
-    """Return the digest of a JSON value: of its canonical form, so that the order of an object's fields does not matter."""
+    """Hash a JSON value, whatever the order of its fields."""
     try:
         data = _canonical(value)
     except RecursionError:
-        data = b""  # nested too deeply to be compared: taken for equal
+        data = b""  # too deep to compare: all such values count as equal
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -83,7 +82,7 @@ def _canonical(value: object) -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         return orjson.dumps(_numbers(value), option=orjson.OPT_SORT_KEYS) if b".0" in data else data
     except orjson.JSONEncodeError:
-        # What orjson has no room for: large integers, surrogates, mappings that are not dicts, deep nesting.
+        # orjson refuses large integers, surrogates, mappings that are not dicts, and deep nesting.
         return json.dumps(_numbers(value), sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -101,14 +100,14 @@ def _numbers(value: object) -> object:
 
 
 def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
-    """Return the digest of each field of an object, so that what differs can be named."""
+    """Hash each field of an object."""
     return {name: digest(inner) for name, inner in value.items()}
 
 
-def loosened(value: Mapping[str, object]) -> Mapping[str, Digest]:
-    """Return the digests of an object's fields without what no client reads twice: nulls, log probabilities, encryptions."""
+def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
+    """Hash each field of an object, without nulls and without fields that no client reads twice."""
     try:
-        return digests(an_object(_loose(value)))
+        return digests(as_object(_loose(value)))
     except RecursionError:
         return digests(value)
 

@@ -1,7 +1,6 @@
-"""Judging somebody's stream: bytes in, a verdict out, in memory that does not grow with the stream.
+"""Validates the bytes of a stream in constant memory, without IO.
 
-It judges the framing itself (rule R5 and the end marker of R3), which only bytes can show, and leaves the events to the
-acceptor. It knows nothing of files, connections and terminals.
+`Judge` checks the framing (R5) and the end marker (R3); the acceptor checks the events.
 """
 
 from __future__ import annotations
@@ -12,22 +11,21 @@ from typing import Final, TypeAlias, cast
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.decode import DEFAULT_LIMIT, SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import loads
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
+from interlock.fsm.acceptor.deviations import DEVIATIONS
 from interlock.fsm.acceptor.finding import Finding, Severity
-from interlock.fsm.acceptor.deviations import HABITS
-from interlock.fsm.acceptor.lines import Lines
-from interlock.fsm.acceptor.hindsight import Step
-from interlock.fsm.acceptor.json_digest import a_text, shown
+from interlock.fsm.acceptor.json_digest import as_text, quoted
+from interlock.fsm.acceptor.steps import Step
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
 LISTED: Final = 1000
-"""How many different findings are listed; all are counted."""
+"""The most different findings of each severity in a verdict; all are counted."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
 _ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged": 2}
@@ -35,12 +33,7 @@ _ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged
 
 @frozen
 class Reported:
-    """A finding, and how often the same was found.
-
-    Args:
-        finding: The first of them.
-        times: How many there are that say the same of the same item.
-    """
+    """The first of several equal findings about one item, and their number."""
 
     finding: Finding
     times: int = 1
@@ -48,18 +41,18 @@ class Reported:
 
 @frozen
 class Verdict:
-    """The judgement of a stream.
+    """The result of validating a stream.
 
     Args:
-        events: How many events it has.
-        items: The kinds of its items, in order; an empty text where a kind is not known.
-        status: The status that its response ended with; None if it did not end.
+        events: The number of events.
+        items: The kinds of the items, in order; empty for an unknown kind.
+        status: The final status of the response; None if it did not end.
         marked: Whether the end marker came.
-        reported: What is wrong with it: errors before deviations, and those by event, as far as they are listed.
-        rules: How often each rule is broken.
-        severities: How many different findings of each severity there are.
-        responses: How many streams the file holds.
-        late: What is wrong that only its end shows.
+        reported: The findings, errors first and each severity by event, at most `LISTED` of each.
+        rules: The number of faults for each broken rule.
+        severities: The number of different findings of each severity.
+        responses: The number of streams in the file.
+        late: The findings at the end of the stream.
     """
 
     events: int
@@ -74,29 +67,29 @@ class Verdict:
 
     @property
     def legal(self) -> bool:
-        """Whether there is no error: the published contract and the clients known hold."""
+        """Whether there are no errors."""
         return not self.severities["error"]
 
     @property
     def strict(self) -> bool:
-        """Whether nothing is wrong at all."""
+        """Whether there are no findings at all."""
         return not self.rules
 
     @property
     def readable(self) -> bool:
-        """Whether there was anything to judge."""
+        """Whether there was an event or an end marker."""
         return bool(self.events) or self.marked
 
 
 @frozen
-class Judged:
-    """One message of a stream, and what the judge made of it.
+class JudgedMessage:
+    """A message of a stream with its findings.
 
     Args:
-        message: As it was decoded.
-        body: The JSON object that it carries; None for the end marker and for what cannot be read.
-        findings: What is wrong with it.
-        step: What it did to a lifecycle; None if it is about none.
+        message: The decoded message.
+        body: Its JSON object; None for the end marker and for unreadable data.
+        findings: Its findings.
+        step: Its effect on a lifecycle; None if it has none.
     """
 
     message: SseMessage
@@ -113,10 +106,10 @@ class _Tally:
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
     severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_ORDER, 0), init=False)
     latest: list[Finding] = field(factory=list[Finding], init=False)
-    """Those of the message at hand."""
+    """The findings of the current message."""
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Count findings, and list those that are new; a habit of the service is listed once."""
+        """Count findings, and list the new ones; each deviation is listed once."""
         for finding in findings:
             self.latest.append(finding)
             self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
@@ -131,17 +124,57 @@ class _Tally:
 
     @property
     def sorted(self) -> list[Reported]:
-        """What is listed, errors first, each by event."""
+        """The listed findings, errors first, each severity by event."""
         return sorted(self.reported.values(), key=lambda one: (_ORDER[one.finding.severity], one.finding.event))
 
 
-class Judge:
-    """Judges the bytes of one stream as they come.
+@define
+class JsonLines:
+    """Decodes a recording with one JSON object per line instead of server-sent events, in constant memory.
 
     Args:
-        dialect: In which dialect the stream claims to be.
-        permissive: Whether the events of two items that are being written may alternate.
-        first: The number of the first event of a stream that was resumed; 0 for a whole stream.
+        limit: The most bytes of a line; a longer one is truncated.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    _chunks: list[bytes] = field(factory=list[bytes], init=False)
+    """The chunks of the current line, up to the limit."""
+    _size: int = field(default=0, init=False)
+    """The length of the current line in bytes."""
+    _line: int = field(default=0, init=False)
+
+    def feed(self, data: bytes) -> list[SseMessage]:
+        """Decode the next bytes, and return a message for each line that ends in them and is not blank."""
+        first, *rest = data.split(b"\n")
+        self._keep(first)
+        messages: list[SseMessage] = []
+        for chunk in rest:
+            messages += self.end()
+            self._keep(chunk)
+        return messages
+
+    def end(self) -> list[SseMessage]:
+        """End the line, and return its message unless it is blank."""
+        data, overlong = b"".join(self._chunks).strip(), self._size > self.limit
+        self._chunks, self._size, self._line = [], 0, self._line + 1
+        if not data:
+            return []
+        text = data.decode(errors="replace")
+        return [SseMessage("message", text, fields=("data",), overlong=overlong, line=self._line)]
+
+    def _keep(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if chunk and self._size <= self.limit:
+            self._chunks.append(chunk)
+
+
+class Judge:
+    """Validates the bytes of a stream as they arrive.
+
+    Args:
+        dialect: The dialect of the stream.
+        permissive: Whether the model may write two items at once.
+        first: The number of the first event of a resumed stream; 0 for a whole stream.
     """
 
     def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
@@ -153,59 +186,47 @@ class Judge:
         self._marked = False
         self._over_http = False
         self._has_content = False
-        self._lines: Lines | None = None
+        self._lines: JsonLines | None = None
         self._line: int | None = None
 
     def content_type(self, value: str) -> None:
-        """Judge the media type of a server's answer.
-
-        Args:
-            value: The value of the header `Content-Type`.
-        """
+        """Check the value of the `Content-Type` header."""
         self._over_http = True
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {shown(value)} instead of {CONTENT_TYPE}")
+            self._fault("R5", f"the content type is {quoted(value)} instead of {CONTENT_TYPE}")
 
-    def feed(self, piece: bytes) -> None:
-        """Judge some bytes.
-
-        Args:
-            piece: The next bytes of the stream, split anywhere.
-        """
-        for message in self._decoded(piece):
+    def feed(self, chunk: bytes) -> None:
+        """Validate the next bytes of the stream, split anywhere."""
+        for message in self._decode(chunk):
             self._take(message)
 
-    def follow(self, piece: bytes) -> Iterator[Judged]:
-        """Judge some bytes, and yield each message that they complete with its judgement.
+    def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
+        """Validate the next bytes, and yield each message that ends in them with its findings."""
+        for message in self._decode(chunk):
+            yield self._with_findings(message, self._take(message))
 
-        Args:
-            piece: The next bytes of the stream, split anywhere.
-        """
-        for message in self._decoded(piece):
-            yield self._judged(message, self._take(message))
-
-    def follow_end(self) -> Iterator[Judged]:
-        """Judge what the end of the bytes completes: a last message without its empty line, or without its line feed."""
+    def follow_end(self) -> Iterator[JudgedMessage]:
+        """Validate and yield a last message without its empty line or line feed."""
         for message in self._decoder.end() if self._lines is None else ():
             if message.data_lines or message.event != "message":
-                yield self._judged(message, self._take_last(message))
+                yield self._with_findings(message, self._take_last(message))
         for message in self._lines.end() if self._lines is not None else ():
-            yield self._judged(message, self._take(message))
+            yield self._with_findings(message, self._take(message))
 
-    def _judged(self, message: SseMessage, body: Mapping[str, object] | None) -> Judged:
-        return Judged(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
+    def _with_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
+        return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
-    def _decoded(self, piece: bytes) -> Iterable[SseMessage]:
-        """Decode some bytes: as server-sent events, or, if the first of them begins an object, line by line."""
-        if self._lines is None and not self._has_content and piece.strip():
+    def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
+        """Decode server-sent events, or JSON lines if the first character is a brace."""
+        if self._lines is None and not self._has_content and chunk.strip():
             self._has_content = True
-            if piece.lstrip().startswith(b"{"):
-                self._lines = Lines()
-                self._fault("R5", "each line is an object of its own: there are no server-sent events", habit="bare-lines")
-        return self._decoder.feed(piece) if self._lines is None else self._lines.feed(piece)
+            if chunk.lstrip().startswith(b"{"):
+                self._lines = JsonLines()
+                self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
+        return self._decoder.feed(chunk) if self._lines is None else self._lines.feed(chunk)
 
     def end(self) -> Verdict:
-        """Judge the end of the stream."""
+        """Validate the end of the stream, and return the verdict."""
         for _ in self.follow_end():
             pass
         self._tally.latest = []
@@ -213,8 +234,8 @@ class Judge:
             self._fault("R5", f"{self._decoder.without_data} blocks name an event and have no data")
         self._tally.add(self._acceptor.end())
         if not self._marked and self._lines is None:
-            habit = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
-            self._fault("R3", "the stream has no end marker [DONE]", habit=habit)
+            deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
+            self._fault("R3", "the stream has no end marker [DONE]", deviation=deviation)
         return Verdict(
             events=self._acceptor.events,
             items=self._acceptor.kinds,
@@ -228,20 +249,20 @@ class Judge:
         )
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
-        """Judge a message that has no empty line after it: clients throw it away, recorders cut the line off."""
+        """Validate a message without an empty line after it: clients drop the message, recorders drop the line."""
         whole = not self._over_http and (message.data == DONE or _body(message) is not None)
-        wrong = "the last event has no empty line after it" if whole else "the stream ends inside an event"
+        problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None
-        self._fault("R5", wrong, message.event, habit="framing" if whole else "")
+        self._fault("R5", problem, message.event, deviation="framing" if whole else "")
         return body
 
     def _take(self, message: SseMessage) -> Mapping[str, object] | None:
-        """Judge a message, and return the body of its event if it has one."""
+        """Validate a message, and return the body of its event."""
         if self._tally.latest:
             self._tally.latest = []
         self._line = message.line
-        for wrong, habit in _misframed(message) if self._lines is None else ():
-            self._fault("R5", wrong, message.event, habit=habit)
+        for problem, deviation in _framing_faults(message) if self._lines is None else ():
+            self._fault("R5", problem, message.event, deviation=deviation)
         body = None if message.data == DONE else _body(message)
         if self._marked and (body is None or body.get("type") != wire_name(Created)):
             self._fault("R3", "comes after the end marker [DONE]", message.event)
@@ -256,46 +277,39 @@ class Judge:
         name = body.get("type")
         if message.event != name and self._lines is None:
             bare = "event" not in message.fields
-            said = "there is no event line" if bare else f"the event is {shown(message.event)}"
-            wrong = f"{said}, and the body's type is {shown(name)}"
-            self._fault("R5", wrong, message.event, habit="no-event-line" if bare else "")
+            header = "there is no event line" if bare else f"the event is {quoted(message.event)}"
+            problem = f"{header}, and the body's type is {quoted(name)}"
+            self._fault("R5", problem, message.event, deviation="no-event-line" if bare else "")
         findings = self._acceptor.feed(body, message.line)
         if findings:
             self._tally.add(findings)
-        if a_text(name) in TERMINAL:
+        if as_text(name) in TERMINAL:
             response = body.get("response")
             if isinstance(response, dict):
                 status = cast("dict[str, object]", response).get("status")
-                self._status = status if isinstance(status, str) else shown(status)
+                self._status = status if isinstance(status, str) else quoted(status)
         return body
 
-    def _fault(self, rule: str, wrong: str, came: str = "", *, habit: str = "") -> None:
-        severity = HABITS[habit].severity if habit else "error"
+    def _fault(self, rule: str, problem: str, came: str = "", *, deviation: str = "") -> None:
+        severity = DEVIATIONS[deviation].severity if deviation else "error"
         number, line = self._acceptor.events, self._line if came else None
-        self._tally.add([Finding(rule, severity, number, None, None, None, "", came, (), wrong, habit, line)])
+        self._tally.add([Finding(rule, severity, number, None, None, None, "", came, (), problem, deviation, line)])
 
 
-def judge(pieces: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
-    """Judge a whole stream.
-
-    Args:
-        pieces: Its bytes, split anywhere.
-        dialect: In which dialect it claims to be.
-        permissive: Whether the events of two items that are being written may alternate.
-        first: The number of its first event, if it was resumed; 0 for a whole stream.
-    """
+def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
+    """Validate a whole stream, whose bytes are split anywhere, with the settings of `Judge`."""
     judging = Judge(dialect=dialect, permissive=permissive, first=first)
-    for piece in pieces:
-        judging.feed(piece)
+    for chunk in chunks:
+        judging.feed(chunk)
     return judging.end()
 
 
 def _body(message: SseMessage) -> dict[str, object] | None:
-    """Read the data as a JSON object; None if it is none."""
+    """Read the data as a JSON object; None if it is not one."""
     try:
         body: object = orjson.loads(message.data)
     except orjson.JSONDecodeError:
-        # Some writers escape half a character or write huge numbers; they can be read all the same.
+        # `loads` also reads lone surrogates and huge numbers, which some services write.
         try:
             body = loads(message.data)
         except (ValueError, RecursionError):
@@ -309,8 +323,8 @@ def _unreadable(message: SseMessage) -> str:
     return f"the data is not a JSON object: {message.data[:40]!r}"
 
 
-def _misframed(message: SseMessage) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the framing of a message, and the habit that it is."""
+def _framing_faults(message: SseMessage) -> Iterator[tuple[str, str]]:
+    """Yield the faults in the framing of a message, each with its deviation (empty for an error)."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return
     if message.data_lines > 1:

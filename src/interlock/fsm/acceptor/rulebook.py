@@ -1,7 +1,6 @@
-"""The rules as a finding cites them: the name of each, what it says, and why breaking it is an error.
+"""The rules: the name of each, what it says, and why breaking it is an error.
 
-docs/rules.md and `interlock check --explain` print these sentences. What departs from a rule without being an error
-is in `interlock.fsm.acceptor.deviations`.
+docs/rules.md and `interlock check --explain` print these sentences.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 Sort: TypeAlias = Literal["order", "content"]
-"""What a rule is about: the order of events, or what they carry."""
+"""What a rule constrains: the order of events, or their content."""
 
 
 @frozen
 class Rule:
-    """One rule.
+    """A rule of a Responses stream.
 
     Args:
         number: `R1` to `R20`.
         name: One or two words.
-        says: What it says, in one sentence.
-        breaks: What goes wrong where it is broken; empty for a rule that one stream cannot show.
-        sort: What it is about.
+        says: The rule, in a sentence or a few.
+        breaks: The consequence of breaking it; empty for a rule that one stream cannot show.
+        sort: What it constrains.
     """
 
     number: str
@@ -42,8 +41,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "opening",
             "`response.created` and `response.in_progress` come first, once each; a background response may have "
             "`response.queued` between them.",
-            "Clients build the response object from `created`; the `openai` package raises if another event comes "
-            "first.",
+            "Clients build the response object from `created`; the `openai` package raises if another event comes first.",
             "order",
         ),
         Rule(
@@ -58,8 +56,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "ending",
             "Exactly one terminal event comes last and agrees with the response's status; on the wire `data: [DONE]` "
             "follows and the connection closes.",
-            "Clients wait for the terminal event. Without it they cannot tell a complete answer from a lost "
-            "connection.",
+            "Clients wait for the terminal event. Without it they cannot tell a complete answer from a lost connection.",
             "order",
         ),
         Rule(
@@ -67,8 +64,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "failure",
             "Whatever breaks after the first event, open items are closed and `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
-            "An item that is left open looks as if it ran for ever, and clients cannot handle a failure without a "
-            "reason.",
+            "An item that is left open looks as if it ran for ever, and clients cannot handle a failure without a reason.",
             "order",
         ),
         Rule(
@@ -113,8 +109,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "R10",
             "lifecycle",
             "An item's events are a path through the lifecycle of its kind, and one item is written at a time.",
-            "From there on the client's own state of the item is wrong: a call that never starts, a text that never "
-            "ends.",
+            "From there on the client's own state of the item is wrong: a call that never starts, a text that never ends.",
             "order",
         ),
         Rule(
@@ -135,10 +130,8 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R13",
             "final",
-            "The terminal response has the items exactly as their `done` events had them, in order, and the token "
-            "usage.",
-            "Clients store the terminal response; whatever was streamed but is missing there is lost with the next "
-            "request.",
+            "The terminal response has the items exactly as their `done` events had them, in order, and the token usage.",
+            "Clients store the terminal response; whatever was streamed but is missing there is lost with the next request.",
             "content",
         ),
         Rule(

@@ -1,9 +1,8 @@
-"""The fields of every event and item of the API, and of the objects in them, by hand, as the oracle expects them (rule R14).
+"""The fields of every event and item of the API, written by hand for the oracle (R14).
 
-Each line is a type, then its fields as `name:type`; `?` marks a field that may be missing, `+` one that may be missing before
-the item is done, `|` separates types. `<name>` is an object of `OBJECTS`, `*` stands before the type of a list's entries, and a
-word that is no type of JSON is a text that stands there. `type` is a field of all events and items and is left out, as are
-`sequence_number` of the events (rule R2 wants it), `agent` of both, and `stream_id` of the events.
+A row has a type and its fields as `name:type`. `?` marks an optional field, `+` a field that is optional until the item is done,
+and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, and a word that is not a
+JSON type is a literal string. The rows omit `type`, `agent` and the events' `sequence_number` (R2 requires it) and `stream_id`.
 """
 
 from __future__ import annotations
@@ -214,7 +213,7 @@ OBJECTS: Final = """
                      prompt_cache_breakpoint?:<breakpoint>
     breakpoint       mode:explicit ttl?:30m|12h
 """
-"""The objects in events and items; one with `...` may have any other fields. What tools and clients send is not looked into."""
+"""The objects in events and items; an object with `...` may have other fields. Content from tools and clients is `any`."""
 
 RESPONSE: Final = """
     response         id:string object:response created_at:integer|number model:string
@@ -223,7 +222,7 @@ RESPONSE: Final = """
                      incomplete_details?:object|null usage?:object|null instructions?:string|array|null
                      metadata?:object|null temperature?:integer|number|null top_p?:integer|number|null
 """
-"""Of a response only these are looked at: what else it echoes of the request is not the stream's business."""
+"""The checked fields of a response; it may echo other fields of the request."""
 
 USAGE: Final = """
     usage            input_tokens:integer input_tokens_details:object output_tokens:integer output_tokens_details:object
@@ -263,4 +262,4 @@ ITEM_PREFIX: Final = {
     "multi_agent_call": "mac_",
     "multi_agent_call_output": "maco_",
 }
-"""What the id of an item of each kind begins with (rule R7)."""
+"""The prefix of the ids of each kind of item (R7)."""

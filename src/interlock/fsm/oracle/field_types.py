@@ -1,7 +1,4 @@
-"""Whether the events and items of a stream have the fields that the API gives them (rule R14).
-
-It compares with the tables in `vocabulary`. It knows nothing of order, nor of what the values say.
-"""
+"""The fields of the events and items of a stream, compared with the tables in `api_fields` (R14)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from typing import Final, cast
 
 from attrs import frozen
 
-from interlock.fsm.oracle import api_fields as vocabulary
-from interlock.fsm.oracle.stream_view import Json, Violation, an_object
+from interlock.fsm.oracle import api_fields
+from interlock.fsm.oracle.stream_view import Json, Violation, as_object
 
 _TYPES: Final[dict[type, str]] = {
     str: "string",
@@ -27,7 +24,7 @@ _ADDED: Final = "response.output_item.added"
 
 @frozen
 class _Shape:
-    """The fields of one type: the words for what each may be, which of them must be there, and which only in the end."""
+    """The fields of one type with their allowed types, the required fields, and those required once the item is done."""
 
     fields: Mapping[str, frozenset[str]]
     required: frozenset[str]
@@ -35,7 +32,7 @@ class _Shape:
 
 
 def _shapes(table: str, *common: str) -> dict[str, _Shape]:
-    """Read a table of the vocabulary."""
+    """Read a table of `api_fields`."""
     rows: dict[str, list[str]] = {}
     row: list[str] = []
     for word in table.split():
@@ -47,7 +44,7 @@ def _shapes(table: str, *common: str) -> dict[str, _Shape]:
 
 
 def _shape(fields: Sequence[str]) -> _Shape:
-    """Read one line of a table."""
+    """Read one row of a table."""
     pairs = [field.split(":") for field in fields]
     return _Shape(
         {name.rstrip("?+"): frozenset(words.split("|")) for name, words in pairs},
@@ -56,41 +53,41 @@ def _shape(fields: Sequence[str]) -> _Shape:
     )
 
 
-_OBJECTS: Final = _shapes(vocabulary.OBJECTS)
-_EVENTS: Final = _shapes(vocabulary.EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
-_ITEMS: Final = _shapes(vocabulary.ITEMS, "type:string", "agent?:<agent>|null")
-_RESPONSE: Final = _shapes(vocabulary.RESPONSE)["response"]
-_USAGE: Final = _shapes(vocabulary.USAGE)["usage"]
+_OBJECTS: Final = _shapes(api_fields.OBJECTS)
+_EVENTS: Final = _shapes(api_fields.EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
+_ITEMS: Final = _shapes(api_fields.ITEMS, "type:string", "agent?:<agent>|null")
+_RESPONSE: Final = _shapes(api_fields.RESPONSE)["response"]
+_USAGE: Final = _shapes(api_fields.USAGE)["usage"]
 
 
 def malformed(events: Sequence[Json]) -> list[Violation]:
-    """Find what makes an event impossible to judge: a type that the API has not, a field missing or of a wrong type."""
+    """Find unknown types, missing fields and wrong types, after which the other rules cannot be checked."""
     return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
 
 
 def strays(events: Sequence[Json]) -> list[Violation]:
-    """Find the fields that do not belong where they are, in events and items."""
-    found: list[Violation] = []
+    """Find unknown fields in events and items."""
+    violations: list[Violation] = []
     for place, body in enumerate(events):
-        for table, value in ((_EVENTS, body), (_ITEMS, an_object(body.get("item")))):
+        for table, value in ((_EVENTS, body), (_ITEMS, as_object(body.get("item")))):
             name = str(value.get("type"))
             if name in table and not value.keys() <= table[name].fields.keys():
                 extra = sorted(value.keys() - table[name].fields.keys())
-                found.append(Violation("R14", place, f"{name} has fields that it should not have: {extra}"))
-        if not an_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
-            found.append(Violation("R14", place, "the response has a field of an event"))
-    return found
+                violations.append(Violation("R14", place, f"{name} has fields that it should not have: {extra}"))
+        if not as_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
+            violations.append(Violation("R14", place, "the response has a field of an event"))
+    return violations
 
 
 def _in_event(body: Json) -> Iterator[str]:
-    """Yield what is malformed in an event."""
+    """Yield the malformed fields of an event."""
     name = str(body.get("type"))
     if name not in _EVENTS:
         yield f"there is no event {name!r}"
         return
     yield from _wrong(body, _EVENTS[name], name)
     if "item" in _EVENTS[name].required:
-        item = an_object(body.get("item"))
+        item = as_object(body.get("item"))
         kind = str(item.get("type"))
         if kind not in _ITEMS:
             yield f"there is no item {kind!r}"
@@ -99,14 +96,14 @@ def _in_event(body: Json) -> Iterator[str]:
         if name != _ADDED:
             yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
     elif "response" in _EVENTS[name].required:
-        response = an_object(body.get("response"))
+        response = as_object(body.get("response"))
         yield from _wrong(response, _RESPONSE, "response")
         if isinstance(response.get("usage"), dict):
             yield from _wrong(response["usage"], _USAGE, "usage")
 
 
 def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
-    """Yield which fields are missing or of a wrong type; unknown ones are passed over."""
+    """Yield the fields that are missing or have a wrong type, and ignore unknown ones."""
     for field, words in shape.fields.items():
         if field in value:
             if not _fits(value[field], words):
@@ -116,18 +113,18 @@ def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
 
 
 def _fits(value: object, words: frozenset[str]) -> bool:
-    """Return whether a value is one of those that a field may have."""
+    """Return whether a value has one of the types."""
     if not words.isdisjoint(("any", _TYPES[type(value)])):
         return True
     if isinstance(value, list):
         inner = frozenset(word[1:] for word in words if word.startswith("*"))
         return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
     if isinstance(value, dict):
-        mapping = an_object(cast("object", value))
-        return any(_is(mapping, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+        mapping = as_object(cast("object", value))
+        return any(_has_shape(mapping, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
     return isinstance(value, str) and value in words
 
 
-def _is(value: Json, shape: _Shape) -> bool:
-    """Return whether an object has the fields of a type, and no others unless it may have any."""
+def _has_shape(value: Json, shape: _Shape) -> bool:
+    """Return whether an object has the fields of a type, and no other fields unless the type allows any."""
     return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))

@@ -1,8 +1,7 @@
-"""The order of an item's events, as regular expressions over their names (R8, R10 and the table of lifecycles).
+"""The order of an item's events, as regular expressions over their names (R8, R10).
 
-An expression is written in the words of the table of lifecycles, without the leading `response.`; `added` and
-`done` alone stand for `response.output_item.added` and `.done`. Each name is one letter of the alphabet of the
-compiled expression, and the events of an item are a word in that alphabet.
+An expression has the event names of the table in docs/rules.md without the leading `response.`; `added` and `done` stand for
+`response.output_item.added` and `.done`. Compilation maps each name to a letter, so that an item's events are a word.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from interlock.fsm.oracle.api_fields import EVENTS
 
 _NAMES: Final = [name for name in re.findall(r"^    ([a-z_.]+)", EVENTS, re.MULTILINE) if name.count(".") > 1]
 LETTERS: Final = {name: chr(0xE000 + number) for number, name in enumerate(_NAMES)}
-"""The letter of each event that belongs to an item, out of Unicode's private use, so that none can run out."""
+"""The letter of each event of an item, from Unicode's private use area."""
 _SHORT: Final = {name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()}
 _NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
 
 
 def _letters(names: str) -> str:
-    """Spell short names, separated by spaces, as a word."""
+    """Return the word of event names that are separated by spaces."""
     return "".join(_SHORT[name] for name in names.split())
 
 
 def spelled(word: str) -> str:
-    """Return which events a word stands for."""
+    """Return the event names of a word."""
     return " · ".join(_NAME_OF[letter] for letter in word)
 
 
 def _expression(text: str) -> re.Pattern[str]:
-    """Compile an expression in the words of the table."""
+    """Compile an expression over event names."""
     return re.compile(re.sub(r"\s+", "", re.sub(r"[a-z_.]+", lambda name: _SHORT[name[0]], text)))
 
 
@@ -42,9 +41,9 @@ _PARTS: Final = """(
   | shell_call_command.added shell_call_command.delta* shell_call_command.done
 )*"""
 PARTS: Final = _expression(_PARTS)
-"""Any number of whole parts, one after the other (rule R8)."""
+"""A sequence of complete parts (R8)."""
 IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)}))
-"""What takes everything out of a word (by `str.translate`) that is no event of a part."""
+"""A table for `str.translate` that removes all letters but those of part events."""
 
 WHOLE: Final = frozenset(
     {
@@ -53,16 +52,16 @@ WHOLE: Final = frozenset(
         *("agent_message", "multi_agent_call", "multi_agent_call_output"),
     }
 )
-"""The items that come whole, so that they may be added with their result and in any status."""
+"""The kinds of items without events between `added` and `done`; they may be added with a result and with any status."""
 
 _CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
 _MCP: Final = "added mcp_call.in_progress (mcp_call_arguments.delta | mcp_call.in_progress)* mcp_call_arguments.done"
-"""That a call is in progress may be said once more if it was approved; `rules.r10_lifecycle` counts."""
+"""An approved call may be in progress twice; `rules.r10_lifecycle` counts."""
 _ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
 _INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
 _LIST: Final = "added mcp_list_tools.in_progress"
 _IMAGE: Final = "added image_generation_call.in_progress"
-_SHOWN: Final = "image_generation_call.generating image_generation_call.partial_image*"
+_IMAGES: Final = "image_generation_call.generating image_generation_call.partial_image*"
 _MESSAGE: Final = """added (
     content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done
   | content_part.added refusal.delta* refusal.done content_part.done
@@ -74,7 +73,7 @@ _REASONING: Final = """added (
 
 
 def _searches(call: str) -> dict[str | None, str]:
-    """Return the orders of a hosted search, whose arguments have no events of their own."""
+    """Return the orders of a hosted search, by status."""
     return {
         "completed": f"added {call}.in_progress {call}.searching {call}.completed done",
         "failed": f"added {call}.in_progress ({call}.searching)? done",
@@ -88,7 +87,7 @@ _PATCH: Final = (
 )
 _SHELL: Final = "added (shell_call_command.added shell_call_command.delta* shell_call_command.done)* done"
 _PRINTED: Final = "added (shell_call_output_content.delta* shell_call_output_content.done)* done"
-_PLAIN: Final = "added done"
+_NO_EVENTS: Final = "added done"
 _ENDS: Final = ("completed", "incomplete")
 _ORDERS: Final[dict[str, dict[str | None, str]]] = {
     "reasoning": {"completed": _REASONING, "incomplete": _REASONING, None: _REASONING},
@@ -110,21 +109,21 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
     "web_search_call": _searches("web_search_call"),
     "file_search_call": _searches("file_search_call"),
     "image_generation_call": {
-        "completed": f"{_IMAGE} {_SHOWN} image_generation_call.completed done",
-        "failed": f"{_IMAGE} ({_SHOWN})? done",
+        "completed": f"{_IMAGE} {_IMAGES} image_generation_call.completed done",
+        "failed": f"{_IMAGE} ({_IMAGES})? done",
     },
     "apply_patch_call": {"completed": _PATCH, "in_progress": _PATCH},
     "shell_call": dict.fromkeys(_ENDS, _SHELL),
     "shell_call_output": dict.fromkeys(_ENDS, _PRINTED),
-    "local_shell_call": dict.fromkeys(_ENDS, _PLAIN),
-    "computer_call": dict.fromkeys(_ENDS, _PLAIN),
-    "tool_search_call": dict.fromkeys(_ENDS, _PLAIN),
-    "program": {None: _PLAIN},
+    "local_shell_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "computer_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "tool_search_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "program": {None: _NO_EVENTS},
     "compaction": {None: "added compaction.compacting? done"},
-    **{kind: dict.fromkeys((None, "in_progress", "completed", "incomplete", "failed"), _PLAIN) for kind in sorted(WHOLE)},
+    **{kind: dict.fromkeys((None, "in_progress", "completed", "incomplete", "failed"), _NO_EVENTS) for kind in sorted(WHOLE)},
 }
 ORDERS: Final = {kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()}
-"""The order of the events, for each kind of item and each status in which it can end (None: it has no status)."""
+"""The order of events for each kind of item and each final status; None for an item without a status."""
 
 _RUNNING: Final = {
     "code_interpreter_call": "code_interpreter_call.interpreting code_interpreter_call.completed",
@@ -134,7 +133,7 @@ _RUNNING: Final = {
     "mcp_call": "mcp_call_arguments.done mcp_call.completed",
 }
 RUNNING: Final = {kind: tuple(_letters(names)) for kind, names in _RUNNING.items()}
-"""For each kind of hosted call the event that says that its tool runs, and the one that says that it ended (R11)."""
+"""The events that say that a hosted call's tool runs, and that it ended (R11)."""
 
 _ALSO: Final = {
     "mcp_call": "mcp_call.failed",
@@ -144,4 +143,4 @@ _ALSO: Final = {
     "compaction": "compaction.compacting",
 }
 TOOL_EVENTS: Final = {kind: _letters(f"{_RUNNING.get(kind, '')} {_ALSO.get(kind, '')} done") for kind in _RUNNING | _ALSO}
-"""The events of a hosted call that its tool causes, the only ones that may come when a later item has begun."""
+"""The events of a hosted call that its tool causes; only these may follow the start of a later item."""

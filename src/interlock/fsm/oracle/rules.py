@@ -1,7 +1,6 @@
-"""The rules of a stream, one function for each, in the words of the rules.
+"""The rules of a stream, as functions that yield the violations of a stream.
 
-A rule takes a stream and yields what breaks it. `ANY_SHAPE` hold for any events at all; `SOUND_SHAPE` rely on the
-fields and their types, which `shapes` has looked at before.
+`ANY_SHAPE` has the rules that accept any JSON. Those in `SOUND_SHAPE` assume the fields and types that `field_types` checks.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
-from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
-from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Json, Stream, Violation, an_object
 from interlock.fsm.oracle.api_fields import ITEM_PREFIX
+from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
+from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Json, Stream, Violation, as_object
+from interlock.fsm.oracle.texts import r8_indices, r9_text, r15_logprobs, r18_empties
 
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
@@ -31,7 +30,7 @@ _STATUSES: Final = {
 
 
 def r1_opening(stream: Stream) -> Iterator[Violation]:
-    """R1: created, then in_progress, first and once; queued may come between."""
+    """R1: created and in_progress come first and once; queued may come between them."""
     opening = [name for name in stream.names if name in _OPENING]
     expected = ["response.created", "response.in_progress"]
     if "response.queued" in opening:
@@ -44,7 +43,7 @@ def r1_opening(stream: Stream) -> Iterator[Violation]:
 
 
 def r2_numbering(stream: Stream) -> Iterator[Violation]:
-    """R2: 0, 1, 2, … on every event."""
+    """R2: sequence_number counts the events from 0."""
     for place, body in enumerate(stream.events):
         number = body.get("sequence_number")
         if type(number) is not int or number != place:
@@ -52,7 +51,7 @@ def r2_numbering(stream: Stream) -> Iterator[Violation]:
 
 
 def r3_ending(stream: Stream) -> Iterator[Violation]:
-    """R3: one terminal event, and it is the last."""
+    """R3: the only terminal event comes last."""
     ends = [place for place, name in enumerate(stream.names) if name in TERMINAL]
     if not ends:
         yield Violation("R3", len(stream.events), "there is no terminal event")
@@ -61,19 +60,19 @@ def r3_ending(stream: Stream) -> Iterator[Violation]:
 
 
 def r3_status(stream: Stream) -> Iterator[Violation]:
-    """R3, R1: the event's name agrees with the response's status."""
+    """R1, R3: the name of the event agrees with the status of the response."""
     for place, name in enumerate(stream.names):
         if name in _STATUSES and (status := stream.events[place]["response"].get("status")) not in _STATUSES[name]:
             yield Violation("R1" if name in _OPENING else "R3", place, f"{name} carries the status {status}")
 
 
 def r4_failure(stream: Stream) -> Iterator[Violation]:
-    """R4: a failed response says why and leaves nothing open; an error event is followed by nothing but the end."""
+    """R4: a failed response has a reason and no open items, and no item follows an error event."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
     failed, error = response.get("status") == "failed", response.get("error")
-    if failed and not (error and _says(error.get("code")) and _says(error.get("message"))):
+    if failed and not (error and _is_nonblank(error.get("code")) and _is_nonblank(error.get("message"))):
         yield Violation("R4", last, "a failed response without error.code and error.message")
     if not failed and error is not None:
         yield Violation("R4", last, f"a response with an error has the status {response.get('status')}")
@@ -97,7 +96,7 @@ def r6_index(stream: Stream) -> Iterator[Violation]:
 
 
 def r7_bracket(stream: Stream) -> Iterator[Violation]:
-    """R7: one added, one done, all else between them."""
+    """R7: an item has one added and one done event, with its other events between them."""
     for place, body in stream.orphans:
         yield Violation("R7", place, f"{body['type']} comes before its item is added")
     for item in stream.items:
@@ -110,7 +109,7 @@ def r7_bracket(stream: Stream) -> Iterator[Violation]:
 
 
 def r7_identity(stream: Stream) -> Iterator[Violation]:
-    """R7: the ids and the name stay the same, and the response's too."""
+    """R7: the ids and the name of an item and the id of the response do not change."""
     for item in stream.items:
         for place, body in item.events:
             about = body.get("item")
@@ -128,8 +127,8 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
 
 
 def r7_ids(stream: Stream) -> Iterator[Violation]:
-    """R7: ids are unique in the response, and begin as their kind says."""
-    seen: set[str] = set()
+    """R7: ids are unique and have the prefix of their kind."""
+    ids: set[str] = set()
     for item in stream.items:
         for name, prefix in (("id", ITEM_PREFIX[item.kind]), ("call_id", "call_")):
             identity = item.added.get(name)
@@ -137,14 +136,14 @@ def r7_ids(stream: Stream) -> Iterator[Violation]:
                 continue
             if not identity.startswith(prefix):
                 yield Violation("R7", item.at, f"the {name} {identity!r} of a {item.kind} does not begin with {prefix}")
-            shared = name == "call_id" and item.kind.endswith("_output")  # that of the call that it is the output of
-            if identity in seen and not shared:
+            shared = name == "call_id" and item.kind.endswith("_output")  # an output has the id of its call
+            if identity in ids and not shared:
                 yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
-            seen.add(identity)
+            ids.add(identity)
 
 
 def r8_parts(stream: Stream) -> Iterator[Violation]:
-    """R8: parts come one after the other, each whole."""
+    """R8: parts are complete and do not overlap."""
     for item in stream.items:
         in_parts = item.word.translate(IN_PARTS)
         if item.done is not None and not PARTS.fullmatch(in_parts):
@@ -152,7 +151,7 @@ def r8_parts(stream: Stream) -> Iterator[Violation]:
 
 
 def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
-    """R10: the events of an item follow the order of its kind, for the status in which it ends."""
+    """R10: the events of an item have the order of its kind and its final status."""
     for item in stream.items:
         if item.added.get("status", "in_progress") != "in_progress" and item.kind not in WHOLE:
             yield Violation("R10", item.at, f"item {item.index} begins with the status {item.added['status']}")
@@ -165,11 +164,11 @@ def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
         elif not order.fullmatch(item.word):
             yield Violation("R10", item.end, f"a {item.kind} that is {status} cannot go {spelled(item.word)}")
         if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
-            yield Violation("R10", item.end, f"item {item.index} is said to be in progress again")
+            yield Violation("R10", item.end, f"item {item.index} is in progress again")
 
 
 def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
-    """R10: when an item begins, the earlier ones are done or wait for their tools."""
+    """R10: when an item begins, earlier items are done or wait for their tools."""
     for item, later in zip(stream.items, stream.items[1:], strict=False):
         of_tool = TOOL_EVENTS.get(item.kind, "")
         for (place, body), letter in zip(item.events, item.word, strict=True):
@@ -178,7 +177,7 @@ def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
 
 
 def r11_truth(stream: Stream) -> Iterator[Violation]:
-    """R11: nothing completes that did not run, and what ended carries its result."""
+    """R11: a tool runs before it completes, and a finished call has its result."""
     for item in stream.items:
         if item.kind in RUNNING:
             running, completed = RUNNING[item.kind]
@@ -192,7 +191,7 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
 
 
 def _has_its_result(item: Json, word: str) -> bool:
-    """Return whether a done item carries the result, or the error, that its status and its events speak of."""
+    """Return whether a finished item has the result or the error that its status and events imply."""
     match item["type"], item.get("status"):
         case "mcp_call", "completed":
             return item.get("output") is not None and item.get("error") is None
@@ -207,15 +206,17 @@ def _has_its_result(item: Json, word: str) -> bool:
 
 
 def r12_cut(stream: Stream) -> Iterator[Violation]:
-    """R12: an incomplete item is the last, and the response is incomplete too, and says why or ends in a call that was left."""
+    """R12: an incomplete item is the last one of an incomplete response, which has a reason or ends in an unfinished call."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
     details = response.get("incomplete_details")
     if response.get("status") == "incomplete":
         last_item = stream.items[-1].done if details is None and stream.items else None
-        ends_in_call = last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
-        if not ends_in_call and an_object(details).get("reason") not in _REASONS:
+        ends_in_call = (
+            last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
+        )
+        if not ends_in_call and as_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "an incomplete response without the reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")
@@ -228,7 +229,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
 
 
 def r13_final(stream: Stream) -> Iterator[Violation]:
-    """R13: the final response has the items as they were done, and usage."""
+    """R13: the final response has usage and the items of the done events."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
@@ -249,15 +250,15 @@ def r13_final(stream: Stream) -> Iterator[Violation]:
 
 
 def _final(stream: Stream) -> Json | None:
-    """Return the response of the terminal event, if the stream ends with one."""
+    """Return the response of the terminal event; None if the stream does not end with one."""
     if not stream.names or stream.names[-1] not in TERMINAL:
         return None
     response: Json = stream.events[-1]["response"]
     return response
 
 
-def _says(value: object) -> bool:
-    """Return whether this is a text that says something."""
+def _is_nonblank(value: object) -> bool:
+    """Return whether a value is a string that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 

@@ -1,32 +1,42 @@
-"""A stream cut into its items, so that a rule can be read off.
-
-It knows which events belong together. It judges nothing.
-"""
+"""A stream in OpenAI's dialect, split into its items."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, frozen
 
 from interlock.fsm.oracle.grammar import LETTERS
 
 Json: TypeAlias = Mapping[str, Any]
-"""A JSON object; the types of its fields have been looked at by `shapes` before a rule relies on them."""
+"""A JSON object, whose types `field_types` checks before the rules read it."""
 
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_IN_OPENAI: Final = {
+    "response.reasoning.delta": "response.reasoning_text.delta",
+    "response.reasoning.done": "response.reasoning_text.done",
+}
+
+_NEVER_NULL: Final = frozenset(
+    {
+        *("phase", "encrypted_content", "content", "logprobs", "obfuscation"),
+        *("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "truncation", "tool_choice"),
+        *("parallel_tool_calls", "text", "store", "background", "service_tier"),
+    }
+)
+"""The fields that may be null in OpenAI's dialect and not in Open Responses."""
 
 
 @frozen
 class Violation:
-    """A rule that a stream breaks.
+    """A broken rule.
 
     Args:
-        rule: The rule's number, `R1` to `R18`.
-        index: The event, counted from 0, at which it shows; the number of events if something is missing at the end.
+        rule: `R1` to `R18`.
+        index: The number of the event, from 0; the number of all events if something is missing at the end.
         message: What is wrong.
     """
 
@@ -40,12 +50,12 @@ class Item:
     """The events of one output index.
 
     Args:
-        index: Its `output_index`.
-        kind: Its type, as it was added.
-        added: The item in its first `response.output_item.added`.
-        done: The item in its last `response.output_item.done`, None if there was none.
-        events: All its events, each with its place in the stream.
-        word: The same events, as a word in the grammar's letters.
+        index: The `output_index`.
+        kind: The type of the item in `added`.
+        added: The item in the first `response.output_item.added`.
+        done: The item in the last `response.output_item.done`; None without one.
+        events: The events, each with its place in the stream.
+        word: The events as a word of the grammar's letters.
     """
 
     index: int
@@ -57,12 +67,12 @@ class Item:
 
     @property
     def at(self) -> int:
-        """The place in the stream at which it was added."""
+        """The place of its first event."""
         return self.events[0][0]
 
     @property
     def end(self) -> int:
-        """The place in the stream of its last event."""
+        """The place of its last event."""
         return self.events[-1][0]
 
 
@@ -71,10 +81,10 @@ class Stream:
     """A whole stream.
 
     Args:
-        events: Its bodies.
-        names: Their types; an empty text for a body without one.
-        items: Its items, in the order in which they were added.
-        orphans: Events about an item that is not known (yet), each with its place.
+        events: The bodies of the events.
+        names: The types of the events; empty for a body without one.
+        items: The items, in the order in which they were added.
+        orphans: The events of items before their `added`, each with its place.
     """
 
     events: Sequence[Json]
@@ -84,7 +94,7 @@ class Stream:
 
     @classmethod
     def of(cls, events: Sequence[Json]) -> Stream:
-        """Cut a stream into its items; events whose index is no number belong to none."""
+        """Split a stream into its items, and ignore events whose index is not a number."""
         names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
         items: dict[int, Item] = {}
         orphans: list[tuple[int, Json]] = []
@@ -97,20 +107,54 @@ class Stream:
                 orphans.append((place, body))
                 continue
             if item is None:
-                about = an_object(body.get("item"))
+                about = as_object(body.get("item"))
                 item = items[index] = Item(index, str(about.get("type")), about, None, [], "")
             item.events.append((place, body))
             item.word += letter
             if letter == DONE:
-                item.done = an_object(body.get("item"))
+                item.done = as_object(body.get("item"))
         return cls(events, names, list(items.values()), orphans)
 
 
-def an_object(value: object) -> Json:
-    """Return a JSON object as what it is, and an empty one for anything else."""
+def to_openai(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
+    """Translate a stream of Open Responses, and report what this dialect does not allow."""
+    violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
+    return [_translated(body) for body in events], violations
+
+
+def _translated(body: Json) -> Json:
+    """Translate an event into OpenAI's dialect."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI:
+        return {**body, "type": _IN_OPENAI[name]}
+    if name == "error":
+        error = as_object(body.get("error"))
+        return {
+            "type": "error",
+            "sequence_number": body.get("sequence_number"),
+            **{field: error.get(field) for field in ("code", "message", "param")},
+        }
+    return body
+
+
+def _foreign(body: Json) -> Iterator[str]:
+    """Yield what Open Responses does not allow in an event."""
+    name = str(body.get("type"))
+    if name in _IN_OPENAI.values():
+        yield f"Open Responses has no event {name!r}"
+    if name == "error" and "error" not in body:
+        yield "the fields of an error are not nested"
+    for value in (body, as_object(body.get("item")), as_object(body.get("part")), as_object(body.get("response"))):
+        for field in _NEVER_NULL & value.keys():
+            if value[field] is None:
+                yield f"Open Responses allows no null in {field}"
+
+
+def as_object(value: object) -> Json:
+    """Return the value if it is a JSON object, otherwise an empty object."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-def a_list(value: object) -> Sequence[Any]:
-    """Return a JSON array as what it is, and an empty one for anything else."""
+def as_list(value: object) -> Sequence[Any]:
+    """Return the value if it is a JSON array, otherwise an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()

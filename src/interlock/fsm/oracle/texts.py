@@ -1,7 +1,6 @@
-"""The rules about text: its parts and their indices, the equality of deltas and whole, log probabilities, emptiness.
+"""The rules about text: parts and their indices, deltas and whole texts, log probabilities, blanks (R8, R9, R15, R18).
 
-It looks only at items whose parts are in order, since without that there is no telling what belongs together;
-`rules.r8_parts` reports the others.
+They skip items whose parts are out of order, which `rules.r8_parts` reports.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final, cast
 from attrs import frozen
 
 from interlock.fsm.oracle.grammar import IN_PARTS, PARTS
-from interlock.fsm.oracle.stream_view import Item, Json, Stream, Violation, a_list, an_object
+from interlock.fsm.oracle.stream_view import Item, Json, Stream, Violation, as_list, as_object
 
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"
@@ -23,17 +22,17 @@ _WHOLE: Final = {
     "code_interpreter_call": "code",
     "apply_patch_call": "diff",
 }
-"""The field that holds the text of the kinds that write one text and no parts."""
+"""The field of the text, for kinds with a text and no parts."""
 
 
 def _of_item(item: Json, field: str) -> object:
-    """Return a text of an item; a diff is in its operation, which has none if a file is deleted."""
-    return an_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
+    """Return the text of an item; a diff is in its operation and is absent if a file is deleted."""
+    return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
 @frozen
 class _Part:
-    """The events of one part, from its added to its done, each with its place in the stream."""
+    """The events of one part, each with its place in the stream."""
 
     events: list[tuple[int, Json]]
 
@@ -44,7 +43,7 @@ class _Part:
 
     @property
     def text_done(self) -> Json:
-        """The event that gives its whole text."""
+        """The event with its whole text."""
         return self.events[-2][1]
 
     @property
@@ -54,7 +53,7 @@ class _Part:
 
     @property
     def deltas(self) -> list[Json]:
-        """The events that give pieces of its text."""
+        """The events with deltas of its text."""
         return [body for _, body in self.events if "delta" in body]
 
     @property
@@ -64,12 +63,12 @@ class _Part:
 
     @property
     def end(self) -> int:
-        """The place in the stream at which it ends."""
+        """The place of its last event."""
         return self.events[-1][0]
 
 
 def _parts(item: Item) -> list[_Part]:
-    """Cut an item into its parts; none if they are not in order."""
+    """Split an item into its parts; empty if they are out of order."""
     if not PARTS.fullmatch(item.word.translate(IN_PARTS)):
         return []
     parts: list[_Part] = []
@@ -82,13 +81,13 @@ def _parts(item: Item) -> list[_Part]:
 
 
 def _text_of(part: Json) -> str:
-    """Return the text of a part, or of the event that says it is done."""
+    """Return the text of a part or of its `<type>.done` event."""
     text: str = part["refusal"] if "refusal" in part else part["text"]
     return text
 
 
 def r8_indices(stream: Stream) -> Iterator[Violation]:
-    """R8: content_index and summary_index are dense from 0 in an item, annotation_index in a part."""
+    """R8: content_index and summary_index count from 0 in an item, annotation_index in a part."""
     for item in stream.items:
         counts = {"content_index": 0, "summary_index": 0}
         for part in _parts(item):
@@ -103,7 +102,7 @@ def r8_indices(stream: Stream) -> Iterator[Violation]:
 
 
 def r9_text(stream: Stream) -> Iterator[Violation]:
-    """R9: the deltas, the done value, the part and the item say the same, character for character."""
+    """R9: the deltas, the done value, the part and the item have the same text."""
     for item in stream.items:
         if field := _WHOLE.get(item.kind):
             yield from _whole_text(item, field)
@@ -124,7 +123,7 @@ def _commands(item: Item) -> Iterator[Violation]:
     """R8, R9: compare the commands of a shell call with their deltas."""
     if item.kind != "shell_call":
         return
-    if an_object(item.added.get("action")).get("commands"):
+    if as_object(item.added.get("action")).get("commands"):
         yield Violation("R9", item.at, f"item {item.index} has commands before they are written")
     commands: list[str] = []
     for place, body in item.events:
@@ -136,17 +135,17 @@ def _commands(item: Item) -> Iterator[Violation]:
             case "delta" if commands:
                 commands[-1] += body["delta"]
             case "done" if commands and body["command"] != commands[-1]:
-                yield Violation("R9", place, "a command is not what its deltas said")
+                yield Violation("R9", place, "a command differs from its deltas")
             case _:
                 pass
         if body.get("command_index", len(commands) - 1) != len(commands) - 1:
             yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
-    if item.done is not None and a_list(an_object(item.done.get("action")).get("commands")) != commands:
+    if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
         yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
 
 
 def _printed(item: Item) -> Iterator[Violation]:
-    """R8, R9: compare the outputs of a shell call with what its commands printed."""
+    """R8, R9: compare the outputs of a shell call with the deltas of its commands."""
     if item.kind != "shell_call_output":
         return
     whole: list[object] = []
@@ -160,7 +159,7 @@ def _printed(item: Item) -> Iterator[Violation]:
             printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
             continue
         for name, text in printed.items():
-            if text and text != "".join([str(an_object(one).get(name, "")) for one in body["output"]]):
+            if text and text != "".join([str(as_object(one).get(name, "")) for one in body["output"]]):
                 yield Violation("R9", place, f"the {name} of a command is not what it printed")
         whole += body["output"]
         printed, count = {"stdout": "", "stderr": ""}, count + 1
@@ -172,12 +171,12 @@ def _whole_text(item: Item, field: str) -> Iterator[Violation]:
     """Compare the deltas of an item without parts with its text."""
     text = "".join([body["delta"] for _, body in item.events if "delta" in body])
     if _of_item(item.added, field):
-        yield Violation("R9", item.at, f"item {item.index} has {field} before they are written")
+        yield Violation("R9", item.at, f"item {item.index} has {field} before its deltas")
     for place, body in item.events:
         if field in body and body[field] != text:
-            yield Violation("R9", place, f"{body['type']} does not say what the deltas said")
+            yield Violation("R9", place, f"{body['type']} differs from the deltas")
     if item.done is not None and _of_item(item.done, field) != text:
-        yield Violation("R9", item.end, f"the {field} of item {item.index} are not what the deltas said")
+        yield Violation("R9", item.end, f"the {field} of item {item.index} differs from the deltas")
 
 
 def _part_text(part: _Part) -> Iterator[Violation]:
@@ -190,20 +189,20 @@ def _part_text(part: _Part) -> Iterator[Violation]:
     if _text_of(first) or first.get("annotations") or first.get("logprobs"):
         yield Violation("R9", part.events[0][0], "a part has text before it is written")
     if _text_of(part.text_done) != text:
-        yield Violation("R9", part.end - 1, f"{part.text_done['type']} does not say what the deltas said")
+        yield Violation("R9", part.end - 1, f"{part.text_done['type']} differs from the deltas")
     if _text_of(done) != text:
-        yield Violation("R9", part.end, "the part does not say what the deltas said")
+        yield Violation("R9", part.end, "the part differs from the deltas")
     if done.get("annotations", []) != [body["annotation"] for body in part.annotations]:
         yield Violation("R9", part.end, "the annotations of the part are not those that were added")
 
 
 def _part_type(event: str) -> str:
-    """Return the type of the part that the `<type>.done` event belongs to."""
+    """Return the type of the part of a `<type>.done` event."""
     return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
 
 
 def r15_logprobs(stream: Stream) -> Iterator[Violation]:
-    """R15: logprobs are on every text delta and done; together they are the text, and the same in both."""
+    """R15: every text delta and done has logprobs; they agree, and their tokens make up the text."""
     for item in stream.items:
         for place, body in item.events:
             if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
@@ -217,23 +216,27 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 
 
 def _is_logprob(entry: object) -> bool:
-    """Return whether this is the log probability of a token."""
-    fields = an_object(entry)
+    """Return whether a value is the log probability of a token."""
+    fields = as_object(entry)
     sound = isinstance(fields.get("token"), str) and type(fields.get("logprob")) in {int, float}
     if fields.get("bytes") is not None and not isinstance(fields["bytes"], list):
         return False
     alternatives: object = fields.get("top_logprobs")
-    sound = sound and (alternatives is None or isinstance(alternatives, list)) and all(map(_is_logprob, a_list(cast("object", alternatives))))
-    return sound and all(type(byte) is int and byte in range(256) for byte in a_list(fields.get("bytes")))
+    sound = (
+        sound
+        and (alternatives is None or isinstance(alternatives, list))
+        and all(map(_is_logprob, as_list(cast("object", alternatives))))
+    )
+    return sound and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
-    """Return what all the events about a part must agree on in their log probabilities."""
-    return [(fields.get("token"), fields.get("logprob")) for fields in map(an_object, entries)]
+    """Return the fields of log probabilities that must agree in all events of a part."""
+    return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
 
 
 def _part_logprobs(part: _Part) -> Iterator[Violation]:
-    """Compare the log probabilities of a part's deltas with its text, with those of its done event and with its own."""
+    """Compare the log probabilities of a part's deltas with the text, with `<type>.done` and with the part."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
     of_part = part.done["part"].get("logprobs")
     wholes = (part.text_done["logprobs"], entries if of_part is None else of_part)
@@ -244,22 +247,22 @@ def _part_logprobs(part: _Part) -> Iterator[Violation]:
 
 
 def _rebuilds(entries: list[Json], text: str) -> bool:
-    """Return whether tokens make up a text; a token can be a piece of a character, which only its bytes can say."""
+    """Return whether tokens make up a text; only its bytes represent a token that is part of a character."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
-    data = b"".join([bytes(a_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
+    data = b"".join([bytes(as_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
     return data.decode(errors="replace") == text
 
 
 def r18_empties(stream: Stream) -> Iterator[Violation]:
-    """R18: no message and no reasoning is blank; white space that leads waits for other text."""
+    """R18: no message and no reasoning is blank or begins with a delta of only white space."""
     for item in stream.items:
         if item.kind not in {"message", "reasoning"} or item.done is None:
             continue
         first = next((body["delta"] for _, body in item.events if "delta" in body), "")
-        parts = [*a_list(item.done.get("content")), *a_list(item.done.get("summary"))]
+        parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
         if item.kind == "reasoning" and not parts:
-            continue  # its content is encrypted, or withheld
+            continue  # its content is encrypted or omitted
         if not "".join([_text_of(part) for part in parts]).strip():
             yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
         elif not first.strip():

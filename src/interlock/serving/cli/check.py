@@ -149,9 +149,9 @@ def _rule_or_deviation(name: str, option: str) -> str:
     Raises:
         typer.BadParameter: There is none.
     """
-    from interlock.fsm.acceptor import HABITS, RULES
+    from interlock.fsm.acceptor import DEVIATIONS, RULES
 
-    names = {each.lower(): each for each in (*RULES, *HABITS)}
+    names = {each.lower(): each for each in (*RULES, *DEVIATIONS)}
     if name.lower() not in names:
         choices = ", ".join(names.values())
         raise typer.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)

@@ -12,7 +12,7 @@ import typer
 from attrs import frozen
 
 from interlock.events.json import dumps
-from interlock.fsm.acceptor import HABITS, RULES, Finding, Reported, Verdict
+from interlock.fsm.acceptor import DEVIATIONS, RULES, Finding, Reported, Verdict
 
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
 
@@ -131,9 +131,9 @@ _MARGIN: Final = " " * 7
 def _sentence(reported: Reported) -> str:
     finding = reported.finding
     event = f"{_short(finding.came)}: " if finding.came else ""
-    habit = f" [{finding.habit}]" if finding.habit else ""
+    deviation = f" [{finding.habit}]" if finding.habit else ""
     times = f", {reported.times} times" if reported.times > 1 else ""
-    return f"{event}{finding.message}{habit}{times}"
+    return f"{event}{finding.message}{deviation}{times}"
 
 
 def _place(finding: Finding) -> str:
@@ -156,7 +156,7 @@ def counted(number: int, noun: str) -> str:
 
 def explanation(name: str, width: int) -> Iterator[str]:
     """Yield the lines that explain a rule (`R10`) or a deviation (`late-done`)."""
-    if name in HABITS:
+    if name in DEVIATIONS:
         yield from _deviation_lines(name, width)
         return
     rule = RULES[name]
@@ -169,7 +169,7 @@ def explanation(name: str, width: int) -> Iterator[str]:
         else "One stream cannot show this: the tests of the parsers compare two."
     )
     yield from textwrap.wrap(why.replace("`", ""), width)
-    deviations = [habit.name for habit in HABITS.values() if habit.rule == name]
+    deviations = [each.name for each in DEVIATIONS.values() if each.rule == name]
     if deviations:
         yield ""
         yield "Exceptions that are not errors:"
@@ -178,8 +178,8 @@ def explanation(name: str, width: int) -> Iterator[str]:
 
 
 def _deviation_lines(name: str, width: int) -> Iterator[str]:
-    habit = HABITS[name]
-    severity = "not judged" if habit.severity == "not_judged" else "a deviation"
-    seen = "" if habit.seen == "—" else f" Seen: {habit.seen}."
-    text = f"{habit.name} ({habit.rule}, {severity}): {habit.what}.{seen} Not an error, because {habit.why}."
+    deviation = DEVIATIONS[name]
+    severity = "not judged" if deviation.severity == "not_judged" else "a deviation"
+    seen = "" if deviation.seen == "—" else f" Seen: {deviation.seen}."
+    text = f"{deviation.name} ({deviation.rule}, {severity}): {deviation.what}.{seen} Not an error, because {deviation.why}."
     yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")

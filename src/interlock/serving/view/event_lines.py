@@ -26,10 +26,10 @@ from attrs import define, field
 from interlock.events.dialects import DialectName
 from interlock.events.json import dumps
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
-from interlock.fsm.acceptor import Finding, Judge, Judged, Step
-from interlock.fsm.acceptor.hindsight import hindsight
-from interlock.fsm.acceptor.json_digest import a_text, shown
+from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
+from interlock.fsm.acceptor.json_digest import as_text, quoted
 from interlock.fsm.acceptor.judging import DONE as MARKER
+from interlock.fsm.acceptor.steps import narrow_steps
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
@@ -104,7 +104,7 @@ class Trace:
         rules, legal, readable = verdict.rules, verdict.legal, verdict.readable
         yield "end", self.stream, {"status": status, "legal": legal, "readable": readable, "rules": rules}
 
-    def _event(self, judged: Judged, time: float | None) -> Iterator[Line]:
+    def _event(self, judged: JudgedMessage, time: float | None) -> Iterator[Line]:
         lane = self._lane(judged)
         step = -1
         if judged.step is not None:
@@ -118,7 +118,7 @@ class Trace:
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
         type_ = (body or {}).get("type", judged.message.event)
-        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else shown(type_)
+        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else quoted(type_)
         text = _hidden(data, body) if self.redact else data
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
         for finding in judged.findings:
@@ -127,7 +127,7 @@ class Trace:
         if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
 
-    def _lane(self, judged: Judged) -> _Lane:
+    def _lane(self, judged: JudgedMessage) -> _Lane:
         index: object = judged.step.index if judged.step else (judged.body or {}).get("output_index")
         if type(index) is not int:
             return self._lanes[None]
@@ -146,7 +146,7 @@ class Trace:
     def _settle(self, lane: _Lane) -> Iterator[Line]:
         """Correct the steps, now that the end of the lane determines which edges fired."""
         fixes: list[int] = []
-        for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
+        for event, before, step in zip(lane.events, lane.numbers, narrow_steps(lane.steps), strict=True):
             number, line = self.steps.number(step)
             if line is not None:
                 yield line
@@ -161,9 +161,9 @@ class Trace:
         fields: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
         lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
-            "kind": a_text(fields.get("type")) or machine,
-            "name": a_text(fields.get("name")) or a_text(fields.get("server_label")) or None,
-            "id": a_text(fields.get("id")) or a_text(body.get("item_id")) or None,
+            "kind": as_text(fields.get("type")) or machine,
+            "name": as_text(fields.get("name")) or as_text(fields.get("server_label")) or None,
+            "id": as_text(fields.get("id")) or as_text(body.get("item_id")) or None,
         }
         index = body.get("output_index")
         yield "lane", self.stream, lane.number, {**about, "index": index if isinstance(index, int) else None}

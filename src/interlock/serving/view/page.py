@@ -28,7 +28,7 @@ from interlock.events.stream import (
     own_fields,
     wire_name,
 )
-from interlock.fsm.acceptor import HABITS, RULES
+from interlock.fsm.acceptor import DEVIATIONS, RULES
 from interlock.serving.view.event_lines import Line, encoded
 
 PAGE: Final = Path(__file__).parent / "page"
@@ -67,8 +67,8 @@ def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = 
     """
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
-    habits = {name: (habit.what, habit.why) for name, habit in HABITS.items()}
-    return "head", {**about, "machines": _machines(), "rules": rules, "habits": habits, "writes": writes()}
+    deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
+    return "head", {**about, "machines": _machines(), "rules": rules, "habits": deviations, "writes": writes()}
 
 
 _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})

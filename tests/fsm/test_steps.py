@@ -1,4 +1,4 @@
-"""What events did to lifecycles, as the acceptor tells it."""
+"""The edges with which the acceptor explains events."""
 
 from itertools import groupby
 from pathlib import Path
@@ -6,21 +6,23 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import Acceptor, Judge
-from interlock.fsm.acceptor.hindsight import Fired, Step, hindsight
+from interlock.fsm.acceptor.steps import FiredEdge, Step, narrow_steps
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 LEGAL = sorted((CORPUS / "legal").glob("*.sse"))
 
 
-def followed(path):
+def judged_messages(path):
     return list(Judge().follow(path.read_bytes()))
 
 
 def machines(path):
-    """Give the steps of each lifecycle in a stream, in hindsight."""
-    steps = sorted((one.step for one in followed(path) if one.step), key=lambda step: -1 if step.index is None else step.index)
-    return [(index, hindsight(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
+    """Give the narrowed steps of each lifecycle in a stream."""
+    steps = sorted(
+        (one.step for one in judged_messages(path) if one.step), key=lambda step: -1 if step.index is None else step.index
+    )
+    return [(index, narrow_steps(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
 
 
 def edges(step):
@@ -65,7 +67,7 @@ def test_a_running_tool_is_seen_where_it_runs() -> None:
         ("completed",),
     ]
     assert call[1].perhaps == ("ready",)
-    assert call[4].fired == (Fired("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
+    assert call[4].fired == (FiredEdge("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
 
 
 @pytest.mark.parametrize("path", LEGAL, ids=lambda path: path.stem)
@@ -79,34 +81,34 @@ def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(pa
             assert {*edges(step), *(way for edge in step.fired for way in edge.silent)} <= declared
 
 
-def test_every_edge_of_a_message_with_several_parts_is_certain_in_hindsight() -> None:
+def test_every_edge_of_a_message_with_several_parts_is_certain_after_narrowing() -> None:
     (_, parts) = machines(CORPUS / "legal" / "message-parts.sse")[-1]
     assert [len(step.fired) for step in parts] == [1] * len(parts)
 
 
 def test_an_event_out_of_place_fires_nothing() -> None:
-    fired = [one.step.fired for one in followed(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
+    fired = [one.step.fired for one in judged_messages(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
     assert fired == [()]
 
 
 def test_what_is_about_no_lifecycle_has_no_step() -> None:
-    told = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
-    assert [(one.message.event, one.body, one.step) for one in told] == [
+    messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
+    assert [(one.message.event, one.body, one.step) for one in messages] == [
         ("error", {"type": "error"}, None),
         ("x", None, None),
         ("message", None, None),
     ]
 
 
-def test_hindsight_keeps_what_nothing_after_it_contradicts() -> None:
-    one, other = Fired("a", "x", "b"), Fired("a", "y", "c")
-    later = Fired("b", "z", "d")
+def test_narrowing_keeps_what_nothing_after_it_contradicts() -> None:
+    one, other = FiredEdge("a", "x", "b"), FiredEdge("a", "y", "c")
+    later = FiredEdge("b", "z", "d")
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
-    assert hindsight(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
-    assert hindsight([Step("m", 0, (later,)), Step("m", 0, (Fired("b", "x", "e"), Fired("d", "y", "e")))])[1].fired == (
-        Fired("d", "y", "e"),
-    )
-    assert hindsight([Step("m", 0, (one,)), Step("m", 0, (Fired("q", "z", "d"),))])[0].fired == (one,)
+    assert narrow_steps(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
+    assert narrow_steps([Step("m", 0, (later,)), Step("m", 0, (FiredEdge("b", "x", "e"), FiredEdge("d", "y", "e")))])[
+        1
+    ].fired == (FiredEdge("d", "y", "e"),)
+    assert narrow_steps([Step("m", 0, (one,)), Step("m", 0, (FiredEdge("q", "z", "d"),))])[0].fired == (one,)
 
 
 def test_an_item_without_a_lifecycle_has_no_machine() -> None:
