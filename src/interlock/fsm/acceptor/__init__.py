@@ -5,7 +5,7 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     judging       validates the bytes of a stream
     acceptor      validates the events of a stream
     stream_items  the items of a stream, with their indices and ids
-    item_state    one item: its place in the lifecycle and its texts
+    tracked_item    one item: its place in the lifecycle and its texts
     automaton     a lifecycle run backwards, from events to states
     contents      what the events of an item carry
     fields        fields that differ from their type

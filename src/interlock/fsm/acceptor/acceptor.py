@@ -36,7 +36,7 @@ from interlock.fsm.acceptor.deviations import DEVIATIONS
 from interlock.fsm.acceptor.ending import judge_end, judge_opening
 from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
 from interlock.fsm.acceptor.finding import Fault, Finding, ItemRef
-from interlock.fsm.acceptor.item_state import AUTOMATA, DONE, ItemState
+from interlock.fsm.acceptor.tracked_item import AUTOMATA, DONE, TrackedItem
 from interlock.fsm.acceptor.json_digest import Digest, as_object, as_text, digest, quoted
 from interlock.fsm.acceptor.steps import Step
 from interlock.fsm.acceptor.stream_items import StreamItems
@@ -121,7 +121,7 @@ class _FastPath:
     like: Mapping[str, object]
     text: Text
     indices: tuple[str, ...]
-    transition: tuple[ItemState | None, Node, str, Node]
+    transition: tuple[TrackedItem | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
         """Check the types of the fields that equality does not check."""
@@ -149,9 +149,9 @@ class Acceptor:
         self._response_ids: set[Digest] = set()
         self._error = False
         self._errored_last = False
-        self._current: ItemState | None = None
+        self._current: TrackedItem | None = None
         self._fast_path: _FastPath | None = None
-        self._transition: tuple[ItemState | None, Node, str, Node] | None = None
+        self._transition: tuple[TrackedItem | None, Node, str, Node] | None = None
         """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
         self.events = 0
         """The number of events so far."""
@@ -160,7 +160,7 @@ class Acceptor:
         self._kinds_before: list[str] = []
 
     @property
-    def items(self) -> Mapping[int, ItemState]:
+    def items(self) -> Mapping[int, TrackedItem]:
         """The items of the stream so far, by index."""
         return self._items.items
 
@@ -400,7 +400,7 @@ class Acceptor:
             self._fast_path = _fast_path_for(item, event, body)
         return faults
 
-    def _check_turn(self, item: ItemState, event: str, *, begins: bool) -> list[Fault]:
+    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Fault]:
         """Check that the model writes one item at a time; events of tools may come at any time."""
         current = self._current
         if item is current or (item.automaton and event in item.automaton.apart):
@@ -413,7 +413,7 @@ class Acceptor:
         return [Fault("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
 
 
-def _fast_path_for(item: ItemState, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
+def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
     """Return a fast path for the deltas after a legal one; None if the delta changes the lifecycle or has log probabilities."""
     text, name = item.part.text if item.part else item.text, wire_name(event)
     if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):

@@ -28,7 +28,7 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.item_state import ItemState, Part, is_own_text
+from interlock.fsm.acceptor.tracked_item import TrackedItem, Part, is_own_text
 from interlock.fsm.acceptor.json_digest import (
     Digest,
     as_list,
@@ -43,7 +43,7 @@ from interlock.fsm.acceptor.json_digest import (
 from interlock.fsm.acceptor.text_digest import are_malformed
 
 Body: TypeAlias = Mapping[str, object]
-Judge: TypeAlias = Callable[[ItemState, type[StreamEvent], Body], Iterator[Fault]]
+Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]
 
 _COMMANDS: Final = ("action", "commands")
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
@@ -55,7 +55,7 @@ _TEXT_KINDS: Final = frozenset({"message", "reasoning"})
 """The kinds of items that must have text."""
 
 
-def judge_added(state: ItemState, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that an item begins without text, parts and result."""
     item = as_object(body.get("item"))
     state.stable = {name: item.get(name) for name in _STABLE}
@@ -79,7 +79,7 @@ def judge_added(state: ItemState, _event: type[StreamEvent], body: Body) -> Iter
             state.early_faults.append(Fault("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
 
 
-def judge_done(state: ItemState, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that a finished item has the ids, text, status and result that its events imply."""
     item = as_object(body.get("item"))
     state.done, state.loose = digests(item), loose_digests(item)
@@ -98,7 +98,7 @@ def judge_done(state: ItemState, _event: type[StreamEvent], body: Body) -> Itera
     yield from _result(state, item)
 
 
-def _early_content(state: ItemState) -> Iterator[Fault]:
+def _early_content(state: TrackedItem) -> Iterator[Fault]:
     """Yield the faults of `added`; they are deviations if no deltas followed it."""
     for fault in state.early_faults:
         harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
@@ -106,14 +106,14 @@ def _early_content(state: ItemState) -> Iterator[Fault]:
     state.early_faults = []
 
 
-def _ends(state: ItemState) -> frozenset[str]:
+def _ends(state: TrackedItem) -> frozenset[str]:
     """Return the statuses that the item's events allow."""
     if state.automaton and state.automaton.whole:
         return frozenset(state.statuses)
     return frozenset(end if end in state.statuses else "in_progress" for end in state.node.ends)
 
 
-def _status_deviation(state: ItemState) -> str:
+def _status_deviation(state: TrackedItem) -> str:
     """Return the deviation of a status that the item's events do not allow; empty for an error."""
     if state.status not in state.statuses:
         return ""
@@ -123,7 +123,7 @@ def _status_deviation(state: ItemState) -> str:
     return "status-of-tool" if ended else ""
 
 
-def _whole(state: ItemState, item: Body) -> Iterator[Fault]:
+def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
     """Compare the texts and parts of a finished item with its events."""
     if state.own_text:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
@@ -149,7 +149,7 @@ def _whole(state: ItemState, item: Body) -> Iterator[Fault]:
     state.parts = {}
 
 
-def _result(state: ItemState, item: Body) -> Iterator[Fault]:
+def _result(state: TrackedItem, item: Body) -> Iterator[Fault]:
     """Check that a call has the output or the error that its status implies."""
     output, error, status = item.get("output"), item.get("error"), item.get("status")
     match state.kind:
@@ -167,13 +167,13 @@ def _result(state: ItemState, item: Body) -> Iterator[Fault]:
             pass
 
 
-def judge_own_delta(state: ItemState, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Store a delta of the item's text."""
     state.text.add(as_text(body.get("delta")))
     yield from ()
 
 
-def judge_own_done(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare the item's whole text, and its name, with earlier events."""
     name = body.get("name", state.stable.get("name"))
     if state.added and name != state.stable.get("name"):
@@ -186,14 +186,14 @@ def judge_own_done(state: ItemState, event: type[StreamEvent], body: Body) -> It
         yield Fault("R9", f"{field} comes without a delta", deviation="text-at-once" if state.kind == "mcp_call" else "")
 
 
-def judge_in_progress_again(state: ItemState, _event: type[StreamEvent], _body: Body) -> Iterator[Fault]:
+def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body: Body) -> Iterator[Fault]:
     """Check that a call is in progress once, or twice after an approval."""
     state.in_progress_events += 1
     if state.from_start and state.in_progress_events > 1 + state.has_approval:
         yield Fault("R10", "the call is in progress a second time without an approval")
 
 
-def judge_command(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check the index and the text of a shell call's command."""
     begins = event.after is Place.PART and event.before is not Place.PART
     if begins:
@@ -218,7 +218,7 @@ def judge_command(state: ItemState, event: type[StreamEvent], body: Body) -> Ite
         state.part = None
 
 
-def judge_printed(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare the output of a shell command with its deltas."""
     if state.from_start and body.get("command_index") != state.command_count:
         yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {state.command_count}")
@@ -236,7 +236,7 @@ def judge_printed(state: ItemState, event: type[StreamEvent], body: Body) -> Ite
     state.command_count += 1
 
 
-def judge_part_added(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that a part begins empty and with the next index of its list."""
     index, part, name = _index(event, body), as_object(body.get("part")), _list(event)
     expected = state.next_index.get(name, index)
@@ -248,7 +248,7 @@ def judge_part_added(state: ItemState, event: type[StreamEvent], body: Body) -> 
     state.part = Part(as_text(part.get("type")), index, from_start=True)
 
 
-def _open_part(state: ItemState, event: type[StreamEvent], body: Body, type_: str) -> tuple[Part, list[Fault]]:
+def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[Part, list[Fault]]:
     """Return the open part and the faults of the event's index and type; open a part if none of that type is open."""
     index, part = _index(event, body), state.part
     if part is None or part.type != type_:
@@ -258,7 +258,7 @@ def _open_part(state: ItemState, event: type[StreamEvent], body: Body, type_: st
     return part, [message] if part.index != index else []
 
 
-def judge_part_delta(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Store a delta of a part's text and check its log probabilities."""
     part, faults = _open_part(state, event, body, _TYPE_OF[event])
     yield from faults
@@ -272,7 +272,7 @@ def judge_part_delta(state: ItemState, event: type[StreamEvent], body: Body) -> 
             part.logprobs.add(as_list(body.get("logprobs")))
 
 
-def judge_annotation(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_annotation(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check the index of an annotation."""
     part, faults = _open_part(state, event, body, _TYPE_OF[event])
     yield from faults
@@ -283,7 +283,7 @@ def judge_annotation(state: ItemState, event: type[StreamEvent], body: Body) -> 
         part.annotations.append(digest(body.get("annotation")))
 
 
-def judge_part_text_done(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare the whole text of a part with its deltas."""
     part, faults = _open_part(state, event, body, _TYPE_OF[event])
     yield from faults
@@ -302,7 +302,7 @@ def judge_part_text_done(state: ItemState, event: type[StreamEvent], body: Body)
             yield Fault("R15", "the tokens of the logprobs do not make up the text", deviation="tokens-differ")
 
 
-def _logprobs(state: ItemState, part: Part, event: type[StreamEvent], body: Body) -> list[Fault]:
+def _logprobs(state: TrackedItem, part: Part, event: type[StreamEvent], body: Body) -> list[Fault]:
     """Check that an event has log probabilities; malformed ones end the comparison for its part.
 
     Omitting them is a deviation only if the service omits them from every event of that name.
@@ -319,7 +319,7 @@ def _logprobs(state: ItemState, part: Part, event: type[StreamEvent], body: Body
     return [Fault("R15", message, deviation=deviation)]
 
 
-def judge_part_done(state: ItemState, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
+def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare a finished part with its text and annotation events."""
     whole_part = as_object(body.get("part"))
     part, faults = _open_part(state, event, body, as_text(whole_part.get("type")))

@@ -9,7 +9,7 @@ from interlock.events.items import literals_of
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.item_state import ItemState
+from interlock.fsm.acceptor.tracked_item import TrackedItem
 from interlock.fsm.acceptor.json_digest import as_list, as_object, as_text, digests, loose_digests, quoted
 
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
@@ -35,7 +35,7 @@ def judge_opening(event: type[StreamEvent], response: Mapping[str, object]) -> I
 
 
 def judge_end(
-    event: type[StreamEvent], response: Mapping[str, object], items: Sequence[ItemState], *, from_start: bool, has_error: bool
+    event: type[StreamEvent], response: Mapping[str, object], items: Sequence[TrackedItem], *, from_start: bool, has_error: bool
 ) -> Iterator[Fault]:
     """Check the response of a terminal event.
 
@@ -59,7 +59,7 @@ def _status(event: type[StreamEvent], response: Mapping[str, object], rule: str)
         yield Fault(rule, f"the response has the status {quoted(response.get('status'))}")
 
 
-def _failure(response: Mapping[str, object], status: object, items: Sequence[ItemState], *, has_error: bool) -> Iterator[Fault]:
+def _failure(response: Mapping[str, object], status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Fault]:
     error = as_object(response.get("error"))
     if status == "failed":
         if not (as_text(error.get("code")).strip() and as_text(error.get("message")).strip()):
@@ -76,7 +76,7 @@ def _failure(response: Mapping[str, object], status: object, items: Sequence[Ite
             yield Fault(rule, f"item {item.index} is left open", item=item.ref, deviation=deviation)
 
 
-def _truncation(response: Mapping[str, object], status: object, items: Sequence[ItemState]) -> Iterator[Fault]:
+def _truncation(response: Mapping[str, object], status: object, items: Sequence[TrackedItem]) -> Iterator[Fault]:
     details = response.get("incomplete_details")
     if status == "incomplete":
         reason = as_text(as_object(details).get("reason"))
@@ -98,7 +98,7 @@ def _ends_in_call(output: Sequence[object]) -> bool:
     return as_text(last.get("type")).endswith("_call") and as_text(last.get("status")) not in {"", "completed"}
 
 
-def _output(output: Sequence[object], status: object, items: Sequence[ItemState], *, from_start: bool) -> Iterator[Fault]:
+def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:
     done = [item for item in items if item.ended]
     whole = from_start and len(done) == len(items)
     places = range(len(done)) if whole else [item.index for item in done]
@@ -116,7 +116,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[ItemState]
             yield Fault("R13", message, item=item.ref, deviation=_deviation(item, final_item, differing))
 
 
-def _deviation(item: ItemState, final_item: Mapping[str, object], differing: Sequence[str]) -> str:
+def _deviation(item: TrackedItem, final_item: Mapping[str, object], differing: Sequence[str]) -> str:
     """Return the deviation of an item that differs in the response and in `done`; empty for an error."""
     final_digests = loose_digests(final_item)
     behind = item.status not in _FINAL or as_text(final_item.get("status")) not in _FINAL

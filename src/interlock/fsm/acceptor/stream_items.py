@@ -10,7 +10,7 @@ from attrs import define, field
 from interlock.events.items import ITEMS
 from interlock.events.stream import ItemAdded, ItemBracket, StreamEvent, wire_name
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.item_state import ADDED, ItemState, kind_of
+from interlock.fsm.acceptor.tracked_item import ADDED, TrackedItem, kind_of
 from interlock.fsm.acceptor.json_digest import as_object, as_text, quoted
 
 _PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
@@ -25,16 +25,16 @@ class StreamItems:
     """
 
     whole: bool
-    items: dict[int, ItemState] = field(factory=dict[int, ItemState], init=False)
+    items: dict[int, TrackedItem] = field(factory=dict[int, TrackedItem], init=False)
     """The items by index, in order of appearance."""
-    _by_id: dict[str, ItemState] = field(factory=dict[str, ItemState], init=False)
+    _by_id: dict[str, TrackedItem] = field(factory=dict[str, TrackedItem], init=False)
     _ids: set[str] = field(factory=set[str], init=False)
     """Every id and call id so far."""
     _lists_logprobs: set[str] = field(factory=set[str], init=False)
     _next: int | None = field(default=None, init=False)
     """The index of the next item."""
 
-    def find(self, event: type[StreamEvent], body: Mapping[str, object]) -> ItemState | None:
+    def find(self, event: type[StreamEvent], body: Mapping[str, object]) -> TrackedItem | None:
         """Find the item of an event by index, or by id if the index is wrong.
 
         Returns:
@@ -49,7 +49,7 @@ class StreamItems:
             return by_id
         return by_index
 
-    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[ItemState | None, list[Fault]]:
+    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Fault]]:
         """Start an item, which the event adds or mentions for the first time.
 
         Returns:
@@ -67,11 +67,11 @@ class StreamItems:
             faults = [Fault("R7", "comes before its item is added", (ADDED,))] if self.whole else []
             self._next = max(index + 1, self._next or 0)
         from_start = event is ItemAdded and (before is None or before.added)
-        state = ItemState(item_id, index, kind, from_start, lists_logprobs=self._lists_logprobs)
+        state = TrackedItem(item_id, index, kind, from_start, lists_logprobs=self._lists_logprobs)
         self.items[index] = self._by_id[item_id] = state
         return state, faults
 
-    def check_address(self, item: ItemState, event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
+    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
         """Check that an event has the index and the id of its item."""
         faults: list[Fault] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
@@ -83,7 +83,7 @@ class StreamItems:
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
-    def _check_index(self, index: int, before: ItemState | None) -> list[Fault]:
+    def _check_index(self, index: int, before: TrackedItem | None) -> list[Fault]:
         """Check the index of a new item, unless the stream mentioned the item before."""
         if before is not None:
             return [Fault("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []

@@ -54,7 +54,7 @@ class Part:
 
 
 @define(eq=False)
-class ItemState:
+class TrackedItem:
     """The state of an item between two events.
 
     Args:
