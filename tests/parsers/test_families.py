@@ -15,7 +15,7 @@ from recovery.notation import Item, answer, call, items, parse, reasoning, run, 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
 from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, known
-from interlock.parsers.families.active import ActiveItem
+from interlock.parsers.families.active_item import ActiveItem
 from interlock.parsers.families.reference_encoders import TEMPLATES, Said, encode
 
 SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]

@@ -14,8 +14,8 @@ from attrs import define, field
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.browser import read_action
-from interlock.parsers.client_calls import read_call
-from interlock.parsers.custom import InputDecoder
+from interlock.parsers.client_tools import read_call
+from interlock.parsers.input_decoder import InputDecoder
 from interlock.parsers.routing import Payload, Route
 from interlock.parsers.harmony_vocabulary import Entry
 

@@ -19,7 +19,7 @@ from attrs import define, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.families.active import Settings
+from interlock.parsers.families.active_item import Settings
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.effects import Effects

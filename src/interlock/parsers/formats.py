@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from attrs import frozen
+
 from interlock.parsers.chunk import Parser
 from interlock.parsers.plain_text import PlainParser
 from interlock.parsers.routing import Routing
-from interlock.parsers.tagged import Tagged
 
-__all__ = ["Format", "FormatName", "parser_for"]
+__all__ = ["Format", "FormatName", "Tagged", "parser_for"]
 
 FormatName: TypeAlias = Literal["harmony", "tagged", "text", "vllm"]
 """What a model's output is given as: token ids of harmony, text with a family's markers, text, or the deltas of one of vLLM's own
 parsers."""
+
+
+@frozen
+class Tagged:
+    """A format of recordings and engines: text with the markers of a family.
+
+    Args:
+        tool_parser: How calls are written, by a name of vLLM's `--tool-call-parser`; None if they are not read.
+        reasoning_parser: How reasoning is written, by a name of `--reasoning-parser`; None if it is not read.
+    """
+
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name of the format."""
+        return "tagged"
+
 
 Format: TypeAlias = Literal["harmony", "text", "vllm"] | Tagged
 """A format by its name; of text with markers, the family too."""
