@@ -17,13 +17,13 @@ from typing import Final
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 _SAID = [
-    Said("message", "w100x"),
-    Said("call", '{"s":"w101x","n":5,"o":{"a":[]}}', "f"),
-    Said("call", '{"w102x":"\\n\\"w103x\\""}', "g"),
-    Said("call", "{}", "w104x"),
+    WrittenItem("message", "w100x"),
+    WrittenItem("call", '{"s":"w101x","n":5,"o":{"a":[]}}', "f"),
+    WrittenItem("call", '{"w102x":"\\n\\"w103x\\""}', "g"),
+    WrittenItem("call", "{}", "w104x"),
 ]
 _NAMES = ["f", "g", "functions.f:0", "strange", '"f"', '{"name": "f"', '{"name": "g", "arguments": ', '", "arguments": {']
 _JSON = ["{", "}", "[", "]", '"', ":", ",", '\\"', "\\", '"s"', '{"s": "', '{"arguments": {}, ', '"name": "f"}', "5", '{"o": {}}']

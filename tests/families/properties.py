@@ -61,7 +61,7 @@ def deltas(name: str, pieces: Sequence[str], reason: FinishReason = "stop", fram
     read: list[Delta] = []
     for piece in pieces:
         read += reader.feed(Chunk(text=piece))
-        assert len(reader.held) <= LONGEST_HELD
+        assert len(reader.pending) <= LONGEST_HELD
     return [*read, *run(reader, [], reason)]
 
 

@@ -28,7 +28,7 @@ from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Reading, lexica
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 NEUTRAL: Final = "<¤"
 """A text that no marker, name, key or JSON is made of."""
@@ -101,7 +101,7 @@ def ways(name: str) -> Mapping[str, str]:
         reader = FamilyParser(family(name, "qwen3"), READ_AS)
         for at, letter in enumerate(text):
             reader.feed(Chunk(text=letter))
-            if not reader._held and len(found.get(reader._state.name, text)) > at:
+            if not reader._partial and len(found.get(reader._state.name, text)) > at:
                 found[reader._state.name] = text[: at + 1]
     return found
 
@@ -141,8 +141,8 @@ def _ended_early(reads: Family, name: str, state: State[Trigger, Effect], way: s
 
 def _afters(reads: Family, name: str) -> Iterator[str]:
     """What may come then: JSON that shows whether it is still counted; a name by itself; text and a call without its section."""
-    call = encode([Said("call", '{"s":"a"}', "strange")], name)
-    section = encode([Said("call", "{}", "strange")], name).partition("strange")
+    call = encode([WrittenItem("call", '{"s":"a"}', "strange")], name)
+    section = encode([WrittenItem("call", "{}", "strange")], name).partition("strange")
     end = reads.markers.get(Trigger.UNCALL, ("",))[0]
     inner = call.removeprefix(reads.markers.get(Trigger.SECTION, ("",))[0]).lstrip()
     yield f' "t": "{end} x\\"", "u": {{"v": [1]}}}}}}\n{end}§{inner}Then.'
@@ -155,7 +155,7 @@ def anywhere(reads: Family, name: str) -> Iterator[Pair]:
     """Every way in which a call can begin, everywhere, and what may come then."""
     markers = reads.markers
     opening = markers.get(Trigger.SECTION, ("",))[0] + markers.get(Trigger.INVOKE, markers.get(Trigger.CALL, ("",)))[0]
-    first = encode([Said("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
+    first = encode([WrittenItem("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
     for named in _names(reads):
         for after in _nexts(reads, name):
             told = named + after

@@ -7,10 +7,9 @@ import pytest
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open
 from interlock.parsers import Chunk
-from interlock.parsers.client_tools import read_call
-from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import Routing
+from interlock.parsers.client_tools import CLIENT_TOOLS, read_call
 from interlock.parsers.item_writers import writer_for
+from interlock.parsers.routing import Routing
 
 ID = {"call_id": "call_1"}
 

@@ -14,19 +14,19 @@ from recovery.notation import Item, answer, call, items, parse, reasoning, run, 
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
-from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, known
+from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, has_family
 from interlock.parsers.families.active_item import ActiveItem
-from interlock.parsers.families.reference_encoders import TEMPLATES, Said, encode
+from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]
 
 TURN = [
-    Said("reasoning", 'The user asks for "Rome".'),
-    Said("message", "I look it up. "),
-    Said("call", '{"s":"Rome & <b>\\n\\"x\\""}', "f"),
-    Said("call", "{}", "g"),
-    Said("call", '{"n":7,"s":"","o":{"a":[1,null]}}', "f"),
-    Said("message", "Done."),
+    WrittenItem("reasoning", 'The user asks for "Rome".'),
+    WrittenItem("message", "I look it up. "),
+    WrittenItem("call", '{"s":"Rome & <b>\\n\\"x\\""}', "f"),
+    WrittenItem("call", "{}", "g"),
+    WrittenItem("call", '{"n":7,"s":"","o":{"a":[1,null]}}', "f"),
+    WrittenItem("message", "Done."),
 ]
 HARMONY = (
     '<|channel|>analysis<|message|>The user asks for "Rome".<|end|>'
@@ -61,7 +61,7 @@ def test_and_so_does_harmony():
 @pytest.mark.parametrize("name", REASONINGS)
 @pytest.mark.parametrize("thinking", [True, False])
 def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
-    turn = [TURN[0], Said("message", "Sunny.")]
+    turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
     for size in (1, 3, 1000):
         reader = FamilyParser(family(None, name), Settings(), "thinking" if thinking else "between")
@@ -71,7 +71,7 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(name):
-    whole = encode([Said("call", '{"s":"Rome","n":51}', "f")], name)
+    whole = encode([WrittenItem("call", '{"s":"Rome","n":51}', "f")], name)
     for end in range(len(whole)):
         told = deltas(name, ["</think>", whole[:end]])
         last = items(told)[-1:]
@@ -135,33 +135,38 @@ def test_what_is_held_does_not_grow():
     read_items = [*reader.feed(Chunk(text=head))]
     for _ in range(2000):
         read_items += reader.feed(Chunk(text="abcd"))
-        assert len(reader.held) <= 4200
+        assert len(reader.pending) <= 4200
     assert items([*read_items, *reader.end("stop", Usage())]) == [answer(head + "abcd" * 2000)]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_name_that_does_not_end_is_given_back(name: str):
-    text = encode([Said("call", "{}", "x" * 5000)], name)
+    text = encode([WrittenItem("call", "{}", "x" * 5000)], name)
     assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 @pytest.mark.parametrize("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
 def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
-    text = encode([Said("message", "So: "), Said("call", '{"s":"a"}', "f")], name)
+    text = encode([WrittenItem("message", "So: "), WrittenItem("call", '{"s":"a"}', "f")], name)
     reader = FamilyParser(family(name), Settings.from_request(request_))
     assert items(run(reader, [Chunk(text=text)])) == [answer(text)]
 
 
 def test_without_a_family_of_calls_they_are_text_too():
-    text = encode([Said("call", "{}", "f")], "hermes")
+    text = encode([WrittenItem("call", "{}", "f")], "hermes")
     reader = FamilyParser(family(None, "qwen3"), Settings.from_request(REQUEST))
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
-    said = [Said("call", '{"s":"a"}', "f"), Said("call", '{"n":1}', "g"), Said("message", "Then."), Said("call", "{}", "f")]
+    said = [
+        WrittenItem("call", '{"s":"a"}', "f"),
+        WrittenItem("call", '{"n":1}', "g"),
+        WrittenItem("message", "Then."),
+        WrittenItem("call", "{}", "f"),
+    ]
     reader = FamilyParser(family(name), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
     for _ in range(2):
         assert bare(items(run(reader, [Chunk(text=encode(said, name))]))) == [
@@ -248,7 +253,7 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
 def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
     texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<["}
     special = dict(enumerate(texts, 1000))
-    thought, called = "So <think>.", encode([Said("call", '{"s":"a"}', "f")], name)
+    thought, called = "So <think>.", encode([WrittenItem("call", '{"s":"a"}', "f")], name)
     chunks = [Chunk([ord(letter)], letter) for letter in f"{thought}{called}"]
     chunks.append(Chunk([token for token, text in special.items() if text == "</think>"], "</think>"))
     chunks += [Chunk([ord(letter)], letter) for letter in called]
@@ -291,7 +296,7 @@ def test_calls_go_where_the_request_says():
             {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "get"}]},
         ]
     }
-    said = [Said("call", '{"input":"a\\nb"}', "patch"), Said("call", '{"s":"a"}', "crm__get")]
+    said = [WrittenItem("call", '{"input":"a\\nb"}', "patch"), WrittenItem("call", '{"s":"a"}', "crm__get")]
     for name in SYNTAXES:
         read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(said, name))]))
         assert [(item.kind, item.text) for item in read_items] == [("custom_tool_call", "a\nb"), ("function_call", '{"s":"a"}')]
@@ -321,9 +326,9 @@ def test_a_family_that_nobody_knows_is_refused():
 
 
 def test_which_pairs_are_known():
-    assert known("hermes", "qwen3")
-    assert known("hermes", None)
-    assert known("", "qwen3")
-    assert not known(None, None)
-    assert not known("hermes", "granite")
-    assert not known("pythonic", "qwen3")
+    assert has_family("hermes", "qwen3")
+    assert has_family("hermes", None)
+    assert has_family("", "qwen3")
+    assert not has_family(None, None)
+    assert not has_family("hermes", "granite")
+    assert not has_family("pythonic", "qwen3")

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from interlock.late import exporter
 
 if TYPE_CHECKING:
-    from interlock.parsers.formats import Format, FormatName, Tagged, parser_for
     from interlock.parsers.chunk import Chunk, Parser
     from interlock.parsers.families import FamilyParser
+    from interlock.parsers.formats import Format, FormatName, Tagged, parser_for
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.plain_text import PlainParser
     from interlock.parsers.routing import Routing

@@ -1,8 +1,7 @@
-"""The browser tool of harmony: from the arguments of its calls to the `action` of a `web_search_call`.
+"""The browser tool of harmony: from the arguments of a call to the `action` of a `web_search_call`.
 
-It knows the three functions of that tool (`search`, `open`, `find`) and the three actions of the API. The tool names pages
-by cursors and links by numbers, the API by URLs: a page that was named by a cursor is given as `cursor:3`, and its link
-number 7 as `cursor:3#7`.
+The tool names pages by cursors and links by numbers, the API by URLs: the page at cursor 3 becomes `cursor:3`, and its link
+number 7 `cursor:3#7`.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import orjson
 from attrs import frozen
 
 LATEST = -1
-"""The cursor of the page that was looked at last; what the tool takes when none is given."""
+"""The cursor of the latest page, which is the tool's default."""
 
 
 @frozen
 class Action:
-    """What a browser call asks for.
+    """What a browser call does.
 
     Args:
         fields: The `action` of the item, in the API's shape.
-        fault: Why the call can never run, if it cannot.
+        fault: Why the call cannot run; None if it can.
     """
 
     fields: Mapping[str, object]
@@ -31,12 +30,11 @@ class Action:
 
 
 def read_action(function: str, arguments: str) -> Action:
-    """Return the action that a call of the browser asks for; never raises.
+    """Return the action of a browser call; never raises. Invalid arguments become the query of a search, so that none are lost.
 
     Args:
         function: The name after `browser.`.
-        arguments: A JSON object, if the model did as it was told. Arguments that make no sense are given as the query of
-            a search with the fault beside it, so that they are not lost.
+        arguments: Whatever the model wrote as the arguments.
     """
     build = _ACTIONS.get(function)
     if build is None:
@@ -70,7 +68,6 @@ def _find(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
 
 
 def _page(arguments: Mapping[str, object]) -> str:
-    """Return the page's URL, or what the tool calls it."""
     for name in ("url", "id"):
         url = arguments.get(name)
         if isinstance(url, str):

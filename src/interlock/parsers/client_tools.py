@@ -1,7 +1,6 @@
-"""The tools that a client runs and that have items of their own: a shell, patches, a search of tools.
+"""The tools that a client runs and that have item kinds of their own: a shell, patches, a search of tools.
 
-A model is shown each as a function; this table says which, so that what offers the tools and what reads the calls agree. How
-a call's arguments become its item is in `interlock.parsers.client_tools`.
+A model sees each as a function, and `read_call` turns the arguments of its calls into items.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ Fields: TypeAlias = Mapping[str, object]
 
 @frozen
 class ClientTool:
-    """A tool as a function.
+    """A client tool as the model sees it: a function.
 
     Args:
-        kind: The kind of item that a call of it is.
+        kind: The item kind of its calls.
         description: For the model.
-        parameters: A JSON schema of its arguments.
+        parameters: The JSON schema of its arguments.
     """
 
     kind: ItemKind
@@ -80,19 +79,16 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
         ),
     }
 )
-"""The tools by their types, which are also the names of their functions."""
+"""The tools by type, which is also the name of the function."""
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a whole call; never raises.
+    """Return the deltas of a complete call of a client tool; None if the arguments do not fit the tool. Never raises.
 
     Args:
-        kind: Of `interlock.parsers.client_tools`.
-        arguments: What the model wrote: a JSON object, if it did as it was told.
-        fields: What else is known of the item: its `call_id`.
-
-    Returns:
-        None if the arguments are not as the function wants them.
+        kind: The item kind of the tool.
+        arguments: Whatever the model wrote as the arguments.
+        fields: Further fields of the item, such as its `call_id`.
     """
     try:
         value: object = orjson.loads(arguments)
@@ -131,7 +127,6 @@ def _tool_search(arguments: Fields, fields: Fields) -> list[Delta]:
 
 
 def _without_nulls(arguments: Fields) -> Fields:
-    """Return the arguments that were given; null stands for one that was not."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 

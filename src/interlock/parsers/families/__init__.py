@@ -19,15 +19,15 @@ One table declares the framing for all; a family is data: its markers and their 
 """
 
 from interlock.parsers.families.active_item import Settings
+from interlock.parsers.families.catalog import DEFAULT_REASONING, REASONINGS, SYNTAXES, family, has_family
 from interlock.parsers.families.family import Family, Reasoning, Syntax
-from interlock.parsers.families.catalog import REASONINGS, SYNTAXES, USUAL, family, known
-from interlock.parsers.families.parser import FamilyParser
 from interlock.parsers.families.parameter_values import Schemas
+from interlock.parsers.families.parser import FamilyParser
 
 __all__ = [
+    "DEFAULT_REASONING",
     "REASONINGS",
     "SYNTAXES",
-    "USUAL",
     "Family",
     "FamilyParser",
     "Reasoning",
@@ -35,5 +35,5 @@ __all__ = [
     "Settings",
     "Syntax",
     "family",
-    "known",
+    "has_family",
 ]

@@ -1,7 +1,4 @@
-"""The active item: the one that the framing is writing, be it reasoning, a message or a call.
-
-It knows items and deltas, and nothing of markers or states.
-"""
+"""The open item of a turn of a family: reasoning, a message, or a call with its arguments."""
 
 from __future__ import annotations
 
@@ -12,28 +9,28 @@ from attrs import define, field
 
 from interlock.fsm.deltas import Delta
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.families.special_tokens import Count
+from interlock.parsers.chunk import ReasoningCounter
 from interlock.parsers.families.parameter_values import STRING, Schemas, Types, converted, escaped, quoted
+from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, REASONING, Routing
-from interlock.parsers.item_writers import Streamed, Withheld, Writer, joined, writer_for, written
 
 __all__ = ["ActiveItem", "Call", "Settings"]
 
 
 @define
 class Settings:
-    """How a response is read, beyond its family.
+    """How a response is parsed, beyond its family.
 
     Args:
-        routing: Where the names of the request's tools go.
-        schemas: What their parameters are.
-        calls: Whether calls are read; else their markers are text.
-        parallel: Whether a turn may have more than one call; else those after the first are read and not given.
-        include_reasoning: Whether reasoning is given, or only counted.
-        forced: Whether the model has to call something.
-        special: The markers that the model's vocabulary has as special tokens, by their ids. Where chunks have ids, these
-            markers count only as those tokens: the same text written letter by letter is text, unless a call is forced.
-        count: Counts the reasoning tokens of a turn; without it, they are estimated from the length of the text.
+        routing: Routes the calls to item kinds.
+        schemas: The parameters of the request's tools.
+        calls: Whether calls are parsed; otherwise their markers are text.
+        parallel: Whether a turn may have several calls; otherwise all after the first are dropped.
+        include_reasoning: Whether reasoning is returned, or only counted.
+        forced: Whether the model must call a tool.
+        special: The markers that are special tokens of the model, by their ids. Where chunks have ids, such a marker counts only
+            as that token: the same text spelled out is text, unless a call is forced.
+        count: Counts the reasoning tokens of a turn; the default estimates them from the length of the text.
     """
 
     routing: Routing = field(factory=Routing)
@@ -43,16 +40,11 @@ class Settings:
     include_reasoning: bool = True
     forced: bool = False
     special: Mapping[int, str] = field(factory=dict[int, str])
-    count: Count | None = None
+    count: ReasoningCounter | None = None
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Settings:
-        """Return what a request says of how its response is read.
-
-        Args:
-            body: The body of `POST /v1/responses`. Without tools, or with the `tool_choice` `none`, calls
-                are text.
-        """
+        """Return the settings for a request body. Without tools, or with `tool_choice` `none`, calls are text."""
         return cls(
             Routing.from_request(body),
             Schemas.from_request(body),
@@ -64,7 +56,7 @@ class Settings:
 
 
 def _forces(choice: object) -> bool:
-    """Return whether a `tool_choice` leaves the model no other choice than a call: it requires one, or names the tool."""
+    """Return whether a `tool_choice` forces a call: it requires one, or names the tool."""
     if isinstance(choice, Mapping):
         named = cast("Mapping[str, object]", choice)
         choice = named.get("mode") if named.get("type") == "allowed_tools" else "required"
@@ -76,14 +68,14 @@ _ANY: Types = frozenset({"any"})
 
 @define(eq=False)
 class Call:
-    """The arguments of one call, which are whole JSON once it is closed.
+    """Writes the arguments of one open call as JSON, whatever the family's style.
 
     Args:
-        writer: The item's.
-        name: As the model wrote it.
-        schemas: What the request says of the parameters of its tools.
-        keyed: Whether the arguments are keys and values; else they are JSON already.
-        lenient: Whether a value of which nothing is said is JSON if it can be.
+        writer: The writer of the item.
+        name: The function, as the model wrote it.
+        schemas: The parameters of the request's tools.
+        keyed: Whether the arguments are keys and values; otherwise they are JSON already.
+        lenient: Whether an untyped value is JSON if it can be.
     """
 
     writer: Writer
@@ -92,32 +84,26 @@ class Call:
     _keyed: bool
     _lenient: bool
     _has_content: bool = False
-    """Whether anything was written."""
     _types: Types = STRING
     _value: list[str] | None = None
-    """The text of a value that is converted when it is whole; None for one that streams."""
-    _strays: list[str] = field(factory=list[str])
+    """The text of a value that is converted when it is complete; None for a value that streams."""
+    _stray_text: list[str] = field(factory=list[str])
 
     @property
     def streams(self) -> bool:
-        """Whether the value that was entered is a string, and so is written as it comes."""
+        """Whether values pass through: JSON, or a string."""
         return self._value is None
 
     def write(self, text: str) -> list[Delta]:
-        """Write a piece of JSON."""
+        """Write JSON."""
         self._has_content = True
         return self.writer.write(text)
 
-    def enter(self, key: str, marked: str | None) -> list[Delta]:
-        """Begin the value of a key.
-
-        Args:
-            key: The parameter.
-            marked: `true` if the markup says that the value is a string, `false` if it says that it is not, None if nothing.
-        """
+    def enter(self, key: str, string_mark: str | None) -> list[Delta]:
+        """Begin the value of a key; `string_mark` is `true` or `false` if the markup says whether it is a string, else None."""
         types = self._schemas.types(self._name, key)
-        if marked is not None:
-            self._types = STRING if marked == "true" else _ANY
+        if string_mark is not None:
+            self._types = STRING if string_mark == "true" else _ANY
         else:
             self._types = types or (_ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
@@ -125,7 +111,7 @@ class Call:
         return self.write(opening + ('"' if self._value is None else ""))
 
     def add(self, text: str) -> list[Delta]:
-        """Add to the value."""
+        """Add text to the value."""
         if self._value is None:
             return self.writer.write(escaped(text))
         self._value.append(text)
@@ -141,68 +127,58 @@ class Call:
 
     def stray(self, text: str) -> None:
         """Keep text that belongs to no value."""
-        self._strays.append(text)
+        self._stray_text.append(text)
 
     def end(self) -> tuple[list[Delta], str]:
-        """Complete the arguments and close the call; returns what strayed, too."""
+        """Complete the arguments and close the call; returns the stray text too."""
         missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
-        return [*self.writer.write(missing), *self.writer.close()], "".join(self._strays)
+        return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
 
     def quit(self) -> list[Delta]:
-        """Write what there is of a call that was cut, text that strayed included: a cut item is the last one (rule R12)."""
-        rest = "".join([*(self._value or []), *self._strays])
+        """Write the rest of a truncated call, stray text included: a truncated item is the last one (rule R12)."""
+        rest = "".join([*(self._value or []), *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
 
 
 @define(eq=False)
 class ActiveItem:
-    """Writes one item after another.
-
-    Args:
-        settings: Where calls go, and what is shown.
-        alignment: The tokens of the text, if their log probabilities were asked for.
-        out: The deltas that were not taken yet.
-    """
+    """Writes one item after another; `out` has the deltas since the last `take`."""
 
     _settings: Settings
     alignment: Alignment = field(factory=Alignment)
     out: list[Delta] = field(factory=list[Delta])
     _writer: Writer | None = None
     _call: Call | None = None
-    _called: bool = False
-    """Whether a call was given."""
+    _has_called: bool = False
+    """Whether the turn has had a call."""
 
     @property
     def streams(self) -> bool:
-        """Whether text can be passed on as it comes."""
-        return isinstance(self._writer, Streamed) and (self._call is None or self._call.streams)
+        """Whether text passes through."""
+        return isinstance(self._writer, StreamWriter) and (self._call is None or self._call.streams)
 
     @property
     def call(self) -> Call:
-        """The call that is open.
-
-        Raises:
-            AttributeError: None is, which the framing rules out.
-        """
+        """The open call; raises AttributeError if there is none, which the framing rules out."""
         if self._call is None:
             raise AttributeError("no call is open")
         return self._call
 
     def take(self) -> list[Delta]:
-        """Return the deltas since the last time, pieces of text joined."""
+        """Return the deltas since the last call, with consecutive texts joined."""
         out, self.out = self.out, []
-        return joined(out) if len(out) > 1 else out
+        return join_text(out) if len(out) > 1 else out
 
-    def reason(self, text: str) -> None:
-        """Write reasoning, and open its item if none is open."""
+    def write_reasoning(self, text: str) -> None:
+        """Write reasoning, in a new item if none is open."""
         if self._writer is None:
-            self._open(Streamed(REASONING) if self._settings.include_reasoning else Withheld(REASONING))
+            self._open(StreamWriter(REASONING) if self._settings.include_reasoning else NullWriter(REASONING))
         self.write(text)
 
-    def speak(self, text: str) -> None:
-        """Write to a message, and open one if none is open."""
+    def write_message(self, text: str) -> None:
+        """Write message text, in a new item if none is open."""
         if self._writer is None:
-            self._open(Streamed(ANSWER))
+            self._open(StreamWriter(ANSWER))
         self.write(text)
 
     def _open(self, writer: Writer) -> None:
@@ -210,53 +186,53 @@ class ActiveItem:
         self.out += writer.open()
 
     def write(self, text: str) -> None:
-        """Write to the item that is open, as it is."""
+        """Write to the open item."""
         if self._call is not None:
             self.out += self._call.write(text)
         elif self._writer is not None:
-            self.out += written(self._writer, *self.alignment.find(text))
+            self.out += text_deltas(self._writer, *self.alignment.find(text))
 
     def close(self) -> None:
         """Close the reasoning or message, if one is open."""
         if self._writer is not None:
-            self.out += [*written(self._writer, *self.alignment.rest()), *self._writer.close()]
+            self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.close()]
             self._writer = None
 
     def leave(self) -> None:
-        """Leave it for the driver to cut."""
+        """Leave it for the driver to end as truncated."""
         if self._writer is not None:
-            self.out += [*written(self._writer, *self.alignment.rest()), *self._writer.leave()]
+            self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.leave()]
             self._writer = None
 
     def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
-        """Close what is open, and open a call.
+        """Close the open item, and open a call.
 
         Args:
-            name: As the model wrote it.
-            call_id: Likewise; empty if the family writes none.
+            name: The function, as the model wrote it.
+            call_id: The id that the model wrote; empty if the family has none.
             keyed: Whether its arguments are keys and values.
-            lenient: Whether a value of which nothing is said is JSON if it can be.
+            lenient: Whether an untyped value is JSON if it can be.
         """
         self.close()
         route = self._settings.routing.function(name)
-        if self._called and not self._settings.parallel:
-            writer: Writer = Withheld(route)
+        if self._has_called and not self._settings.parallel:
+            writer: Writer = NullWriter(route)
         else:
             writer = writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
-        self._called = True
+        self._has_called = True
         self._open(writer)
         self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
 
     def end_call(self) -> None:
-        """Complete and close the call; what strayed is a message after it."""
-        deltas, strayed = self.call.end()
+        """Complete and close the call; stray text becomes a message after it."""
+        deltas, stray_text = self.call.end()
         self.out += deltas
         self._writer = self._call = None
-        if strayed.strip():
-            self.speak(strayed)
+        if stray_text.strip():
+            self.write_message(stray_text)
             self.close()
 
     def quit_call(self) -> None:
-        """Leave the call for the driver to cut."""
+        """Leave the call for the driver to end as truncated."""
         self.out += self.call.quit()
         self._writer = self._call = None

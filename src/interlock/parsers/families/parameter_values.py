@@ -1,8 +1,4 @@
-"""Values: from the text of a parameter to JSON, by the type that its schema or its markup gives.
-
-It knows JSON Schema as far as types go, and nothing of how a family marks values. What does not convert stays a string, so
-that no text is lost to a type.
-"""
+"""Converts the text of a parameter to JSON, by the type in its schema or markup; other text stays a string."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
 
 STRING: Final[Types] = frozenset({"string"})
-"""What a value is of which nothing is said."""
+"""The type of an untyped value."""
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "boolean",
@@ -40,11 +36,7 @@ _DEEPEST: Final = 16
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands inside of a JSON string.
-
-    Args:
-        text: Any text; surrogates become U+FFFD.
-    """
+    """Return a text as it stands inside a JSON string; surrogates become U+FFFD."""
     return encode_basestring(clean(text))[1:-1]
 
 
@@ -55,30 +47,17 @@ def quoted(text: str) -> str:
 
 @frozen
 class Schemas:
-    """The parameters that a request declares for its tools.
-
-    Args:
-        parameters: The schema of each tool's arguments, by every name by which a model may call it.
-    """
+    """The schema of each tool's arguments, by every name by which a model may call it."""
 
     parameters: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
-        """Read the `tools` of a request; what is no tool is passed over.
-
-        Args:
-            body: The body of `POST /v1/responses`.
-        """
+        """Read the `tools` of a request body; invalid tools are ignored."""
         return cls(dict(_declared(_sequence(body.get("tools")), "")))
 
     def types(self, name: str, key: str) -> Types | None:
-        """Return the types that a parameter may have; None if nothing is said of it.
-
-        Args:
-            name: The tool's, as the model wrote it.
-            key: The parameter's.
-        """
+        """Return the types that a parameter of a tool may have; None if they are not declared."""
         schema = self.parameters.get(name)
         if schema is None:
             return None
@@ -102,7 +81,7 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
-    """Return the properties of an object, those of the parts that it is put together from included."""
+    """Return the properties of an object, including those of the parts that it is composed of."""
     schema = _resolved(schema, root)
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
@@ -132,7 +111,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Follow a `$ref` into the same document; one that leads nowhere, or in a circle, says nothing."""
+    """Follow a `$ref` into the same document; a broken or circular one gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
@@ -146,12 +125,7 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
 
 
 def converted(text: str, types: Types) -> str:
-    """Return a value as JSON, of the first of its types that the text can be.
-
-    Args:
-        text: As the model wrote it.
-        types: What the value may be; a string if nothing else fits.
-    """
+    """Return a text as JSON of the first of the types that it fits, or else as a string."""
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:
@@ -170,7 +144,7 @@ def _integer(text: str) -> str | None:
 
 
 def _number(text: str) -> str | None:
-    """Return a number as it was written, or as JSON writes it."""
+    """Return a number as the model wrote it if that is JSON, or else as JSON writes it."""
     if isinstance(_loaded(text), int | float) and text not in {"true", "false"}:
         return text
     if not re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", text):
@@ -204,7 +178,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "array": _array,
     "any": _any,
 }
-"""From the type that is tried first to the last; a string is what is left."""
+"""In the order in which they are tried; the last resort is a string."""
 
 _NOT_JSON: Final = object()
 
