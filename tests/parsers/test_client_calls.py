@@ -62,7 +62,7 @@ ODD = [
 
 
 def writer(kind):
-    return writer_for(Routing.from_request({"tools": [{"type": kind}]}).function(kind), ID)
+    return writer_for(Routing.from_request({"tools": [{"type": kind}]}).function(kind), ID["call_id"])
 
 
 @pytest.mark.parametrize(("kind", "arguments", "wanted"), READ)

@@ -18,23 +18,16 @@ LATEST = -1
 
 @frozen
 class Action:
-    """What a browser call does.
-
-    Args:
-        fields: The `action` of the item, in the API's shape.
-        fault: Why the call cannot run; None if it can.
-    """
+    """The `action` of a browser call, in the API's shape, and why the call cannot run (None if it can)."""
 
     fields: Mapping[str, object]
     fault: str | None = None
 
 
 def read_action(function: str, arguments: str) -> Action:
-    """Return the action of a browser call; never raises. Invalid arguments become the query of a search, so that none are lost.
+    """Return the action of a call of `browser.<function>`; never raises.
 
-    Args:
-        function: The name after `browser.`.
-        arguments: Whatever the model wrote as the arguments.
+    Invalid arguments become the query of a search, so that none are lost.
     """
     build = _ACTIONS.get(function)
     if build is None:

@@ -45,8 +45,6 @@ class Parser(Protocol):
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn, and return the pending deltas and `EndTurn`; the parser is then ready for another turn.
 
-        Args:
-            reason: Why the turn ended.
-            usage: The engine's counts; the parser adds `reasoning_tokens`, and `output_tokens` if the engine gives 0.
+        The parser adds `reasoning_tokens` to the engine's usage, and `output_tokens` if the engine gives 0.
         """
         ...

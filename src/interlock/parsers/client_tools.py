@@ -22,13 +22,7 @@ Fields: TypeAlias = Mapping[str, object]
 
 @frozen
 class ClientTool:
-    """A client tool as the model sees it: a function.
-
-    Args:
-        kind: The item kind of its calls.
-        description: For the model.
-        parameters: The JSON schema of its arguments.
-    """
+    """A client tool as the model sees it: a function, whose calls are items of this kind."""
 
     kind: ItemKind
     description: str
@@ -83,13 +77,7 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call of a client tool; None if the arguments do not fit the tool. Never raises.
-
-    Args:
-        kind: The item kind of the tool.
-        arguments: Whatever the model wrote as the arguments.
-        fields: Further fields of the item, such as its `call_id`.
-    """
+    """Return the deltas of a complete call of a client tool; None if its arguments do not fit the tool. Never raises."""
     try:
         value: object = orjson.loads(arguments)
     except ValueError:

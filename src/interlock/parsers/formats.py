@@ -39,11 +39,7 @@ Format: TypeAlias = Literal["harmony", "text", "vllm"] | Tagged
 
 
 def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa: A002 - the word of the recordings
-    """Return a parser for one response.
-
-    Args:
-        format: As in a recording's first line.
-        request: The body of `POST /v1/responses`, whose `tools` decide the kinds of calls.
+    """Return a parser for one response to this body of `POST /v1/responses`, whose `tools` decide the kinds of calls.
 
     Raises:
         ModuleNotFoundError: The format is `harmony`, and `openai_harmony` is not installed.

@@ -98,7 +98,8 @@ class HarmonyParser:
         """Parse a token that cannot pass through; text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
         if isinstance(meaning, Trigger):
-            self._control(meaning)
+            self._flush(meaning)
+            self._fire(meaning, TokenText(tokens=0))
             self._tokens += 1
         else:
             self._tokens += 1
@@ -108,10 +109,6 @@ class HarmonyParser:
                 self._feed_text(self._characters.take())
         streams = Trigger.TEXT in self._state.rows and isinstance(self._writer, StreamWriter) and not self._characters.pending
         self._plain = self._vocabulary.whole if streams else _NO_TOKENS
-
-    def _control(self, trigger: Trigger) -> None:
-        self._flush(trigger)
-        self._fire(trigger, TokenText(tokens=0))
 
     def _flush(self, trigger: Trigger) -> None:
         """Parse the pending text before a control token or the end of the turn."""

@@ -28,7 +28,7 @@ class Trigger(StrEnum):
     STRAY = "stray"
     """A control token without a meaning here: a reserved one, or an unknown id."""
     TEXT = "text"
-    """A token of text inside a content."""
+    """A token of text in a content."""
     WORD = "word"
     """A token of text after which the header may still be well-formed."""
     PROSE = "prose"

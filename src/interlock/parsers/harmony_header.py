@@ -55,13 +55,7 @@ _WORD = re.compile(
 
 @define(eq=False)
 class Header:
-    """A header so far.
-
-    Args:
-        role: The author, if the header has one.
-        channel: The channel, if it is a known one.
-        recipient: The recipient, if the header has one.
-    """
+    """A header so far: the author, a known channel and the recipient, as far as it names them."""
 
     role: str | None = None
     channel: str | None = None

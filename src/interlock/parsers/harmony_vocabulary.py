@@ -44,12 +44,7 @@ class Encoding(Protocol):
 
 @define(eq=False)
 class Vocabulary:
-    """The meaning of each token id, cached as ids arrive.
-
-    Args:
-        encoding: Decodes ids that are not cached.
-        whole: The tokens of complete characters: nearly all. The parser's hot path reads only this mapping.
-    """
+    """The meaning of each token id, cached as ids arrive; `whole` has the tokens of complete characters, nearly all."""
 
     encoding: Encoding
     whole: dict[int, str] = field(factory=dict[int, str])

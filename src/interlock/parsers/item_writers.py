@@ -18,14 +18,14 @@ from interlock.parsers.routing import Payload, Route
 
 @define(eq=False)
 class Writer:
-    """Writes the deltas of one item, which `route` describes; `fields` adds what else is known of it, such as its `call_id`."""
+    """Writes the deltas of one item; `fields` adds to those of its route."""
 
     route: Route
     _fields: Mapping[str, object] = NO_FIELDS
 
     def open(self) -> list[Delta]:
         """Return the delta that opens the item, unless that depends on its text."""
-        return []
+        return [Open(self.route.kind, {**self.route.fields, **self._fields} if self._fields else self.route.fields)]
 
     def write(self, text: str) -> list[Delta]:  # noqa: ARG002 - for those that override it
         """Return the deltas that are certain after this text."""
@@ -44,14 +44,14 @@ class Writer:
 class NullWriter(Writer):
     """Writes nothing, for an item that the client does not receive."""
 
+    def open(self) -> list[Delta]:
+        """Return nothing."""
+        return []
+
 
 @define(eq=False)
 class StreamWriter(Writer):
     """Writes an item whose text passes through unchanged."""
-
-    def open(self) -> list[Delta]:
-        """Open the item."""
-        return _open_item(self.route, self._fields)
 
     def write(self, text: str) -> list[Delta]:
         """Return the text."""
@@ -72,10 +72,6 @@ class InputWriter(Writer):
         """Create the decoder for the key of this payload."""
         self._decoder = InputDecoder(self.route.payload)
 
-    def open(self) -> list[Delta]:
-        """Open the item."""
-        return _open_item(self.route, self._fields)
-
     def write(self, text: str) -> list[Delta]:
         """Return the decoded text."""
         return _text_delta(self._decoder.feed(text))
@@ -94,6 +90,10 @@ class BufferedWriter(Writer):
     """Buffers all arguments, which the item needs before it can open."""
 
     _arguments: list[str] = field(factory=list[str])
+
+    def open(self) -> list[Delta]:
+        """Return nothing yet."""
+        return []
 
     def write(self, text: str) -> list[Delta]:
         """Buffer the arguments."""
@@ -131,6 +131,10 @@ class ClientCallWriter(BufferedWriter):
         return [Open("function_call", {**name, **self._fields}), *_text_delta("".join(self._arguments))]
 
 
+def _text_delta(text: str) -> list[Delta]:
+    return [text] if text else []
+
+
 _WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | ClientCallWriter]] = {
     "text": StreamWriter,
     "input": InputWriter,
@@ -140,17 +144,9 @@ _WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | Cl
 }
 
 
-def writer_for(route: Route, fields: Mapping[str, object] | None = None) -> Writer:
-    """Return the writer for a route; `fields` are further fields of the item, such as its `call_id`."""
-    return _WRITERS[route.payload](route, fields or NO_FIELDS)
-
-
-def _open_item(route: Route, fields: Mapping[str, object]) -> list[Delta]:
-    return [Open(route.kind, {**route.fields, **fields} if fields else route.fields)]
-
-
-def _text_delta(text: str) -> list[Delta]:
-    return [text] if text else []
+def writer_for(route: Route, call_id: str = "") -> Writer:
+    """Return the writer for a route; only calls that the client answers get the `call_id`."""
+    return _WRITERS[route.payload](route, {"call_id": call_id} if call_id and route.is_answered else NO_FIELDS)
 
 
 def text_deltas(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:

@@ -26,9 +26,7 @@ from interlock.events.items import ItemKind
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
-"""What the text of an item is: plain text; a custom tool's input or code, possibly in JSON; the arguments of the browser or of a
-client tool.
-"""
+"""What the text of an item is: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
 
 SEPARATOR = "__"
 """Separates a namespace from a name in the flat names that chat templates show to a model."""
@@ -36,14 +34,7 @@ SEPARATOR = "__"
 
 @frozen
 class Route:
-    """The item that a text becomes.
-
-    Args:
-        kind: The kind of the item.
-        fields: Its first fields, by the API's names.
-        payload: How its text is read.
-        function: The function of a browser call.
-    """
+    """The item that a text becomes: its kind, its first fields and how its text is read; `function` is that of a browser call."""
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -71,12 +62,7 @@ _PYTHON = Route("code_interpreter_call")
 
 @frozen
 class Routing:
-    """Routes the calls of one request to item kinds.
-
-    Args:
-        declared: The route of each recipient that the request's tools declare.
-        servers: The tools that the request allows of each MCP server, by the server's label.
-    """
+    """Routes the calls of one request; `servers` are the tools allowed of each MCP server, by the server's label."""
 
     declared: Mapping[str, Route] = field(factory=dict[str, Route])
     servers: Mapping[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
@@ -89,7 +75,7 @@ class Routing:
         servers = {
             label: frozenset(_allowed(tool.get("allowed_tools")))
             for tool in tools
-            if tool.get("type") == "mcp" and (label := _name(tool.get("server_label")))
+            if tool.get("type") == "mcp" and (label := as_text(tool.get("server_label")))
         }
         return cls(declared, servers)
 
@@ -152,7 +138,7 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
     """Yield the recipients of functions and custom tools; the names of hosted tools stay theirs."""
     for tool in tools:
         if tool.get("type") == "namespace":
-            space = _name(tool.get("name"))
+            space = as_text(tool.get("name"))
             for member in _mappings(tool.get("tools")):
                 route = _route(member, {"namespace": space})
                 if route is not None:
@@ -171,7 +157,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
     """Return the route of a function or custom tool; functions may be nested, as in chat completions."""
-    name = _name(tool.get("name")) or _name(_mapping(tool.get("function")).get("name"))
+    name = as_text(tool.get("name")) or as_text(as_mapping(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
             return Route("function_call", {"name": name, **fields})
@@ -185,24 +171,27 @@ def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | 
 
 def _allowed(value: object) -> Iterator[str]:
     """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that contains one."""
-    for name in _list(_mapping(value).get("tool_names", value)):
+    for name in as_sequence(as_mapping(value).get("tool_names", value)):
         if isinstance(name, str):
             yield name
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, object]]:
-    for each in _list(value):
+    for each in as_sequence(value):
         if isinstance(each, Mapping):
             yield cast("Mapping[str, object]", each)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return an object; an empty one for any other value."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
-def _list(value: object) -> Sequence[object]:
+def as_sequence(value: object) -> Sequence[object]:
+    """Return an array; an empty one for any other value."""
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
-def _name(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a string; an empty one for any other value."""
     return value if isinstance(value, str) else ""

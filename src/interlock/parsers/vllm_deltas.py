@@ -26,7 +26,7 @@ from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, ReasoningCounter
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
-from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
+from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_sequence, as_text
 
 Key: TypeAlias = Literal["reasoning", "content"] | int
 """What an item is: reasoning, content, or the tool call with an index."""
@@ -36,12 +36,7 @@ _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 
 @define(eq=False)
 class _Item:
-    """An item in the queue. It is written when it is at the head and its writer, which for a call needs the name, is known.
-
-    Args:
-        chunks: The text that waits for the head of the queue.
-        arguments: All fragments of a call's arguments.
-    """
+    """An item in the queue, with the text that it has not written; it starts at the head, once its writer is known."""
 
     key: Key
     writer: Writer | None = None
@@ -119,7 +114,7 @@ class VllmParser:
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         fields = _fields(chunk.delta)
-        reasoning, content, calls = _text(fields[0]), _text(fields[1]), _list(fields[2])
+        reasoning, content, calls = as_text(fields[0]), as_text(fields[1]), as_sequence(fields[2])
         if reasoning:
             other_length = len(content) + sum(len(_arguments(call)) for call in calls)
             self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + other_length)
@@ -166,7 +161,7 @@ class VllmParser:
     def _add_call(self, call: object) -> None:
         """Parse a fragment of a tool call; empty fragments are ignored."""
         function = _get(call, "function")
-        name, call_id, arguments = _text(_get(function, "name")), _text(_get(call, "id")), _arguments(call)
+        name, call_id, arguments = as_text(_get(function, "name")), as_text(_get(call, "id")), _arguments(call)
         index = _get(call, "index")
         self._last_index = index if isinstance(index, int) else max(self._last_index + bool(name), 0)
         item = next((item for item in self._queue if item.matches(self._last_index, call_id)), None)
@@ -177,7 +172,7 @@ class VllmParser:
         self._blank = ("content", "")
         item.call_id = item.call_id or call_id
         if name and item.writer is None:
-            item.writer = self._call_writer(self._routing.function(name), item.call_id)
+            item.writer = writer_for(self._routing.function(name), item.call_id)
         item.arguments.append(arguments)
         self._write(item, arguments, [])
 
@@ -229,10 +224,6 @@ class VllmParser:
             return writer_for(ANSWER)
         return writer_for(REASONING) if self._include_reasoning else NullWriter(REASONING)
 
-    def _call_writer(self, route: Route, call_id: str) -> Writer:
-        """Return a call's writer; only calls that the client answers have a `call_id`."""
-        return writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
-
     def _take(self) -> list[Delta]:
         """Return the new deltas, and note whether the next text can pass through."""
         current = self._current if len(self._queue) == 1 and self._alignment.idle else None
@@ -282,14 +273,6 @@ def _get(value: object, name: str) -> object:
         return getattr(value, name)
     except AttributeError:
         return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _list(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else ()
 
 
 def _arguments(call: object) -> str:

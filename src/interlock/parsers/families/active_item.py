@@ -68,14 +68,9 @@ _ANY: Types = frozenset({"any"})
 
 @define(eq=False)
 class Call:
-    """Writes the arguments of one open call as JSON, whatever the family's style.
+    """Writes the arguments of one open call as JSON.
 
-    Args:
-        writer: The writer of the item.
-        name: The function, as the model wrote it.
-        schemas: The parameters of the request's tools.
-        keyed: Whether the arguments are keys and values; otherwise they are JSON already.
-        lenient: Whether an untyped value is JSON if it can be.
+    They are JSON already, unless they are `keyed`: keys and values, of which untyped ones are JSON if they can be and `lenient`.
     """
 
     writer: Writer
@@ -199,26 +194,19 @@ class ActiveItem:
             self._writer = None
 
     def leave(self) -> None:
-        """Leave it for the driver to end as truncated."""
+        """Leave the reasoning or message for the driver to end as truncated."""
         if self._writer is not None:
             self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.leave()]
             self._writer = None
 
     def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
-        """Close the open item, and open a call.
-
-        Args:
-            name: The function, as the model wrote it.
-            call_id: The id that the model wrote; empty if the family has none.
-            keyed: Whether its arguments are keys and values.
-            lenient: Whether an untyped value is JSON if it can be.
-        """
+        """Close the open item, and open a call; the `call_id` is empty if the family has none. See `Call` for the rest."""
         self.close()
         route = self._settings.routing.function(name)
         if self._has_called and not self._settings.parallel:
             writer: Writer = NullWriter(route)
         else:
-            writer = writer_for(route, {"call_id": call_id} if call_id and route.is_answered else {})
+            writer = writer_for(route, call_id)
         self._has_called = True
         self._open(writer)
         self._call = Call(writer, name, self._settings.schemas, keyed, lenient)

@@ -34,14 +34,7 @@ class Condition(NamedTuple):
 
 @frozen
 class _Rule:
-    """The conditions before and after an effect.
-
-    Args:
-        places: What may be open before.
-        result: What is open after; None if that does not change.
-        pending: Whether text must be pending before; None if both are allowed.
-        leaves_pending: Whether text is pending after; None if that does not change.
-    """
+    """What must be open and pending before an effect (None: anything), and what is after it (None: no change)."""
 
     places: frozenset[Place]
     result: Place | None = None
@@ -103,11 +96,7 @@ _FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.ENTER
 
 
 class Framing(Table[Trigger, Effect]):
-    """A declared framing.
-
-    Raises:
-        DeclarationError: The declaration is wrong; the message names the state and the trigger.
-    """
+    """A declared framing; raises `DeclarationError`, which names the state and the trigger, if the declaration is wrong."""
 
     def __attrs_post_init__(self) -> None:
         """Compile and check the edges."""

@@ -18,13 +18,7 @@ __all__ = ["Effects"]
 
 @define(eq=False)
 class Nesting:
-    """Counts the open brackets of a call's JSON, to decide what the next quote or bracket triggers.
-
-    Args:
-        whole: The trigger at the end of a complete value.
-        shutting: The brackets that close around the arguments.
-        depth: How many brackets are open.
-    """
+    """Counts the open brackets of a call's JSON; `shutting` are the brackets that close around it."""
 
     _whole: Trigger
     _shutting: tuple[str, ...] = ()
@@ -49,12 +43,7 @@ class Nesting:
         return self._whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count all brackets between the quotes of a text, and return True, unless one may close the value.
-
-        Args:
-            parts: The text, split at its quotes.
-            quoted: Whether it begins inside a string.
-        """
+        """Count the brackets between these parts at quotes, and return True; count none if one of them may close the value."""
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:

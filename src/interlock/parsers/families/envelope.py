@@ -39,14 +39,7 @@ _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 @frozen
 class NameMatch:
-    """A name that a call begins with.
-
-    Args:
-        name: The function; empty until it is complete.
-        end: Where the text goes on.
-        arguments: The arguments, if they came before the name.
-        call_id: The id that the model wrote.
-    """
+    """A function name (empty while incomplete), where the text goes on, and the arguments if they came before the name."""
 
     name: str = ""
     end: int = 0

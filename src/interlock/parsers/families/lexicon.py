@@ -38,22 +38,20 @@ Shape: TypeAlias = Trigger | None
 
 _BRACKETS: Final = "{}[]"
 _BROKEN: Final = "\\\n"
-"""JSON with one of these takes the slow path."""
+"""Characters that put JSON on the slow path."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
 _ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
 """The characters that are escaped in a JSON string."""
 
 
 class Reading(Enum):
-    """What the text between two markers is."""
+    """What the text between two markers belongs to."""
 
     TEXT = "text"
     NAME = "name"
-    """Part of a name."""
     KEY = "key"
-    """Part of a key."""
     MEMBER = "member"
-    """Part of an envelope, after the name."""
+    """An envelope, after its name."""
 
 
 @define

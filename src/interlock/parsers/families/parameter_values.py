@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from interlock.events.json import clean
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR
+from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence
 
 __all__ = ["STRING", "Schemas", "Types", "converted", "escaped", "quoted"]
 
@@ -54,7 +54,7 @@ class Schemas:
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
-        return cls(dict(_declared(_sequence(body.get("tools")), "")))
+        return cls(dict(_declared(as_sequence(body.get("tools")), "")))
 
     def types(self, name: str, key: str) -> Types | None:
         """Return the types that a parameter of a tool may have; None if they are not declared."""
@@ -66,15 +66,15 @@ class Schemas:
 
 
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for tool in map(_mapping, tools):
+    for tool in map(as_mapping, tools):
         if tool.get("type") == "namespace":
-            yield from _declared(_sequence(tool.get("tools")), f"{tool.get('name')}")
+            yield from _declared(as_sequence(tool.get("tools")), f"{tool.get('name')}")
             continue
-        function = tool if "name" in tool else _mapping(tool.get("function"))
-        name, parameters = function.get("name"), _mapping(function.get("parameters"))
+        function = tool if "name" in tool else as_mapping(tool.get("function"))
+        name, parameters = function.get("name"), as_mapping(function.get("parameters"))
         own = CLIENT_TOOLS.get(f"{tool.get('type')}")
         if own is not None:
-            name, parameters = tool["type"], _mapping(tool.get("parameters")) or own.parameters
+            name, parameters = tool["type"], as_mapping(tool.get("parameters")) or own.parameters
         for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
             yield qualified, parameters
             yield f"functions.{qualified}", parameters
@@ -86,22 +86,22 @@ def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth:
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
         for word in ("allOf", "anyOf", "oneOf"):
-            for part in _sequence(schema.get(word)):
-                properties |= _properties(_mapping(part), root, depth + 1)
-    return {**properties, **_mapping(schema.get("properties"))}
+            for part in as_sequence(schema.get(word)):
+                properties |= _properties(as_mapping(part), root, depth + 1)
+    return {**properties, **as_mapping(schema.get("properties"))}
 
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; none if it does not say."""
-    resolved = _resolved(_mapping(schema), root)
+    resolved = _resolved(as_mapping(schema), root)
     type_ = resolved.get("type")
-    types = {type_} if isinstance(type_, str) else {str(each) for each in _sequence(type_)}
+    types = {type_} if isinstance(type_, str) else {str(each) for each in as_sequence(type_)}
     if not types:
-        values = [*_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
+        values = [*as_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
         types = {_type_of(value) for value in values}
     if depth < _DEEPEST:
         for word in ("anyOf", "oneOf", "allOf"):
-            for part in _sequence(resolved.get(word)):
+            for part in as_sequence(resolved.get(word)):
                 types |= _types(part, root, depth + 1)
     return frozenset(types | ({"null"} if resolved.get("nullable") is True else set()))
 
@@ -118,9 +118,9 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
             return schema
         target: object = root
         for step in reference.removeprefix("#").strip("/").split("/"):
-            target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+            target = as_mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
         beside = {word: value for word, value in schema.items() if word != "$ref"}
-        schema = {**_mapping(target), **beside}
+        schema = {**as_mapping(target), **beside}
     return {}
 
 
@@ -178,7 +178,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "array": _array,
     "any": _any,
 }
-"""In the order in which they are tried; the last resort is a string."""
+"""In the order of the attempts; a string is the last resort."""
 
 _NOT_JSON: Final = object()
 
@@ -188,11 +188,3 @@ def _loaded(text: str) -> object:
         return cast("object", orjson.loads(text))
     except ValueError:
         return _NOT_JSON
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _sequence(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
