@@ -75,8 +75,8 @@ def test_arguments_become_the_item(kind, arguments, wanted):
 @pytest.mark.parametrize(("kind", "arguments"), ODD)
 def test_a_call_that_makes_no_sense_is_one_of_a_function(kind, arguments):
     written = writer(kind)
-    named = Open("function_call", {"name": kind, **ID})
-    assert [*written.open(), *written.write(arguments), *written.close()] == [named, arguments, Close()]
+    function_call = Open("function_call", {"name": kind, **ID})
+    assert [*written.open(), *written.write(arguments), *written.close()] == [function_call, arguments, Close()]
 
 
 def test_a_call_that_is_cut_is_one_of_a_function_as_far_as_it_came():

@@ -46,7 +46,7 @@ def bare(read_items: list[Item]) -> list[tuple[str, str, object]]:
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tuple[int, ...]):
-    expected = [(said.kind, said.text, said.name or None) for said in TURN]
+    expected = [(item.kind, item.text, item.name or None) for item in TURN]
     names = {"reasoning": "reasoning", "message": "message", "call": "function_call"}
     assert bare(read(name, encode(TURN, name, "qwen3"), sizes)) == [
         (names[kind], text, called) for kind, text, called in expected
@@ -73,17 +73,17 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
 def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(name):
     whole = encode([WrittenItem("call", '{"s":"Rome","n":51}', "f")], name)
     for end in range(len(whole)):
-        told = deltas(name, ["</think>", whole[:end]])
-        last = items(told)[-1:]
+        output = deltas(name, ["</think>", whole[:end]])
+        last = items(output)[-1:]
         if [item.kind for item in last] != ["function_call"]:
-            assert told[-1] == EndTurn("stop", Usage())
+            assert output[-1] == EndTurn("stop", Usage())
         elif last[0].ending:  # nothing but the marker can follow
-            assert (last[0].text, told[-1]) == ('{"s":"Rome","n":51}', EndTurn("stop", Usage()))
+            assert (last[0].text, output[-1]) == ('{"s":"Rome","n":51}', EndTurn("stop", Usage()))
         else:
-            assert told[-1] == EndTurn("cut", Usage())
+            assert output[-1] == EndTurn("cut", Usage())
             with pytest.raises(orjson.JSONDecodeError):  # not even a client that looks at no status can execute it
                 orjson.loads(last[0].text)
-        makes_a_legal_stream(told)
+        makes_a_legal_stream(output)
 
 
 def test_templates_and_tables_know_the_same_families():
@@ -161,7 +161,7 @@ def test_without_a_family_of_calls_they_are_text_too():
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
-    said = [
+    turn = [
         WrittenItem("call", '{"s":"a"}', "f"),
         WrittenItem("call", '{"n":1}', "g"),
         WrittenItem("message", "Then."),
@@ -169,7 +169,7 @@ def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
     ]
     reader = FamilyParser(family(name), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
     for _ in range(2):
-        assert bare(items(run(reader, [Chunk(text=encode(said, name))]))) == [
+        assert bare(items(run(reader, [Chunk(text=encode(turn, name))]))) == [
             ("function_call", '{"s":"a"}', "f"),
             ("message", "Then.", None),
         ]
@@ -203,9 +203,9 @@ def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
 
 def test_what_the_engine_counted_is_kept():
     reader = FamilyParser(family("hermes", "qwen3"), Settings())
-    counted = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
+    usage = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
     reader.feed(Chunk([1], "a"))
-    assert reader.end("stop", counted)[-1] == EndTurn("stop", counted)
+    assert reader.end("stop", usage)[-1] == EndTurn("stop", usage)
 
 
 def test_the_tokens_of_a_message_are_given_with_it():
@@ -296,9 +296,9 @@ def test_calls_go_where_the_request_says():
             {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "get"}]},
         ]
     }
-    said = [WrittenItem("call", '{"input":"a\\nb"}', "patch"), WrittenItem("call", '{"s":"a"}', "crm__get")]
+    turn = [WrittenItem("call", '{"input":"a\\nb"}', "patch"), WrittenItem("call", '{"s":"a"}', "crm__get")]
     for name in SYNTAXES:
-        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(said, name))]))
+        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(turn, name))]))
         assert [(item.kind, item.text) for item in read_items] == [("custom_tool_call", "a\nb"), ("function_call", '{"s":"a"}')]
         assert read_items[1].fields["namespace"] == "crm"
 

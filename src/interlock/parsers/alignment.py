@@ -73,7 +73,7 @@ class Alignment:
 
     def _take(self, start: int, stop: int) -> TokenizedText:
         """Return a text and its tokens, and drop everything up to its end; a token partly in it is cut to that part."""
-        matched = self._bytes[start:stop]
+        text = self._bytes[start:stop]
         entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
             for begin, end, entry in self._tokens
@@ -81,7 +81,7 @@ class Alignment:
         ]
         self._bytes = self._bytes[stop:]
         self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
-        return matched.decode(), entries
+        return text.decode(), entries
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:

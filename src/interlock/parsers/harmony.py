@@ -83,11 +83,11 @@ class HarmonyParser:
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn in any state; after `stop`, a call without its end token ends the turn as `cut`."""
-        stopped = reason == "stop"
-        self._flush(Trigger.FINISH if stopped else Trigger.CUT)
+        is_stop = reason == "stop"
+        self._flush(Trigger.FINISH if is_stop else Trigger.CUT)
         in_call = Trigger.TEXT in self._state.rows and self._writer.route.is_call
-        effects = self._fire(Trigger.FINISH if stopped and not in_call else Trigger.CUT, TokenText(tokens=0))
-        if stopped and Effect.LEAVE in effects and self._writer.route.is_call:
+        effects = self._fire(Trigger.FINISH if is_stop and not in_call else Trigger.CUT, TokenText(tokens=0))
+        if is_stop and Effect.LEAVE in effects and self._writer.route.is_call:
             reason = "cut"
         total = evolve(usage, output_tokens=usage.output_tokens or self._tokens, reasoning_tokens=self._reasoning_tokens)
         self._plain = _NO_TOKENS

@@ -1,19 +1,19 @@
-"""The header grammar of harmony: which words a header may have, and what it says when it is whole or broken off.
+"""The grammar of harmony's headers: their words, and what a complete or broken-off header means.
 
-It knows words and markers, not token ids or items. A header is a row of sections, each begun by a marker; the section
-before the first marker is what follows the `<|start|>assistant` at the end of a prompt:
+A header is a sequence of sections, each begun by a marker; the section before the first marker follows the
+`<|start|>assistant` at the end of the prompt:
 
-    section    begins with       and may say
-    text       nothing           known words alone: role, channel, `to=` recipient, content type
+    section    begins with       and may contain
+    text       nothing           only known words: role, channel, `to=` recipient, content type
     start      `<|start|>`       a role (any word), recipient, content type
     channel    `<|channel|>`     a channel (any word), recipient, content type
     constrain  `<|constrain|>`   a content type (any word), recipient
 
-Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). What is said twice counts as said last.
+Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Of repeated words, the last counts.
 
-A header that no `<|message|>` ends is broken off, and only what can be nothing else counts as header: the known words
-that follow its marker, of the content types those that follow a recipient or `<|constrain|>`, and in a text section
-nothing unless a recipient was given. The rest is text; of the white space between the two, one character is header.
+A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, but a
+content type only after a recipient or `<|constrain|>`, and in a text section nothing without a recipient. The rest is text; of
+the white space between the two, one character is header.
 """
 
 from __future__ import annotations
@@ -127,16 +127,16 @@ class Header:
 
     def _unambiguous(self, section: str) -> tuple[list[re.Match[str]], int]:
         """Return the words that are header even without `<|message|>`, and where they end."""
-        certain: list[re.Match[str]] = []
-        addressed = self.recipient is not None
+        words: list[re.Match[str]] = []
+        has_recipient = self.recipient is not None
         for word in _words(section)[0]:
-            addressed = addressed or word["recipient"] is not None
-            if word["other"] or (word["type"] and not addressed and self._opener != "constrain"):
+            has_recipient = has_recipient or word["recipient"] is not None
+            if word["other"] or (word["type"] and not has_recipient and self._opener != "constrain"):
                 break
-            certain.append(word)
-        if self._opener == "text" and not addressed:
-            certain = []
-        return certain, certain[-1].end() if certain else 0
+            words.append(word)
+        if self._opener == "text" and not has_recipient:
+            words = []
+        return words, words[-1].end() if words else 0
 
     def _record(self, words: list[re.Match[str]]) -> None:
         for word in words:

@@ -118,8 +118,8 @@ class Characters:
     def feed(self, data: bytes, entry: Entry | None) -> bool:
         """Add the bytes of a token, at least one, and return whether the text is complete, so that `take` should be called."""
         data = self._rest + data
-        text, decoded = utf_8_decode(data, "replace")
-        self._text, self._rest = self._text + text, data[decoded:]
+        text, length = utf_8_decode(data, "replace")
+        self._text, self._rest = self._text + text, data[length:]
         self._tokens += 1
         if entry is not None:
             self._entries = self._entries or []

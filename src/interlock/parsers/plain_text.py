@@ -30,9 +30,9 @@ class PlainParser:
         deltas = self._write("") if self._entries else []
         if self._writer is not None and reason == "stop":
             deltas += self._writer.close()
-        counted = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
+        total = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
         self._tokens, self._writer = 0, None
-        return [*deltas, EndTurn(reason, counted)]
+        return [*deltas, EndTurn(reason, total)]
 
     def _write(self, text: str) -> list[Delta]:
         deltas: list[Delta] = []

@@ -58,8 +58,8 @@ class Settings:
 def _forces(choice: object) -> bool:
     """Return whether a `tool_choice` forces a call: it requires one, or names the tool."""
     if isinstance(choice, Mapping):
-        named = cast("Mapping[str, object]", choice)
-        choice = named.get("mode") if named.get("type") == "allowed_tools" else "required"
+        fields = cast("Mapping[str, object]", choice)
+        choice = fields.get("mode") if fields.get("type") == "allowed_tools" else "required"
     return choice == "required"
 
 

@@ -31,10 +31,10 @@ _ENDS: Final = (_T.FINISH, _T.CUT)
 
 def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
     """Yield the rows, and the same row for every other trigger."""
-    listed = list(rows)
-    answered = {row.trigger for row in listed} | set(() if ends else _ENDS)
-    yield from listed
-    yield from (_Row(state, trigger, dest, effects) for trigger in _T if trigger not in answered)
+    explicit = list(rows)
+    triggers = {row.trigger for row in explicit} | set(() if ends else _ENDS)
+    yield from explicit
+    yield from (_Row(state, trigger, dest, effects) for trigger in _T if trigger not in triggers)
 
 
 def _resting(state: str, channel: str, opens: Effect, *rows: _Row) -> Iterator[_Row]:
@@ -188,8 +188,8 @@ def _keys() -> Iterator[_Row]:
 
 def _tentative_key(state: str, *rows: _Row) -> Iterator[_Row]:
     """Yield the rows of a partial key; whatever cannot belong to it makes it stray text."""
-    entered = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
-    yield from _others(state, [*rows, entered], "astray", _E.SPOIL, _E.AGAIN, ends=True)
+    enter = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
+    yield from _others(state, [*rows, enter], "astray", _E.SPOIL, _E.AGAIN, ends=True)
 
 
 def _json() -> Iterator[_Row]:

@@ -165,8 +165,8 @@ def _has_meaning(state: State[Trigger, Effect], trigger: Trigger) -> bool:
 def _reading(state: State[Trigger, Effect]) -> Reading:
     if not _has_meaning(state, Trigger.WORD):
         return Reading.TEXT
-    done = {effect for _, effects in state.rows.values() for effect in effects}
-    return Reading.NAME if Effect.ENLIST in done else Reading.KEY if Effect.ENTER in done else Reading.MEMBER
+    effects = {effect for _, effects in state.rows.values() for effect in effects}
+    return Reading.NAME if Effect.ENLIST in effects else Reading.KEY if Effect.ENTER in effects else Reading.MEMBER
 
 
 def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:
