@@ -319,9 +319,9 @@ def test_a_parser_is_found_by_its_names():
 
 
 def test_a_family_that_nobody_knows_is_refused():
-    with pytest.raises(ValueError, match="no family 'pythonic'; there are: qwen3_coder, "):
+    with pytest.raises(ValueError, match="unknown tool parser 'pythonic': choose one of qwen3_coder, "):
         family("pythonic")
-    with pytest.raises(ValueError, match="no family 'granite'; there are: qwen3, "):
+    with pytest.raises(ValueError, match="unknown reasoning parser 'granite': choose one of qwen3, "):
         family(None, "granite")
 
 

@@ -6,12 +6,13 @@ number 7 `cursor:3#7`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import orjson
 from attrs import frozen
 
+_FUNCTIONS = ("search", "open", "find")
 LATEST = -1
 """The cursor of the latest page, which is the tool's default."""
 
@@ -29,8 +30,7 @@ def read_action(function: str, arguments: str) -> Action:
 
     Invalid arguments become the query of a search, so that none are lost.
     """
-    build = _ACTIONS.get(function)
-    if build is None:
+    if function not in _FUNCTIONS:
         return _fault(arguments, f"the browser has no function {function!r}")
     try:
         value: object = orjson.loads(arguments)
@@ -38,7 +38,7 @@ def read_action(function: str, arguments: str) -> Action:
         return _fault(arguments, "the arguments are not JSON")
     if not isinstance(value, dict):
         return _fault(arguments, "the arguments are not an object")
-    fields = build(cast("dict[str, object]", value))
+    fields = _fields(function, cast("dict[str, object]", value))
     return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
 
 
@@ -46,18 +46,18 @@ def _fault(arguments: str, fault: str) -> Action:
     return Action({"type": "search", "query": arguments}, fault)
 
 
-def _search(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
-    query = arguments.get("query")
-    return {"type": "search", "query": query} if isinstance(query, str) else None
-
-
-def _open(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "open_page", "url": _page(arguments)}
-
-
-def _find(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
-    pattern = arguments.get("pattern")
-    return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)} if isinstance(pattern, str) else None
+def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the action; None if an argument is missing."""
+    query, pattern = arguments.get("query"), arguments.get("pattern")
+    match function:
+        case "search" if isinstance(query, str):
+            return {"type": "search", "query": query}
+        case "open":
+            return {"type": "open_page", "url": _page(arguments)}
+        case "find" if isinstance(pattern, str):
+            return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)}
+        case _:
+            return None
 
 
 def _page(arguments: Mapping[str, object]) -> str:
@@ -67,10 +67,3 @@ def _page(arguments: Mapping[str, object]) -> str:
             return url
     cursor, link = arguments.get("cursor", LATEST), arguments.get("id")
     return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
-
-
-_ACTIONS: dict[str, Callable[[Mapping[str, object]], Mapping[str, object] | None]] = {
-    "search": _search,
-    "open": _open,
-    "find": _find,
-}

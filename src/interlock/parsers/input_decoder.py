@@ -57,18 +57,14 @@ class InputDecoder:
         for token in ("{", f'"{self.key}"', ":", '"'):
             position = len(text) - len(text[position:].lstrip())
             if not text.startswith(token, position):
-                return self._wait(text) if token.startswith(text[position:]) else self._pass_on(text)
+                if token.startswith(text[position:]):
+                    self._pending = text
+                    return ""
+                self._phase, self._pending = "bare", ""
+                return text
             position += len(token)
         self._phase = "inside"
         return self._decode(text[position:])
-
-    def _wait(self, text: str) -> str:
-        self._pending = text
-        return ""
-
-    def _pass_on(self, text: str) -> str:
-        self._phase, self._pending = "bare", ""
-        return text
 
     def _decode(self, text: str) -> str:
         """Decode up to the closing quote, or up to an incomplete escape, which waits for more text."""

@@ -136,25 +136,29 @@ MISTRAL: Final = Syntax(
     partial_name=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )
 
-SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType(
-    {
-        "qwen3_coder": QWEN3_CODER,
-        "qwen3_xml": QWEN3_CODER,
-        "step3p5": QWEN3_CODER,
-        "hermes": HERMES,
-        "qwen3_json": HERMES,
-        "glm45": GLM45,
-        "glm47": GLM45,
-        "minimax_m2": MINIMAX_M2,
-        "deepseek_v32": DEEPSEEK_V32,
-        "deepseek_v4": DEEPSEEK_V4,
-        "kimi_k2": KIMI_K2,
-        "deepseek_v3": DEEPSEEK_V3,
-        "deepseek_v31": DEEPSEEK_V31,
-        "mistral": MISTRAL,
-    }
-)
+_FAMILIES: Final = {
+    "qwen3_coder": (QWEN3_CODER, "qwen3"),
+    "qwen3_xml": (QWEN3_CODER, "qwen3"),
+    "step3p5": (QWEN3_CODER, "step3p5"),
+    "hermes": (HERMES, "qwen3"),
+    "qwen3_json": (HERMES, "qwen3"),
+    "glm45": (GLM45, "glm45"),
+    "glm47": (GLM45, "glm47"),
+    "minimax_m2": (MINIMAX_M2, "minimax_m2"),
+    "deepseek_v32": (DEEPSEEK_V32, "deepseek_r1"),
+    "deepseek_v4": (DEEPSEEK_V4, "deepseek_v4"),
+    "kimi_k2": (KIMI_K2, "kimi_k2"),
+    "deepseek_v3": (DEEPSEEK_V3, "deepseek_r1"),
+    "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
+    "mistral": (MISTRAL, "mistral"),
+}
+"""The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models."""
+
+SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType({name: syntax for name, (syntax, _) in _FAMILIES.items()})
 """The formats of calls, by the names of `--tool-call-parser`."""
+
+DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType({name: reasoning for name, (_, reasoning) in _FAMILIES.items()})
+"""The reasoning format of the models of each `--tool-call-parser`."""
 
 _THINK: Final = Reasoning()
 _EXPLICIT_END: Final = evolve(_THINK, yields=False)
@@ -176,27 +180,6 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
 """The formats of reasoning, by the names of `--reasoning-parser`."""
 
 
-DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "qwen3_coder": "qwen3",
-        "qwen3_xml": "qwen3",
-        "step3p5": "step3p5",
-        "hermes": "qwen3",
-        "qwen3_json": "qwen3",
-        "glm45": "glm45",
-        "glm47": "glm47",
-        "minimax_m2": "minimax_m2",
-        "deepseek_v32": "deepseek_r1",
-        "deepseek_v4": "deepseek_v4",
-        "kimi_k2": "kimi_k2",
-        "deepseek_v3": "deepseek_r1",
-        "deepseek_v31": "deepseek_r1",
-        "mistral": "mistral",
-    }
-)
-"""The reasoning format of the models of each `--tool-call-parser`."""
-
-
 def has_family(tool_parser: str | None, reasoning_parser: str | None) -> bool:
     """Return whether these two parsers, of which one may be None, make a known family."""
     calls, reasons = tool_parser or None, reasoning_parser or None
@@ -210,9 +193,9 @@ def family(tool_parser: str | None, reasoning_parser: str | None = None) -> Fami
     Raises:
         ValueError: A parser is unknown; the message lists the known ones.
     """
-    for name, names in ((tool_parser, SYNTAXES), (reasoning_parser, REASONINGS)):
+    for kind, name, names in (("tool", tool_parser, SYNTAXES), ("reasoning", reasoning_parser, REASONINGS)):
         if name is not None and name not in names:
-            raise ValueError(f"no family {name!r}; there are: {', '.join(names)}")
+            raise ValueError(f"unknown {kind} parser {name!r}: choose one of {', '.join(names)}")
     syntax = None if tool_parser is None else SYNTAXES[tool_parser]
     reasoning = None if reasoning_parser is None else REASONINGS[reasoning_parser]
     return Family(" and ".join(filter(None, (tool_parser, reasoning_parser))), syntax, reasoning)

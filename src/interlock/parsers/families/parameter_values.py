@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import orjson
 from attrs import field, frozen
@@ -145,7 +146,7 @@ def _integer(text: str) -> str | None:
 
 def _number(text: str) -> str | None:
     """Return a number as the model wrote it if that is JSON, or else as JSON writes it."""
-    if isinstance(_loaded(text), int | float) and text not in {"true", "false"}:
+    if text not in {"true", "false"} and _json(text, (int, float)):
         return text
     if not re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", text):
         return None
@@ -157,16 +158,13 @@ def _boolean(text: str) -> str | None:
     return {"true": "true", "1": "true", "false": "false", "0": "false"}.get(text.lower())
 
 
-def _object(text: str) -> str | None:
-    return text if isinstance(_loaded(text), dict) else None
-
-
-def _array(text: str) -> str | None:
-    return text if isinstance(_loaded(text), list) else None
-
-
-def _any(text: str) -> str | None:
-    return text if _loaded(text) is not _NOT_JSON else None
+def _json(text: str, kinds: type | tuple[type, ...]) -> str | None:
+    """Return the text if it is JSON of these kinds."""
+    try:
+        value: object = orjson.loads(text)
+    except ValueError:
+        return None
+    return text if isinstance(value, kinds) else None
 
 
 _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
@@ -174,17 +172,8 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "object": _object,
-    "array": _array,
-    "any": _any,
+    "object": partial(_json, kinds=dict),
+    "array": partial(_json, kinds=list),
+    "any": partial(_json, kinds=object),
 }
 """In the order of the attempts; a string is the last resort."""
-
-_NOT_JSON: Final = object()
-
-
-def _loaded(text: str) -> object:
-    try:
-        return cast("object", orjson.loads(text))
-    except ValueError:
-        return _NOT_JSON
