@@ -45,6 +45,6 @@ class Parser(Protocol):
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn, and return the pending deltas and `EndTurn`; the parser is then ready for another turn.
 
-        The parser adds `reasoning_tokens` to the engine's usage, and `output_tokens` if the engine gives 0.
+        The `EndTurn` has the engine's usage, with the parser's `reasoning_tokens`, and its `output_tokens` if the engine counted none.
         """
         ...

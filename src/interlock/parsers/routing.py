@@ -1,6 +1,6 @@
-"""Routing maps the recipient of a call to an item kind, in the same way for every format.
+"""Routing maps the recipient of a call to an item kind, by one table for all formats.
 
-The request's tools come first; the rules below cover every other recipient.
+Tools that the request declares come first.
 
     recipient                                item
     a declared function, `functions.` or not function_call

@@ -110,7 +110,6 @@ class VllmParser:
         return self._parse(chunk)
 
     def _parse(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a `DeltaMessage` of any shape."""
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         fields = _fields(chunk.delta)

@@ -16,6 +16,8 @@ from interlock.parsers.routing import ANSWER, REASONING, Routing
 
 __all__ = ["ActiveItem", "Call", "Settings"]
 
+_ANY: Types = frozenset({"any"})
+
 
 @define
 class Settings:
@@ -63,14 +65,11 @@ def _forces(choice: object) -> bool:
     return choice == "required"
 
 
-_ANY: Types = frozenset({"any"})
-
-
 @define(eq=False)
 class Call:
     """Writes the arguments of one open call as JSON.
 
-    They are JSON already, unless they are `keyed`: keys and values, of which untyped ones are JSON if they can be and `lenient`.
+    They are JSON already, unless they are `keyed`: keys and values. If `lenient`, an untyped value is JSON if it can be.
     """
 
     writer: Writer
@@ -121,7 +120,7 @@ class Call:
         return self.writer.write(json_text)
 
     def stray(self, text: str) -> None:
-        """Keep text that belongs to no value."""
+        """Keep text outside of values."""
         self._stray_text.append(text)
 
     def end(self) -> tuple[list[Delta], str]:

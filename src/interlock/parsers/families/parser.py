@@ -74,7 +74,7 @@ class FamilyParser:
         self.begin(self._starts)
 
     def begin(self, starts: Start | None) -> None:
-        """Start a turn: in `thinking` if the prompt ends in reasoning, in `between` if not, None if that is unknown."""
+        """Start a turn in `thinking` or `between`; None, if the prompt does not decide that, is the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure = "", None, None, None
         self._effects = Effects(self._family, self._settings)
@@ -188,7 +188,6 @@ class FamilyParser:
         return None, len(text)
 
     def _read_run(self, text: str) -> None:
-        """Read text up to a marker."""
         match self._lexicon.reading:
             case Reading.TEXT:
                 blank = text[: len(text) - len(text.lstrip())] if self._lexicon.blank else ""
