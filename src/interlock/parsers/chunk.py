@@ -45,6 +45,6 @@ class Parser(Protocol):
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn, and return the pending deltas and `EndTurn`; the parser is then ready for another turn.
 
-        The `EndTurn` has the engine's usage, with the parser's `reasoning_tokens`, and its `output_tokens` if the engine counted none.
+        The `EndTurn` has the engine's usage, completed with the parser's counts of reasoning and output tokens.
         """
         ...
