@@ -21,9 +21,9 @@ from speed.outputs import REQUEST, Stream
 
 from interlock.fsm.deltas import Open, Usage
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import USUAL, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, Settings, family
 from interlock.parsers.families.alphabet import Trigger
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -67,9 +67,9 @@ def turns(name: str) -> Mapping[str, Turn]:
     """Return the turns of a family, by what is the matter with them; the numbers are vLLM's issues and pull requests."""
 
     def call(word: str, function: str = "get_weather") -> str:
-        return encode([Said("call", f'{{"city":"{word}"}}', function)], name)
+        return encode([WrittenItem("call", f'{{"city":"{word}"}}', function)], name)
 
-    one, marker = call("w1x"), encode([Said("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
+    one, marker = call("w1x"), encode([WrittenItem("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
     end = one.index("w1x") + len("w1x")
     markers = family(name).markers
     closing = markers.get(Trigger.UNVALUE, ('"}',))[-1]
@@ -116,7 +116,7 @@ def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
         turn: What was written.
         tokens: In each delta.
     """
-    reasoning = None if name == "mistral" else USUAL[name]  # which vLLM reads with Mistral's own tokenizer alone
+    reasoning = None if name == "mistral" else DEFAULT_REASONING[name]  # which vLLM reads with Mistral's own tokenizer alone
     pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else f"<think>Hm.</think>{turn.text}")
     joined = ["".join(pieces[at : at + tokens]) for at in range(0, len(pieces), tokens)]
     said, calls = read(Stream(name, reasoning, ""), joined)

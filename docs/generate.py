@@ -31,9 +31,9 @@ from interlock.fsm.processes import background, connection, conversation, lane, 
 from interlock.fsm.table import Machine
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
-from interlock.parsers.families import SYNTAXES, USUAL, family
+from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
 from interlock.parsers.families.drawing import picture_of
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
 
@@ -259,8 +259,8 @@ def _families() -> Iterator[str]:
     yield "| `--tool-call-parser` | arguments | `--reasoning-parser` | a call |"
     yield "|---|---|---|---|"
     for name, syntax in SYNTAXES.items():
-        call = encode([Said("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
-        yield f"| `{name}` | {syntax.style} | `{USUAL[name]}` | `{call}` |"
+        call = encode([WrittenItem("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
+        yield f"| `{name}` | {syntax.style} | `{DEFAULT_REASONING[name]}` | `{call}` |"
 
 
 def _framings() -> Iterator[str]:
@@ -277,7 +277,7 @@ def _framings() -> Iterator[str]:
 @cache
 def _drawn_framings() -> dict[str, tuple[str, Graph]]:
     """Return the pictures of the framing by the names of their files, each with what it shows."""
-    reads = {name: family(name, USUAL[name]) for name in SYNTAXES}
+    reads = {name: family(name, DEFAULT_REASONING[name]) for name in SYNTAXES}
     drawn = {
         "messages": (
             "Text outside reasoning and calls, and the calls that begin in it. A turn starts in `between`.",

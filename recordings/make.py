@@ -18,7 +18,7 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Tagged
-from interlock.parsers.families import USUAL
+from interlock.parsers.families import DEFAULT_REASONING
 from interlock.parsers.families import reference_encoders as writing
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, write
@@ -145,11 +145,11 @@ def _logprob(token: int) -> JsonObject:
     return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
 
 
-def tagged(name: str, body: JsonObject, *said: writing.Said) -> Entry:
+def tagged(name: str, body: JsonObject, *said: writing.WrittenItem) -> Entry:
     """Record one turn in the format of a family of models."""
-    text = writing.encode(said, name, USUAL[name], thinking=False)
+    text = writing.encode(said, name, DEFAULT_REASONING[name], thinking=False)
     about = f"The same turn of reasoning, text and two calls as the models of `{name}` write it."
-    return Entry(about, Recording(Tagged(name, USUAL[name]), body, (_text_turn(Said(text)),)))
+    return Entry(about, Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(Said(text)),)))
 
 
 FAMILIES = ("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral")
@@ -329,10 +329,10 @@ ENTRIES = {
         f"family-{name.replace('_', '-')}": tagged(
             name,
             request("Berlin and Zürich?", WEATHER),
-            writing.Said("reasoning", "The user wants the weather, twice."),
-            writing.Said("message", "Let me look."),
-            writing.Said("call", '{"city":"Berlin"}', "get_weather"),
-            writing.Said("call", '{"city":"Zürich \\"Altstadt\\""}', "get_weather"),
+            writing.WrittenItem("reasoning", "The user wants the weather, twice."),
+            writing.WrittenItem("message", "Let me look."),
+            writing.WrittenItem("call", '{"city":"Berlin"}', "get_weather"),
+            writing.WrittenItem("call", '{"city":"Zürich \\"Altstadt\\""}', "get_weather"),
         )
         for name in FAMILIES
     },

@@ -5,7 +5,7 @@ import json
 import pytest
 from clients.running import HERE, ROOT, run
 
-from interlock.parsers.families.reference_encoders import Said
+from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
@@ -40,8 +40,8 @@ def test_a_client_calls_a_tool_and_uses_its_answer(command):
 
 
 TURNS = [
-    [Said("reasoning", "I look."), Said("call", '{"city": "Berlin"}', "get_weather")],
-    [Said("reasoning", "I know."), Said("message", "It is warm.")],
+    [WrittenItem("reasoning", "I look."), WrittenItem("call", '{"city": "Berlin"}', "get_weather")],
+    [WrittenItem("reasoning", "I know."), WrittenItem("message", "It is warm.")],
 ]
 
 

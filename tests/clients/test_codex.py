@@ -12,7 +12,7 @@ import httpx
 import pytest
 from clients.running import HERE, ROOT, run
 
-from interlock.parsers.families.reference_encoders import Said
+from interlock.parsers.families.reference_encoders import WrittenItem
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
@@ -30,12 +30,12 @@ IN_A_SHELL = f"apply_patch <<'PATCH'\n{PATCH}PATCH\n"
 
 def call(name, **arguments):
     """A turn of the model: a thought, and a call."""
-    return [Said("reasoning", "I go on."), Said("call", json.dumps(arguments), name)]
+    return [WrittenItem("reasoning", "I go on."), WrittenItem("call", json.dumps(arguments), name)]
 
 
 def answer(text):
     """A turn of the model that ends the work."""
-    return [Said("reasoning", "I am done."), Said("message", text)]
+    return [WrittenItem("reasoning", "I am done."), WrittenItem("message", text)]
 
 
 TURNS = [

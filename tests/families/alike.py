@@ -1,6 +1,6 @@
-"""The changes of the framing that make none to a reader: by the reason, as `families.mutations` writes them.
+"""Equivalent changes of the framing, by the reason, as `families.mutations` names them.
 
-No text of three pieces behind their edges is read otherwise, in any family that has the edge: `make prove-framing` looks.
+`make prove-framing` checks that no text of three chunks behind their edges is parsed differently, in any family with the edge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cases of the families: what a model wrote, and what its reader sees. docs/families.md says what the rules are.
+"""The cases of the families: what a model wrote, and its items. docs/families.md states the rules.
 
 The numbers in comments are issues and pull requests of vLLM in which the input, or one like it, was lost or misread.
 """
@@ -27,15 +27,7 @@ def kimi(index: int, text: str, ending: str = "Close") -> Item:
 
 @frozen
 class Case:
-    """A turn of a model.
-
-    Args:
-        name: What is the matter with it.
-        family: As in `--tool-call-parser`; all cases are read with the reasoning of qwen3.
-        text: What the model wrote, from inside of its reasoning on.
-        items: What the reader sees.
-        reason: Why the turn ended.
-    """
+    """A turn of a model, from inside its reasoning (in the format of qwen3) on, and its items."""
 
     name: str
     family: str
@@ -49,7 +41,7 @@ CASES = [
     Case("reasoning and an answer", "qwen3_coder", "Hm.\n</think>\n\nSunny.", [reasoning("Hm."), answer("Sunny.")]),
     Case("the model begins the reasoning itself", "glm45", "<think>\nHm.</think>\nSunny.", [reasoning("Hm."), answer("Sunny.")]),
     Case("empty reasoning", "hermes", "\n\n</think>\n\nSunny.", [answer("Sunny.")]),
-    Case("the end of reasoning said twice", "kimi_k2", "Hm.</think></think>Sunny.", [reasoning("Hm."), answer("Sunny.")]),
+    Case("the end of reasoning written twice", "kimi_k2", "Hm.</think></think>Sunny.", [reasoning("Hm."), answer("Sunny.")]),
     Case("reasoning that never ends", "qwen3_coder", "Hm. <tool", [reasoning("Hm. <tool")]),  # 51914
     Case("reasoning that is cut", "glm45", "Hm.\n</thi", [reasoning("Hm.\n</thi", "")], "length"),
     Case("reasoning that a call ends", "qwen3_coder", f"Hm.{_CODER}", [reasoning("Hm."), call("f", '{"s":"a"}')]),  # 52645
@@ -107,7 +99,9 @@ CASES = [
         "</think><|tool_calls_section_begin|>No.",
         [answer("<|tool_calls_section_begin|>No.")],
     ),
-    Case("a marker said twice", "qwen3_coder", f"</think><tool_call>{_CODER}", [answer("<tool_call>"), call("f", '{"s":"a"}')]),
+    Case(
+        "a marker written twice", "qwen3_coder", f"</think><tool_call>{_CODER}", [answer("<tool_call>"), call("f", '{"s":"a"}')]
+    ),
     Case("a marker that is cut", "hermes", "</think>Sunny. <tool_", [answer("Sunny. <tool_", "")], "length"),
     Case(
         "an envelope that is cut before its name", "hermes", '</think><tool_call>{"na', [answer('<tool_call>{"na', "")], "length"
@@ -273,7 +267,7 @@ CASES = [
     ),
     # what stands after a call, inside of its section
     Case(
-        "the end of reasoning said inside of a section",
+        "the end of reasoning inside a section",
         "qwen3_coder",
         f"</think>{_INSIDE}\n</think></tool_call>Then.",
         [call("f", "{}"), answer("Then.")],
@@ -336,7 +330,7 @@ CASES = [
         [call("f", '{"s":"</tool_call></function><parameter=x>"}')],
     ),
     Case(
-        "a key said twice",
+        "a key written twice",
         "glm45",
         "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><arg_key>s</arg_key><arg_value>b</arg_value></tool_call>",
         [call("f", '{"s":"a","s":"b"}')],

@@ -1,12 +1,12 @@
 """Changes of the framing, one edge at a time, and what becomes of each: refused when declared, caught by a case, or neither.
 
-A change is tried on the texts that come through its state: the cases, whose items are written down, the pairs that are read
-alike, and random texts, of which the properties hold. One that all of them let pass is read beside the framing itself, on every
-text of a few pieces behind its edge: what makes no difference there makes none that anybody knows.
+A change is tried on the texts that pass through its state: the cases with their items, the pairs with equal items, and random
+texts with the properties. A change that passes all of them is compared with the original framing, on every text of a few chunks
+behind its edge; if that shows no difference, it counts as equivalent.
 
-    python -m families.mutations [PIECES]
+    python -m families.mutations [CHUNKS]
 
-tries all changes, in the folder tests/; a difference that a text shows and no case does makes the exit status 1.
+tries all changes, in the folder tests/; the exit status is 1 if a text shows a difference that no case does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from families.alike import ALIKE
-from families.campaign import random_text, say
+from families.campaign import log, random_text
 from families.cases import CASES
 from families.properties import GROUPS, READ_AS, cut, holds_of, read, vocabulary
 from families.relations import Pair, pairs, ways
@@ -40,7 +40,7 @@ from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import lexica
 
 Fate: TypeAlias = Literal["refused", "idle", "caught", "survived"]
-"""What becomes of a change: it is refused when declared, no text can fire its edge, a text shows it, or none of these."""
+"""The result of a change: its declaration is refused, no text can fire its edge, a text shows it, or none of these."""
 
 RANDOM: Final = 150
 """Random texts for each group of families."""
@@ -59,13 +59,7 @@ _DECIDED: Final = {
 
 @frozen
 class Mutation:
-    """The framing with one edge changed.
-
-    Args:
-        edge: As it was.
-        change: What was done to it.
-        edges: All edges that are left.
-    """
+    """The framing with one edge changed; `edge` is the original one, `edges` are all the new ones."""
 
     edge: Edge[Trigger, Effect]
     change: str
@@ -79,15 +73,8 @@ class Mutation:
 
 
 @frozen
-class Tried:
-    """A text on which changes are tried.
-
-    Args:
-        family: That wrote it.
-        text: From inside of its reasoning on.
-        reason: Why it ends.
-        items: What is in it, if that is written down.
-    """
+class Trial:
+    """A text on which changes are tried, from inside its reasoning on, with its items if they are known."""
 
     family: str
     text: str
@@ -95,7 +82,7 @@ class Tried:
     items: Sequence[Item] | None = None
 
     def holds(self, framing: Framing) -> bool:
-        """Whether a framing reads it rightly."""
+        """Return whether a framing parses it correctly."""
         if self.items is None:
             holds_of(self.family, self.text, (1, 3), self.reason, framing=framing)
             return True
@@ -105,7 +92,7 @@ class Tried:
 
 @define
 class _Firing(FamilyParser):
-    """Notes the edges that are taken."""
+    """Records the edges that fire."""
 
     fired: set[tuple[str, Trigger]] = field(factory=set, init=False)
 
@@ -114,47 +101,47 @@ class _Firing(FamilyParser):
         return super()._fire(trigger, text)
 
 
-def _fired(tried: Tried | Pair) -> set[tuple[str, Trigger]]:
-    """The edges that a text takes, at once or letter by letter."""
-    reader = _Firing(family(tried.family, "qwen3"), READ_AS)
-    reason = tried.reason if isinstance(tried, Tried) else "stop"
+def _fired(trial: Trial | Pair) -> set[tuple[str, Trigger]]:
+    """Return the edges that a text fires, at once or letter by letter."""
+    reader = _Firing(family(trial.family, "qwen3"), READ_AS)
+    reason = trial.reason if isinstance(trial, Trial) else "stop"
     for size in (1 << 20, 1):
-        run(reader, [Chunk(text=piece) for piece in cut(tried.text, (size,))], reason)
+        run(reader, [Chunk(text=chunk) for chunk in cut(trial.text, (size,))], reason)
     return reader.fired
 
 
-def texts() -> Iterator[Tried]:
-    """The cases, and random texts."""
-    yield from (Tried(case.family, case.text, case.reason, case.items) for case in CASES)
+def texts() -> Iterator[Trial]:
+    """Yield the cases, and random texts."""
+    yield from (Trial(case.family, case.text, case.reason, case.items) for case in CASES)
     rng = Random(7)  # noqa: S311 - repeatable, not secret
     for names in GROUPS.values():
         for _ in range(RANDOM):
             name = rng.choice(names)
-            yield Tried(name, "".join(random_text(rng, name)), rng.choice(["stop", "length"]))
+            yield Trial(name, "".join(random_text(rng, name)), rng.choice(["stop", "length"]))
 
 
 @cache
-def _through() -> Mapping[str, Sequence[tuple[set[tuple[str, Trigger]], Tried | Pair]]]:
-    """The texts that come through each state, with the edges that they take: pairs that were made for it, and all others."""
-    through: defaultdict[str, list[tuple[set[tuple[str, Trigger]], Tried | Pair]]] = defaultdict(list)
+def _through() -> Mapping[str, Sequence[tuple[set[tuple[str, Trigger]], Trial | Pair]]]:
+    """Return the texts that pass through each state, with the edges that they fire: its own pairs, and all other texts."""
+    through: defaultdict[str, list[tuple[set[tuple[str, Trigger]], Trial | Pair]]] = defaultdict(list)
     for pair in pairs():
         through[pair.state].append((_fired(pair), pair))
-    for tried in texts():
-        fired = _fired(tried)
+    for trial in texts():
+        fired = _fired(trial)
         for state in {state for state, _ in fired}:
-            through[state].append((fired, tried))
+            through[state].append((fired, trial))
     return through
 
 
 @cache
 def _families(state: str) -> list[frozenset[Trigger]]:
-    """What can be triggered by the families whose texts lead to a state."""
+    """Return the triggers of each family whose texts lead to a state."""
     reads = (family(name, "qwen3") for name in SYNTAXES)
     return [triggers_of(read_as) for read_as in reads if state in part_for(read_as, read_as.name).states]
 
 
 def can_come(edge: Edge[Trigger, Effect]) -> bool:
-    """Whether some family's text can fire an edge, or could if its row were another.
+    """Return whether a text of some family can fire an edge, or could if its row were different.
 
     A marker comes only in families that have it, and some triggers only where another one has a meaning.
     """
@@ -168,23 +155,20 @@ def can_come(edge: Edge[Trigger, Effect]) -> bool:
 
 
 def mutations() -> Iterator[Mutation]:
-    """Every change of the framing.
-
-    The rows that a state leaves out are those of text, by one declaration; they are changed together.
-    """
+    """Yield every change of the framing; the rows that a state does not declare equal that of text and change together."""
     for name, state in FRAMING.states.items():
         edges = [edge for edge in FRAMING.edges if edge.source == name]
         plain = [edge for edge in edges if state.rows[edge.trigger] == state.rows[Trigger.TEXT]]
         text = next(edge for edge in plain if edge.trigger is Trigger.TEXT)
         for changed in ([text, *(edge for edge in plain if edge is not text)], *([edge] for edge in edges if edge not in plain)):
-            others = [edge for edge in FRAMING.edges if edge not in changed]
+            unchanged = [edge for edge in FRAMING.edges if edge not in changed]
             for change, to in changes(FRAMING, changed[0]):
                 rows = [evolve(edge, trigger=each.trigger) for edge in to for each in changed] if "on " not in change else to
-                yield Mutation(changed[0], change, (*others, *rows))
+                yield Mutation(changed[0], change, (*unchanged, *rows))
 
 
 def fate_of(mutation: Mutation) -> Fate:
-    """What becomes of a change."""
+    """Return the result of a change."""
     try:
         framing = mutation.declare()
     except DeclarationError:
@@ -194,26 +178,21 @@ def fate_of(mutation: Mutation) -> Fate:
     place = mutation.edge.source, mutation.edge.trigger
     nearest = sorted(_through()[mutation.edge.source], key=lambda each: place not in each[0])
     lexica.cache_clear()  # it has those of the change before
-    return "survived" if all(_holds(tried, framing) for _, tried in nearest) else "caught"
+    return "survived" if all(_holds(trial, framing) for _, trial in nearest) else "caught"
 
 
-def text_that_shows(mutation: Mutation, longest: int) -> Tried | None:
-    """A text that a changed framing reads otherwise; None if there is none.
-
-    Args:
-        mutation: The change.
-        longest: Of how many pieces it may be, behind the beginning that leads to the state of the changed edge.
-    """
+def text_that_shows(mutation: Mutation, longest: int) -> Trial | None:
+    """Return a text that a changed framing parses differently, of at most `longest` chunks behind the edge; None if none does."""
     framing, state = mutation.declare(), mutation.edge.source
     lexica.cache_clear()
     for name in chain.from_iterable(GROUPS.values()):
         if state in ways(name) and mutation.edge.trigger in triggers_of(family(name, "qwen3")):
-            for pieces in chain.from_iterable(product(_pieces(name), repeat=count) for count in range(1, longest + 1)):
-                text = ways(name)[state] + "".join(pieces)
+            for chunks in chain.from_iterable(product(_chunks(name), repeat=count) for count in range(1, longest + 1)):
+                text = ways(name)[state] + "".join(chunks)
                 for reason in _REASONS:
                     items = read(name, text, reason=reason)
                     if _read_by(framing, name, text, reason) != items:
-                        return Tried(name, text, reason, items)
+                        return Trial(name, text, reason, items)
     return None
 
 
@@ -221,7 +200,7 @@ _REASONS: Final[Sequence[FinishReason]] = ("stop", "length")
 
 
 def _read_by(framing: Framing, name: str, text: str, reason: FinishReason) -> list[Item] | None:
-    """The items that a framing reads, which may be so wrong that it raises."""
+    """Return the items that a framing parses; None if it raises."""
     try:
         return read(name, text, reason=reason, framing=framing)
     except Exception:  # noqa: BLE001 - whatever it is, it shows the change
@@ -229,37 +208,37 @@ def _read_by(framing: Framing, name: str, text: str, reason: FinishReason) -> li
 
 
 @cache
-def _pieces(name: str) -> Sequence[str]:
-    """What a text is made of that a family can write: its markers, names, keys, white space, and JSON."""
+def _chunks(name: str) -> Sequence[str]:
+    """Return the building blocks of texts of a family: its markers, names, keys, white space, and JSON."""
     style = SYNTAXES[name].style
     enveloped = ['{"name": "f"', ', "arguments": ', '{"arguments": {}, "name": "f"'] if style == "envelope" else []
     return [*dict.fromkeys([*vocabulary(name), " ", "\n", "x", "f", "s", "strange", '"', "{", "}", *enveloped])]
 
 
-def _holds(tried: Tried | Pair, framing: Framing) -> bool:
+def _holds(trial: Trial | Pair, framing: Framing) -> bool:
     try:
-        return tried.holds(framing)
+        return trial.holds(framing)
     except Exception:  # noqa: BLE001 - whatever it is, it shows the change
         return False
 
 
 def main(longest: int) -> int:
-    """Try all changes; gives the exit status."""
+    """Try all changes, and return the exit status."""
     fates: Counter[Fate] = Counter()
-    survived, shown = set[str](), 0
+    survived, differing = set[str](), 0
     for mutation in mutations():
         fate = fate_of(mutation)
         fates[fate] += 1
         if fate == "survived":
             survived.add(str(mutation))
             text = text_that_shows(mutation, longest)
-            shown += text is not None
-            say(f"{mutation}: {f'no text of {longest} pieces shows it' if text is None else f'shown by {text}'}")
-    known = frozenset(chain.from_iterable(ALIKE.values()))
-    for change in sorted(survived ^ known):
-        say(f"{change}: {'no reason is known' if change in survived else 'does not survive'}")
-    say(", ".join(f"{count} {fate}" for fate, count in sorted(fates.items())))
-    return 1 if shown or survived != known else 0
+            differing += text is not None
+            log(f"{mutation}: {f'no text of {longest} chunks shows it' if text is None else f'shown by {text}'}")
+    expected = frozenset(chain.from_iterable(ALIKE.values()))
+    for change in sorted(survived ^ expected):
+        log(f"{change}: {'no reason is expected' if change in survived else 'does not survive'}")
+    log(", ".join(f"{count} {fate}" for fate, count in sorted(fates.items())))
+    return 1 if differing or survived != expected else 0
 
 
 if __name__ == "__main__":

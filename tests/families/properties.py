@@ -1,7 +1,4 @@
-"""What is true of every text that a model of any family can write; fuzz campaigns use it too.
-
-Each property raises `AssertionError` for a text that the parser treats wrongly.
-"""
+"""Properties of the parser for any text of any family, for tests and fuzz campaigns; a violation raises `AssertionError`."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ REQUEST: dict[str, object] = {
     ],
 }
 WORD = re.compile(r"w\d+x")
-"""A word that occurs once in a text, so that it can be looked for."""
+"""A word that occurs once in a text."""
 
 LONGEST_HELD = 4096 + 256
 
@@ -55,24 +52,24 @@ WITHOUT_CALLS = evolve(READ_AS, calls=False)
 SETTINGS = response_settings(REQUEST)
 
 
-def deltas(name: str, pieces: Sequence[str], reason: FinishReason = "stop", framing: Framing = FRAMING) -> list[Delta]:
-    """Read pieces of text; asserts that no more is held than may be."""
+def deltas(name: str, chunks: Sequence[str], reason: FinishReason = "stop", framing: Framing = FRAMING) -> list[Delta]:
+    """Parse chunks of text, and assert that no more is held back than allowed."""
     reader = FamilyParser(family(name, "qwen3"), READ_AS, framing=framing)
     read: list[Delta] = []
-    for piece in pieces:
-        read += reader.feed(Chunk(text=piece))
-        assert len(reader.held) <= LONGEST_HELD
+    for chunk in chunks:
+        read += reader.feed(Chunk(text=chunk))
+        assert len(reader.pending) <= LONGEST_HELD
     return [*read, *run(reader, [], reason)]
 
 
 def cut(text: str, sizes: Sequence[int]) -> list[str]:
-    """Cut a text into pieces of the given sizes, over and over."""
-    pieces, start, turn = [], 0, 0
+    """Cut a text into chunks of these sizes, repeated."""
+    chunks, start, turn = [], 0, 0
     while start < len(text):
         size = sizes[turn % len(sizes)]
-        pieces.append(text[start : start + size])
+        chunks.append(text[start : start + size])
         start, turn = start + size, turn + 1
-    return pieces
+    return chunks
 
 
 def read(
@@ -90,54 +87,54 @@ def holds_of(
     streamed: bool = True,
     framing: Framing = FRAMING,
 ) -> None:
-    """All that is true of a text, read at once and in pieces of the given sizes, over and over; of its stream only if asked."""
-    whole, told = read(name, text, reason=reason, framing=framing), deltas(name, cut(text, sizes), reason, framing)
-    assert items(told) == whole  # in every partition (rule R16)
+    """Check all properties of a text, parsed at once and in chunks of these sizes; of its stream only if `streamed`."""
+    whole, output = read(name, text, reason=reason, framing=framing), deltas(name, cut(text, sizes), reason, framing)
+    assert items(output) == whole  # in every partition (rule R16)
     keeps_all_words(whole, text)
-    reads_as_text_what_is_no_call(name, text, whole, reason)
+    reads_all_text_if_there_is_no_call(name, text, whole, reason)
     if streamed:
-        makes_a_legal_stream(told)
+        makes_a_legal_stream(output)
     gives_whole_arguments(name, whole)
-    says_that_a_call_was_left(told, whole, reason)
+    ends_an_incomplete_call_as_cut(output, whole, reason)
 
 
 def keeps_all_words(read_items: Sequence[Item], text: str) -> None:
-    """Every word is in the items once, in its text, its arguments or its name."""
-    shown = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
-    assert sorted(WORD.findall(shown)) == sorted(WORD.findall(text))
+    """Every word is in the items once, in a text, arguments or a name."""
+    text_of_items = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
+    assert sorted(WORD.findall(text_of_items)) == sorted(WORD.findall(text))
 
 
-def reads_as_text_what_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
-    """A turn in which no call was found is read as if no calls could be in it, to the letter."""
+def reads_all_text_if_there_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
+    """A turn without a call is parsed as if calls were disabled."""
     if all(item.kind in {"reasoning", "message"} for item in read_items):
         reader = FamilyParser(family(name, "qwen3"), WITHOUT_CALLS)
         assert items(run(reader, [Chunk(text=text)], reason)) == read_items
 
 
-def makes_a_legal_stream(told: Sequence[Delta]) -> None:
+def makes_a_legal_stream(output: Sequence[Delta]) -> None:
     """The events of the turn are legal by the independent oracle, and their terminal response is the driver's (rule R19)."""
     driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000)
-    frames = driver.feed([Start(), *told, Finish()])
+    frames = driver.feed([Start(), *output, Finish()])
     bodies = [orjson.loads(frame.partition(b"\ndata: ")[2]) for frame in frames]
     assert check(bodies) == []
     assert bodies[-1]["response"] == orjson.loads(orjson.dumps(driver.response))
 
 
 def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
-    """Where arguments are keys and values, a call that was closed has a JSON object, however it was written."""
+    """Where arguments are keys and values, a closed call has a JSON object."""
     for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys":
             assert not item.ending or isinstance(orjson.loads(item.text), dict)
 
 
-def says_that_a_call_was_left(told: Sequence[Delta], read_items: Sequence[Item], reason: FinishReason) -> None:
-    """A turn that stopped was cut if its last item is a call that nothing ended; any other turn ended as the engine said."""
-    left = bool(read_items) and read_items[-1].kind == "function_call" and not read_items[-1].ending
-    assert isinstance(told[-1], EndTurn)
-    assert told[-1].reason == ("cut" if left and reason == "stop" else reason)
+def ends_an_incomplete_call_as_cut(output: Sequence[Delta], read_items: Sequence[Item], reason: FinishReason) -> None:
+    """A turn that stopped inside a call ends as `cut`; any other ends with the engine's reason."""
+    is_incomplete = bool(read_items) and read_items[-1].kind == "function_call" and not read_items[-1].ending
+    assert isinstance(output[-1], EndTurn)
+    assert output[-1].reason == ("cut" if is_incomplete and reason == "stop" else reason)
 
 
 def vocabulary(name: str) -> list[str]:
-    """Every marker of a family, and what its calls are made of."""
+    """Return every marker of a family."""
     markers = [text for texts in family(name, "qwen3").markers.values() for text in texts]
     return [*dict.fromkeys(markers)]

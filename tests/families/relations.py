@@ -1,7 +1,7 @@
-"""Pairs of texts that are read alike, for every state and every marker: what the rows of text and of early ends mean.
+"""Pairs of texts with the same items, for every state and every marker.
 
-- A marker that has no meaning in a state is text there: any other text in its place gives the same items.
-- What can only stand after a call ends it: the same comes of it as if the call had been ended first.
+- A marker without a meaning in a state is text there: any other text in its place gives the same items.
+- A marker that can only follow a call ends it: the items are the same as with the call's own end before it.
 - A call is the same wherever it begins: in reasoning, in a message, after another call, without its section.
 """
 
@@ -28,27 +28,22 @@ from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Reading, lexica
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 NEUTRAL: Final = "<¤"
-"""A text that no marker, name, key or JSON is made of."""
+"""A text that is in no marker, name, key or JSON."""
 _BRACKETS: Final = frozenset("{}[]")
-"""A marker that has them means something in JSON."""
+"""A marker with one of them has a meaning in JSON."""
 _ENDING: Final = (Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.UNSECTION)
 """The markers that end a call although they are not its end."""
 
 
 @frozen
 class Pair:
-    """Two texts of a family that are read alike.
+    """Two texts of a family that have the same items.
 
-    Args:
-        state: Where they begin to differ.
-        family: As in `--tool-call-parser`.
-        text: The one.
-        other: The other, which may say something neutral instead.
-        meant: What the neutral text stands for.
-        before: How many items come before those that are alike, in the one and in the other.
+    `state` is where they begin to differ, `meant` what the neutral text in `other` stands for, and `before` how many items
+    precede the equal ones in each.
     """
 
     state: str
@@ -59,7 +54,7 @@ class Pair:
     before: tuple[int, int] = (0, 0)
 
     def holds(self, framing: Framing = FRAMING) -> bool:
-        """Whether they are read alike, at once and in pieces."""
+        """Return whether the items are the same, at once and letter by letter."""
         for sizes in ((1 << 20,), (1,)):
             one, other = (read(self.family, text, sizes, framing=framing) for text in (self.text, self.other))
             if one[self.before[0] :] != self._meant(other)[self.before[1] :]:
@@ -67,7 +62,7 @@ class Pair:
         return True
 
     def _meant(self, items: list[Item]) -> list[Item]:
-        """The items with what is meant in place of the neutral text, escaped where it is made JSON of."""
+        """Return the items with the meant text in place of the neutral one, escaped where it is in JSON."""
         if not self.meant:
             return items
         keyed = SYNTAXES[self.family].style == "keys"
@@ -79,101 +74,101 @@ class Pair:
 
 
 def pairs() -> Iterator[Pair]:
-    """All pairs, of every family and every state that its texts lead to."""
+    """Yield all pairs, of every family and every state that its texts lead to."""
     for name in chain.from_iterable(GROUPS.values()):
-        reads = family(name, "qwen3")
-        for state, way in ways(name).items():
+        read_as = family(name, "qwen3")
+        for state, beginning in ways(name).items():
             rows = FRAMING.states[state]
-            yield from _meaningless(reads, name, rows, way)
-            yield from _ended_early(reads, name, rows, way)
-        yield from anywhere(reads, name)
+            yield from _meaningless(read_as, name, rows, beginning)
+            yield from _ended_early(read_as, name, rows, beginning)
+        yield from anywhere(read_as, name)
 
 
 @cache
 def ways(name: str) -> Mapping[str, str]:
-    """The shortest beginning that leads to each state, of the cases of a family and of random texts."""
-    found = {"thinking": ""}
+    """Return the shortest beginning of a case or random text that leads to each state."""
+    beginnings = {"thinking": ""}
     rng = Random(5)  # noqa: S311 - repeatable, not secret
     texts = [case.text for case in CASES if case.family == name]
-    reached = set(part_for(family(name, "qwen3"), name).states)
-    while texts or found.keys() != reached:
+    states = set(part_for(family(name, "qwen3"), name).states)
+    while texts or beginnings.keys() != states:
         text = texts.pop() if texts else "".join(random_text(rng, name))
         reader = FamilyParser(family(name, "qwen3"), READ_AS)
         for at, letter in enumerate(text):
             reader.feed(Chunk(text=letter))
-            if not reader._held and len(found.get(reader._state.name, text)) > at:
-                found[reader._state.name] = text[: at + 1]
-    return found
+            if not reader._partial and len(beginnings.get(reader._state.name, text)) > at:
+                beginnings[reader._state.name] = text[: at + 1]
+    return beginnings
 
 
-def _meaningless(reads: Family, name: str, state: State[Trigger, Effect], way: str) -> Iterator[Pair]:
-    counting = set(chain.from_iterable(lexica(reads, FRAMING, calls=True)[row.name].roles for row in _read_in(state)))
-    for marker in dict.fromkeys(chain.from_iterable(reads.markers.values())):
+def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
+    counting = set(chain.from_iterable(lexica(read_as, FRAMING, calls=True)[row.name].roles for row in _read_in(state)))
+    for marker in dict.fromkeys(chain.from_iterable(read_as.markers.values())):
         if marker == marker.strip() and marker not in counting and _BRACKETS.isdisjoint(marker):
-            for after in _afters(reads, name):
-                yield Pair(state.name, name, way + marker + after, way + NEUTRAL + after, marker)
+            for after in _afters(read_as, name):
+                yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)
 
-    lexicon = lexica(reads, FRAMING, calls=True)[state.name]
+    lexicon = lexica(read_as, FRAMING, calls=True)[state.name]
     if lexicon.reading is Reading.TEXT:
         for shaping in ('"', *([] if lexicon.blank else ["\n"])):
             if shaping not in counting:
-                for after in _afters(reads, name):
-                    yield Pair(state.name, name, way + shaping + after, way + NEUTRAL + after, shaping)
+                for after in _afters(read_as, name):
+                    yield Pair(state.name, name, beginning + shaping + after, beginning + NEUTRAL + after, shaping)
 
 
 def _read_in(state: State[Trigger, Effect]) -> Iterator[State[Trigger, Effect]]:
-    """The states in which text is read that comes in a state."""
+    """Yield the states in which text of a state is read."""
     yield state
     while Effect.AGAIN in state.rows[Trigger.TEXT][1]:
         state, _ = state.rows[Trigger.TEXT]
         yield state
 
 
-def _ended_early(reads: Family, name: str, state: State[Trigger, Effect], way: str) -> Iterator[Pair]:
-    ends = reads.markers.get(Trigger.UNCALL)
+def _ended_early(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
+    ends = read_as.markers.get(Trigger.UNCALL)
     if ends is None or Effect.END not in state.rows[Trigger.UNCALL][1]:
         return
     for role in _ENDING:
-        for marker in reads.markers.get(role, ()):
-            for after in _afters(reads, name):
-                yield Pair(state.name, name, way + marker + after, way + ends[0] + marker + after)
+        for marker in read_as.markers.get(role, ()):
+            for after in _afters(read_as, name):
+                yield Pair(state.name, name, beginning + marker + after, beginning + ends[0] + marker + after)
 
 
-def _afters(reads: Family, name: str) -> Iterator[str]:
+def _afters(read_as: Family, name: str) -> Iterator[str]:
     """What may come then: JSON that shows whether it is still counted; a name by itself; text and a call without its section."""
-    call = encode([Said("call", '{"s":"a"}', "strange")], name)
-    section = encode([Said("call", "{}", "strange")], name).partition("strange")
-    end = reads.markers.get(Trigger.UNCALL, ("",))[0]
-    inner = call.removeprefix(reads.markers.get(Trigger.SECTION, ("",))[0]).lstrip()
+    call = encode([WrittenItem("call", '{"s":"a"}', "strange")], name)
+    section = encode([WrittenItem("call", "{}", "strange")], name).partition("strange")
+    end = read_as.markers.get(Trigger.UNCALL, ("",))[0]
+    inner = call.removeprefix(read_as.markers.get(Trigger.SECTION, ("",))[0]).lstrip()
     yield f' "t": "{end} x\\"", "u": {{"v": [1]}}}}}}\n{end}§{inner}Then.'
     yield f"strange{section[2]}Then.{inner}"
     yield f'{{"name": "strange"}}{end}{inner}'
     yield f"{inner}{call}Then."
 
 
-def anywhere(reads: Family, name: str) -> Iterator[Pair]:
-    """Every way in which a call can begin, everywhere, and what may come then."""
-    markers = reads.markers
+def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
+    """Yield every way in which a call can begin, everywhere, with what may follow."""
+    markers = read_as.markers
     opening = markers.get(Trigger.SECTION, ("",))[0] + markers.get(Trigger.INVOKE, markers.get(Trigger.CALL, ("",)))[0]
-    first = encode([Said("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
-    for named in _names(reads):
-        for after in _nexts(reads, name):
-            told = named + after
-            shown = f"</think>So. {opening}{told}"
-            yield Pair("name", name, shown, f"Hm. {opening}{told}", before=(1, 1))
-            yield Pair("name", name, f"</think>{opening}{told}", f"{opening}{told}")
-            yield Pair("thought name", name, f"Hm. {opening}{told}", shown, before=(1, 1))
-            yield Pair("aside name", name, f"</think>{first[0]}{first[1]}{opening}{told}", shown, before=(1, 1))
-            if Trigger.BARE in markers and named.startswith("f"):
-                yield Pair("bare name", name, f"</think>So. {markers[Trigger.BARE][0]}{told}", shown, before=(1, 1))
+    first = encode([WrittenItem("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
+    for name_text in _names(read_as):
+        for after in _nexts(read_as, name):
+            rest = name_text + after
+            text = f"</think>So. {opening}{rest}"
+            yield Pair("name", name, text, f"Hm. {opening}{rest}", before=(1, 1))
+            yield Pair("name", name, f"</think>{opening}{rest}", f"{opening}{rest}")
+            yield Pair("thought name", name, f"Hm. {opening}{rest}", text, before=(1, 1))
+            yield Pair("aside name", name, f"</think>{first[0]}{first[1]}{opening}{rest}", text, before=(1, 1))
+            if Trigger.BARE in markers and name_text.startswith("f"):
+                yield Pair("bare name", name, f"</think>So. {markers[Trigger.BARE][0]}{rest}", text, before=(1, 1))
 
 
-def _names(reads: Family) -> Iterator[str]:
-    """A name and what ends it, in every way there is."""
-    if reads.style == "envelope":
+def _names(read_as: Family) -> Iterator[str]:
+    """A name and what ends it, in every beginning there is."""
+    if read_as.style == "envelope":
         yield '{"name": "f"'
         yield '{"arguments": {"s": 1}, "name": "f"'
-    for end in chain.from_iterable(reads.markers.get(role, ()) for role in _NAMED):
+    for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
         yield f"f{end}"
         yield f"strange{end}"
 
@@ -181,11 +176,11 @@ def _names(reads: Family) -> Iterator[str]:
 _NAMED: Final = (Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
 
 
-def _nexts(reads: Family, name: str) -> Iterator[str]:
+def _nexts(read_as: Family, name: str) -> Iterator[str]:
     """What may come behind a name: the end of the turn, of the call, of JSON that was or was not begun, and text."""
-    end = reads.markers.get(Trigger.UNCALL, ("",))[0]
+    end = read_as.markers.get(Trigger.UNCALL, ("",))[0]
     yield from ("", " ", "\n", f"\n{end}Then.", " x", f"}} {end}Then.", f"}}}}{end}Then.", f'"{end}"x', f"\n{{}}{end}Then.")
     yield f'"a\n"{end}Then.'
     yield f', "arguments": {{"s": "{end}"}}}}{end}Then.'
     yield f'"s": {{"v": "{end}"}}}}{end}Then.'
-    yield from _afters(reads, name)
+    yield from _afters(read_as, name)

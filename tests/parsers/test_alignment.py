@@ -32,13 +32,13 @@ def test_a_text_waits_for_the_rest_of_its_token():
     assert alignment.find("l") == ("", [])
     assert alignment.find("eé!") == ("leé", [LE, IN])
     assert alignment.find("\n") == ("!\n", [BARE])
-    assert alignment.rest() == ("", [])
+    assert alignment.flush() == ("", [])
 
 
 def test_what_is_left_of_a_text_has_the_part_of_its_token_and_the_next_text_has_the_other():
     alignment = aligned(LE, BARE)
     assert alignment.find("le!") == ("le", [LE])
-    assert alignment.rest() == ("!", [part(BARE, "!")])
+    assert alignment.flush() == ("!", [part(BARE, "!")])
     assert alignment.find("\n") == ("\n", [part(BARE, "\n")])
 
 

@@ -7,10 +7,9 @@ import pytest
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open
 from interlock.parsers import Chunk
-from interlock.parsers.client_calls import read_call
-from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import Routing
+from interlock.parsers.client_tools import CLIENT_TOOLS, read_call
 from interlock.parsers.item_writers import writer_for
+from interlock.parsers.routing import Routing
 
 ID = {"call_id": "call_1"}
 
@@ -63,7 +62,7 @@ ODD = [
 
 
 def writer(kind):
-    return writer_for(Routing.from_request({"tools": [{"type": kind}]}).function(kind), ID)
+    return writer_for(Routing.from_request({"tools": [{"type": kind}]}).function(kind), ID["call_id"])
 
 
 @pytest.mark.parametrize(("kind", "arguments", "wanted"), READ)
@@ -76,8 +75,8 @@ def test_arguments_become_the_item(kind, arguments, wanted):
 @pytest.mark.parametrize(("kind", "arguments"), ODD)
 def test_a_call_that_makes_no_sense_is_one_of_a_function(kind, arguments):
     written = writer(kind)
-    named = Open("function_call", {"name": kind, **ID})
-    assert [*written.open(), *written.write(arguments), *written.close()] == [named, arguments, Close()]
+    function_call = Open("function_call", {"name": kind, **ID})
+    assert [*written.open(), *written.write(arguments), *written.close()] == [function_call, arguments, Close()]
 
 
 def test_a_call_that_is_cut_is_one_of_a_function_as_far_as_it_came():

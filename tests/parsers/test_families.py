@@ -14,19 +14,19 @@ from recovery.notation import Item, answer, call, items, parse, reasoning, run, 
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
-from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, known
-from interlock.parsers.families.active import ActiveItem
-from interlock.parsers.families.reference_encoders import TEMPLATES, Said, encode
+from interlock.parsers.families import REASONINGS, SYNTAXES, Settings, family, has_family
+from interlock.parsers.families.active_item import ActiveItem
+from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]
 
 TURN = [
-    Said("reasoning", 'The user asks for "Rome".'),
-    Said("message", "I look it up. "),
-    Said("call", '{"s":"Rome & <b>\\n\\"x\\""}', "f"),
-    Said("call", "{}", "g"),
-    Said("call", '{"n":7,"s":"","o":{"a":[1,null]}}', "f"),
-    Said("message", "Done."),
+    WrittenItem("reasoning", 'The user asks for "Rome".'),
+    WrittenItem("message", "I look it up. "),
+    WrittenItem("call", '{"s":"Rome & <b>\\n\\"x\\""}', "f"),
+    WrittenItem("call", "{}", "g"),
+    WrittenItem("call", '{"n":7,"s":"","o":{"a":[1,null]}}', "f"),
+    WrittenItem("message", "Done."),
 ]
 HARMONY = (
     '<|channel|>analysis<|message|>The user asks for "Rome".<|end|>'
@@ -46,7 +46,7 @@ def bare(read_items: list[Item]) -> list[tuple[str, str, object]]:
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tuple[int, ...]):
-    expected = [(said.kind, said.text, said.name or None) for said in TURN]
+    expected = [(item.kind, item.text, item.name or None) for item in TURN]
     names = {"reasoning": "reasoning", "message": "message", "call": "function_call"}
     assert bare(read(name, encode(TURN, name, "qwen3"), sizes)) == [
         (names[kind], text, called) for kind, text, called in expected
@@ -61,7 +61,7 @@ def test_and_so_does_harmony():
 @pytest.mark.parametrize("name", REASONINGS)
 @pytest.mark.parametrize("thinking", [True, False])
 def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
-    turn = [TURN[0], Said("message", "Sunny.")]
+    turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
     for size in (1, 3, 1000):
         reader = FamilyParser(family(None, name), Settings(), "thinking" if thinking else "between")
@@ -71,19 +71,19 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(name):
-    whole = encode([Said("call", '{"s":"Rome","n":51}', "f")], name)
+    whole = encode([WrittenItem("call", '{"s":"Rome","n":51}', "f")], name)
     for end in range(len(whole)):
-        told = deltas(name, ["</think>", whole[:end]])
-        last = items(told)[-1:]
+        output = deltas(name, ["</think>", whole[:end]])
+        last = items(output)[-1:]
         if [item.kind for item in last] != ["function_call"]:
-            assert told[-1] == EndTurn("stop", Usage())
+            assert output[-1] == EndTurn("stop", Usage())
         elif last[0].ending:  # nothing but the marker can follow
-            assert (last[0].text, told[-1]) == ('{"s":"Rome","n":51}', EndTurn("stop", Usage()))
+            assert (last[0].text, output[-1]) == ('{"s":"Rome","n":51}', EndTurn("stop", Usage()))
         else:
-            assert told[-1] == EndTurn("cut", Usage())
+            assert output[-1] == EndTurn("cut", Usage())
             with pytest.raises(orjson.JSONDecodeError):  # not even a client that looks at no status can execute it
                 orjson.loads(last[0].text)
-        makes_a_legal_stream(told)
+        makes_a_legal_stream(output)
 
 
 def test_templates_and_tables_know_the_same_families():
@@ -135,36 +135,41 @@ def test_what_is_held_does_not_grow():
     read_items = [*reader.feed(Chunk(text=head))]
     for _ in range(2000):
         read_items += reader.feed(Chunk(text="abcd"))
-        assert len(reader.held) <= 4200
+        assert len(reader.pending) <= 4200
     assert items([*read_items, *reader.end("stop", Usage())]) == [answer(head + "abcd" * 2000)]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_name_that_does_not_end_is_given_back(name: str):
-    text = encode([Said("call", "{}", "x" * 5000)], name)
+    text = encode([WrittenItem("call", "{}", "x" * 5000)], name)
     assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 @pytest.mark.parametrize("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
 def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
-    text = encode([Said("message", "So: "), Said("call", '{"s":"a"}', "f")], name)
+    text = encode([WrittenItem("message", "So: "), WrittenItem("call", '{"s":"a"}', "f")], name)
     reader = FamilyParser(family(name), Settings.from_request(request_))
     assert items(run(reader, [Chunk(text=text)])) == [answer(text)]
 
 
 def test_without_a_family_of_calls_they_are_text_too():
-    text = encode([Said("call", "{}", "f")], "hermes")
+    text = encode([WrittenItem("call", "{}", "f")], "hermes")
     reader = FamilyParser(family(None, "qwen3"), Settings.from_request(REQUEST))
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
-    said = [Said("call", '{"s":"a"}', "f"), Said("call", '{"n":1}', "g"), Said("message", "Then."), Said("call", "{}", "f")]
+    turn = [
+        WrittenItem("call", '{"s":"a"}', "f"),
+        WrittenItem("call", '{"n":1}', "g"),
+        WrittenItem("message", "Then."),
+        WrittenItem("call", "{}", "f"),
+    ]
     reader = FamilyParser(family(name), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
     for _ in range(2):
-        assert bare(items(run(reader, [Chunk(text=encode(said, name))]))) == [
+        assert bare(items(run(reader, [Chunk(text=encode(turn, name))]))) == [
             ("function_call", '{"s":"a"}', "f"),
             ("message", "Then.", None),
         ]
@@ -198,9 +203,9 @@ def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
 
 def test_what_the_engine_counted_is_kept():
     reader = FamilyParser(family("hermes", "qwen3"), Settings())
-    counted = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
+    usage = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
     reader.feed(Chunk([1], "a"))
-    assert reader.end("stop", counted)[-1] == EndTurn("stop", counted)
+    assert reader.end("stop", usage)[-1] == EndTurn("stop", usage)
 
 
 def test_the_tokens_of_a_message_are_given_with_it():
@@ -248,7 +253,7 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
 def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
     texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<["}
     special = dict(enumerate(texts, 1000))
-    thought, called = "So <think>.", encode([Said("call", '{"s":"a"}', "f")], name)
+    thought, called = "So <think>.", encode([WrittenItem("call", '{"s":"a"}', "f")], name)
     chunks = [Chunk([ord(letter)], letter) for letter in f"{thought}{called}"]
     chunks.append(Chunk([token for token, text in special.items() if text == "</think>"], "</think>"))
     chunks += [Chunk([ord(letter)], letter) for letter in called]
@@ -291,9 +296,9 @@ def test_calls_go_where_the_request_says():
             {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "get"}]},
         ]
     }
-    said = [Said("call", '{"input":"a\\nb"}', "patch"), Said("call", '{"s":"a"}', "crm__get")]
+    turn = [WrittenItem("call", '{"input":"a\\nb"}', "patch"), WrittenItem("call", '{"s":"a"}', "crm__get")]
     for name in SYNTAXES:
-        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(said, name))]))
+        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(turn, name))]))
         assert [(item.kind, item.text) for item in read_items] == [("custom_tool_call", "a\nb"), ("function_call", '{"s":"a"}')]
         assert read_items[1].fields["namespace"] == "crm"
 
@@ -314,16 +319,16 @@ def test_a_parser_is_found_by_its_names():
 
 
 def test_a_family_that_nobody_knows_is_refused():
-    with pytest.raises(ValueError, match="no family 'pythonic'; there are: qwen3_coder, "):
+    with pytest.raises(ValueError, match="unknown tool parser 'pythonic': choose one of qwen3_coder, "):
         family("pythonic")
-    with pytest.raises(ValueError, match="no family 'granite'; there are: qwen3, "):
+    with pytest.raises(ValueError, match="unknown reasoning parser 'granite': choose one of qwen3, "):
         family(None, "granite")
 
 
 def test_which_pairs_are_known():
-    assert known("hermes", "qwen3")
-    assert known("hermes", None)
-    assert known("", "qwen3")
-    assert not known(None, None)
-    assert not known("hermes", "granite")
-    assert not known("pythonic", "qwen3")
+    assert has_family("hermes", "qwen3")
+    assert has_family("hermes", None)
+    assert has_family("", "qwen3")
+    assert not has_family(None, None)
+    assert not has_family("hermes", "granite")
+    assert not has_family("pythonic", "qwen3")

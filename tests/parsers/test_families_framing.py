@@ -132,15 +132,15 @@ def test_every_state_can_be_reached_in_some_family():
 
 @pytest.mark.parametrize("name", [name for names in GROUPS.values() for name in names])
 def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
-    read = family(name, "qwen3")
-    lexicon = lexica(read, FRAMING, calls=True)
+    read_as = family(name, "qwen3")
+    lexicon = lexica(read_as, FRAMING, calls=True)
     rng = Random(5)  # noqa: S311 - repeatable, not secret
     texts = [(case.text, case.reason) for case in CASES if case.family == name]
-    texts += [(pair.text, "stop") for pair in anywhere(read, name)]
+    texts += [(pair.text, "stop") for pair in anywhere(read_as, name)]
     texts += [("".join(random_text(rng, name)), "stop") for _ in range(100)]
     for state, way in ways(name).items():
         texts += [(way + more, reason) for more in ("", " ", "x", *lexicon[state].roles) for reason in ("stop", "length")]
-    rows = {(edge.source, edge.trigger) for edge in part_for(read, name).edges}
+    rows = {(edge.source, edge.trigger) for edge in part_for(read_as, name).edges}
     assert {(state, trigger) for state, trigger in fired_by(name, texts) if means(state, trigger)} == rows
 
 
@@ -158,8 +158,8 @@ def test_the_pictures_show_every_edge_of_the_families_once_and_the_rest_of_a_tex
         "after a call": "inside",
         "a call": "outside",
     }
-    shown = {node.name for picture in pictures.values() for node in picture.nodes}
-    assert {name for name in shown if not name.startswith("(")} - {"outside"} == set(FRAMING.states)
+    names = {node.name for picture in pictures.values() for node in picture.nodes}
+    assert {name for name in names if not name.startswith("(")} - {"outside"} == set(FRAMING.states)
 
 
 def means(state, trigger):

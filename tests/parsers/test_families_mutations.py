@@ -32,10 +32,10 @@ def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
 
 def test_a_text_is_found_that_shows_a_change():
     torn = change("member/text: go to torn")
-    shown = text_that_shows(torn, 2)
-    assert shown is not None
-    assert shown.holds(FRAMING)
-    assert not shown.holds(torn.declare())
+    witness = text_that_shows(torn, 2)
+    assert witness is not None
+    assert witness.holds(FRAMING)
+    assert not witness.holds(torn.declare())
 
 
 def test_no_text_is_found_that_shows_a_change_that_makes_none():

@@ -131,9 +131,9 @@ def test_whatever_a_value_says_it_is_json(text, types):
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_a_string_can_be_escaped_in_pieces(pieces):
-    assert orjson.loads(f'"{"".join(map(escaped, pieces))}"') == "".join(pieces)
-    assert quoted("".join(pieces)) == converted("".join(pieces), STRING)
+def test_a_string_can_be_escaped_in_pieces(chunks):
+    assert orjson.loads(f'"{"".join(map(escaped, chunks))}"') == "".join(chunks)
+    assert quoted("".join(chunks)) == converted("".join(chunks), STRING)
 
 
 def test_half_a_character_is_replaced():

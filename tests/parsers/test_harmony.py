@@ -132,19 +132,19 @@ def test_the_tokens_of_a_message_rebuild_its_text(size: int):
         *tokens("<|return|>"),
     ]
     deltas = scored(ids, size)
-    told = joined_entries(deltas)
+    entries = joined_entries(deltas)
     assert [item.text for item in items(deltas)] == ["a", "grüße 👩‍👩‍👧 漢字 ꙮ"]
-    assert told == [entry(token) for token in content]
-    assert b"".join(bytes(each["bytes"]) for each in told).decode() == "grüße 👩‍👩‍👧 漢字 ꙮ"
+    assert entries == [entry(token) for token in content]
+    assert b"".join(bytes(each["bytes"]) for each in entries).decode() == "grüße 👩‍👩‍👧 漢字 ꙮ"
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_the_tokens_of_a_broken_header_that_are_text_are_given_too(size: int):
     deltas = scored(tokens("<|channel|>final It is sunny.<|return|>"), size)
-    told = joined_entries(deltas)
+    entries = joined_entries(deltas)
     assert items(deltas)[0].text == "It is sunny."
-    assert [each["token"] for each in told] == ["It", " is", " sunny", "."]
-    assert told[0] == {"token": "It", "bytes": [73, 116], "logprob": -1.0, "top_logprobs": []}
+    assert [each["token"] for each in entries] == ["It", " is", " sunny", "."]
+    assert entries[0] == {"token": "It", "bytes": [73, 116], "logprob": -1.0, "top_logprobs": []}
 
 
 def test_chunks_with_and_without_log_probabilities_can_be_mixed():

@@ -57,14 +57,15 @@ def as_vllm_gives(delta):
 
 
 def test_further_pieces_are_passed_on_whatever_the_shape_of_a_delta():
-    pieces = [{"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, {"content": "d"}]
-    pieces += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
-    told = [
-        run(VllmParser(ROUTING), [Chunk([1], delta=shape(piece)) for piece in pieces], "stop") for shape in (dict, as_vllm_gives)
+    fragments = [{"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, {"content": "d"}]
+    fragments += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
+    deltas = [
+        run(VllmParser(ROUTING), [Chunk([1], delta=shape(fragment)) for fragment in fragments], "stop")
+        for shape in (dict, as_vllm_gives)
     ]
-    assert told[0] == told[1]
-    assert told[1][-1] == EndTurn("stop", Usage(output_tokens=9, reasoning_tokens=2))
-    assert items(told[1]) == [reasoning("ab"), answer("cd"), call("f", '{"a":1}'), call("g", "{}")]
+    assert deltas[0] == deltas[1]
+    assert deltas[1][-1] == EndTurn("stop", Usage(output_tokens=9, reasoning_tokens=2))
+    assert items(deltas[1]) == [reasoning("ab"), answer("cd"), call("f", '{"a":1}'), call("g", "{}")]
 
 
 def test_a_call_streams_as_it_comes():
@@ -106,9 +107,9 @@ def test_calls_that_never_become_whole_are_written_at_the_end():
     ],
 )
 def test_a_turn_that_stops_in_the_middle_of_arguments_was_cut(name, arguments, left):
-    told = run(VllmParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
-    assert items(told) == [call("g", "{}"), left]
-    assert told[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
+    deltas = run(VllmParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
+    assert items(deltas) == [call("g", "{}"), left]
+    assert deltas[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
 
 
 def test_a_name_may_come_late_and_an_id_before_it():
@@ -227,7 +228,7 @@ def test_deltas_that_say_nothing_are_passed_over(delta):
     assert read(delta) == []
 
 
-PIECE = st.one_of(
+DELTA = st.one_of(
     st.tuples(st.sampled_from(["reasoning", "content"]), st.sampled_from(["a", "b ", "\n", " ", ""])).map(
         lambda pair: dict([pair])
     ),
@@ -241,16 +242,16 @@ PIECE = st.one_of(
 )
 
 
-@given(st.lists(PIECE, max_size=12), st.sampled_from(["stop", "length"]))
+@given(st.lists(DELTA, max_size=12), st.sampled_from(["stop", "length"]))
 def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason):
     plain = Routing()
     seen = items(run(VllmParser(plain), [Chunk([1], delta=delta) for delta in deltas], reason))
-    said = "".join(
+    text = "".join(
         [str(delta.get("reasoning", "")) + str(delta.get("content", "")) for delta in deltas]
         + [each["function"]["arguments"] for delta in deltas for each in delta.get("tool_calls", [])]
     )
     written = "".join(str(item.fields["action"]["query"]) if item.kind == "web_search_call" else item.text for item in seen)
-    assert sorted("".join(said.split())) == sorted("".join(written.split()))
+    assert sorted("".join(text.split())) == sorted("".join(written.split()))
 
 
 @pytest.mark.parametrize("then", [tool(0, "{}", "f"), None])

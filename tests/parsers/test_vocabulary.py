@@ -1,7 +1,7 @@
 import pytest
 
 from interlock.parsers.harmony_framing import Trigger
-from interlock.parsers.harmony_vocabulary import Characters, Piece, vocabulary
+from interlock.parsers.harmony_vocabulary import Characters, TokenText, vocabulary
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_an_id_has_a_meaning(token: int, meaning: object):
 
 
 def test_ids_without_a_meaning_are_not_remembered():
-    before = len(vocabulary()._learned)
+    before = len(vocabulary()._cache)
     vocabulary().read(12_345_678)
-    assert len(vocabulary()._learned) == before
+    assert len(vocabulary()._cache) == before
 
 
 def test_there_is_one_vocabulary():
@@ -40,5 +40,5 @@ def test_a_character_comes_with_all_of_its_tokens():
     assert not characters.feed(b"x\xe2\x82", first)
     assert characters.pending
     assert characters.feed(b"\xac", second)
-    assert characters.take() == Piece("x€", [first, second], 2)
+    assert characters.take() == TokenText("x€", [first, second], 2)
     assert not characters.pending

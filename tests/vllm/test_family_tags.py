@@ -5,7 +5,7 @@ import warnings
 import orjson
 import pytest
 
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -45,7 +45,7 @@ def grammar(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_call_as_the_encoder_writes_it_follows_the_structural_tag(name):
-    text = encode([Said("call", orjson.dumps({"s": "Rome", "n": 5}).decode(), "get_weather")], name)
+    text = encode([WrittenItem("call", orjson.dumps({"s": "Rome", "n": 5}).decode(), "get_weather")], name)
     info = xgrammar.TokenizerInfo([bytes([byte]) for byte in range(256)])
     compiled = xgrammar.GrammarCompiler(info).compile_grammar(grammar(name))
     for before in ("", "\n", "\n\n"):  # some tags want the line breaks that stand between text and calls

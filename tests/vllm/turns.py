@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 FUNCTION: Final = {
     "type": "function",
@@ -273,10 +273,10 @@ PARSED: Final[Sequence[Turn]] = (
 
 
 LOOK: Final = (
-    Said("reasoning", "Hm, well."),
-    Said("message", "I look."),
-    Said("call", '{"city":"Rome"}', "get_weather"),
-    Said("call", '{"city":"Oslo & \\"more\\""}', "get_weather"),
+    WrittenItem("reasoning", "Hm, well."),
+    WrittenItem("message", "I look."),
+    WrittenItem("call", '{"city":"Rome"}', "get_weather"),
+    WrittenItem("call", '{"city":"Oslo & \\"more\\""}', "get_weather"),
 )
 
 
@@ -293,11 +293,11 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
         reasoning: As in `--reasoning-parser`; empty if there is none.
     """
 
-    def encoded(*said: Said) -> str:
+    def encoded(*said: WrittenItem) -> str:
         return encode(said, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
 
     thought = [REASONING] if reasoning else []
-    one, now, nope = encoded(*LOOK[:3]), Said("call", "{}", "now"), Said("call", "{}", "nope")
+    one, now, nope = encoded(*LOOK[:3]), WrittenItem("call", "{}", "now"), WrittenItem("call", "{}", "nope")
     tools = _tools(FUNCTION)
     turns = (
         Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*thought, MESSAGE, CALL, CALL], body=tools),
@@ -316,7 +316,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
         Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*thought, CALL], body=tools),
         Turn(
             f"a quoted marker ({name})",
-            [encoded(*LOOK[:2]) + f" {encoded(Said('call', '{}', 'f'))[:11]} it says.{END}"],
+            [encoded(*LOOK[:2]) + f" {encoded(WrittenItem('call', '{}', 'f'))[:11]} it says.{END}"],
             [*thought, MESSAGE],
             body=tools,
         ),

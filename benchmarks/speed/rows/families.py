@@ -13,8 +13,8 @@ from typing import Final
 
 from interlock.fsm.deltas import Start
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import USUAL, Settings, family
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families import DEFAULT_REASONING, Settings, family
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from speed.ours import begin
 from speed.outputs import PROSE, REQUEST, Stream
 from speed.size import Size
@@ -38,9 +38,9 @@ def rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 
 def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:
-    yield _row(name, "text", Stream(name, USUAL[name], "<think>Hm.</think>It is so. "), size, peer)
-    yield _row(name, "reasoning", Stream(name, USUAL[name], "<think>It is so. "), size, peer)
-    head, _, _ = encode([Said("call", f'{{"city":"{_MARK}"}}', "get_weather")], name).partition(_MARK)
+    yield _row(name, "text", Stream(name, DEFAULT_REASONING[name], "<think>Hm.</think>It is so. "), size, peer)
+    yield _row(name, "reasoning", Stream(name, DEFAULT_REASONING[name], "<think>It is so. "), size, peer)
+    head, _, _ = encode([WrittenItem("call", f'{{"city":"{_MARK}"}}', "get_weather")], name).partition(_MARK)
     for length in size.arguments:
         begun = Stream(name, None, head + "".join(islice(PROSE * 200, length)))
         yield _row(name, f"after {length:,} characters", begun, size, peer, length)

@@ -1,7 +1,7 @@
-"""Which tokens a piece of text is made of, when somebody else has made text of them.
+"""Alignment of text with the tokens that it came from.
 
-A parser that is given text and the log probabilities of tokens finds the one in the other: the tokens' bytes follow one
-another, and the text is somewhere in them, after what was found before. Markup that became no text is passed over.
+vLLM's parsers and the families' give text and the log probabilities of tokens apart. The tokens' bytes follow one another, and
+the text is somewhere in them, after the text before it. Markup that became no text is skipped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from attrs import define, field
 
 from interlock.parsers.harmony_vocabulary import Entry
 
-__all__ = ["Aligned", "Alignment"]
+__all__ = ["Alignment", "TokenizedText"]
 
-Aligned: TypeAlias = tuple[str, Sequence[Entry]]
-"""A text, and the tokens that say all of it; none if they are not known."""
+TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
+"""A text, and all its tokens; no tokens if they are unknown."""
 
 CONTINUATION: Final = range(0x80, 0xC0)
 """The bytes that do not begin a character."""
@@ -24,11 +24,11 @@ CONTINUATION: Final = range(0x80, 0xC0)
 
 @define(eq=False)
 class Alignment:
-    """The tokens of a turn that have not become text yet, and text that ends inside of one of them."""
+    """The tokens of a turn that have not become text yet, and text that ends inside one of them."""
 
     _bytes: bytes = b""
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
-    """Where each of them begins and ends; one of which a part was forgotten begins before 0."""
+    """Each with where it begins and ends; a token that has lost its first bytes begins before 0."""
     _pending: bytes = b""
 
     @property
@@ -37,26 +37,18 @@ class Alignment:
         return not self._tokens
 
     def add(self, entry: Entry) -> None:
-        """Add the next token.
-
-        Args:
-            entry: Its log probability, in the API's shape; its text is its `bytes`, or else its `token`; one without is
-                passed over.
-        """
+        """Add the next token, in the API's shape; its text is its `bytes`, or else its `token`."""
         content = _content(entry)
         if content:
             begin = len(self._bytes)
             self._bytes += content
             self._tokens.append((begin, len(self._bytes), entry))
 
-    def find(self, text: str) -> Aligned:
-        """Return the text whose tokens are whole, with these tokens, and forget them and those before.
+    def find(self, text: str) -> TokenizedText:
+        """Return the part of the text whose tokens are complete, with these tokens, and drop everything before its end.
 
-        A text that ends inside of a token is held until the rest of it comes, because a text has the probabilities of all of
-        its tokens or of none (rule R15).
-
-        Args:
-            text: A piece of what the tokens say. If it is not to be found, it comes back without tokens.
+        Text that ends inside a token waits for the rest of that token, because a text has the probabilities of all its
+        tokens or of none (rule R15). Text that is not in the tokens is returned without any.
         """
         if not self._tokens:
             return text, ()
@@ -66,23 +58,22 @@ class Alignment:
             self._pending = b""
             return needle.decode(), ()
         stop = start + len(needle)
-        ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._cuts(end)]
-        whole = self._take(start, ends[-1] if ends else start)
-        self._pending = needle[len(whole[0].encode()) :]
-        return whole
+        ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._is_inside_character(end)]
+        result = self._take(start, ends[-1] if ends else start)
+        self._pending = needle[len(result[0].encode()) :]
+        return result
 
-    def rest(self) -> Aligned:
-        """Return the text that is held, at the end of an item."""
+    def flush(self) -> TokenizedText:
+        """Return the pending text, at the end of an item."""
         pending, self._pending = self._pending, b""
         return self._take(0, len(pending))
 
-    def _cuts(self, end: int) -> bool:
-        """Return whether a place is inside of a character."""
+    def _is_inside_character(self, end: int) -> bool:
         return end < len(self._bytes) and self._bytes[end] in CONTINUATION
 
-    def _take(self, start: int, stop: int) -> Aligned:
-        """Return a text and its tokens, and forget it and what is before; a token that is not all in it stands for its part."""
-        matched = self._bytes[start:stop]
+    def _take(self, start: int, stop: int) -> TokenizedText:
+        """Return a text and its tokens, and drop everything up to its end; a token partly in it is cut to that part."""
+        text = self._bytes[start:stop]
         entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
             for begin, end, entry in self._tokens
@@ -90,11 +81,11 @@ class Alignment:
         ]
         self._bytes = self._bytes[stop:]
         self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
-        return matched.decode(), entries
+        return text.decode(), entries
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:
-    """Return what stands for a token of which a part is said; its alternatives stood for all of it."""
+    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the whole token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 

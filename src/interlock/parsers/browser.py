@@ -1,45 +1,36 @@
-"""The browser tool of harmony: from the arguments of its calls to the `action` of a `web_search_call`.
+"""The browser tool of harmony: from the arguments of a call to the `action` of a `web_search_call`.
 
-It knows the three functions of that tool (`search`, `open`, `find`) and the three actions of the API. The tool names pages
-by cursors and links by numbers, the API by URLs: a page that was named by a cursor is given as `cursor:3`, and its link
-number 7 as `cursor:3#7`.
+The tool names pages by cursors and links by numbers, the API by URLs: the page at cursor 3 becomes `cursor:3`, and its link
+number 7 `cursor:3#7`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import orjson
 from attrs import frozen
 
+_FUNCTIONS = ("search", "open", "find")
 LATEST = -1
-"""The cursor of the page that was looked at last; what the tool takes when none is given."""
+"""The cursor of the latest page, which is the tool's default."""
 
 
 @frozen
 class Action:
-    """What a browser call asks for.
-
-    Args:
-        fields: The `action` of the item, in the API's shape.
-        fault: Why the call can never run, if it cannot.
-    """
+    """The `action` of a browser call, in the API's shape, and why the call cannot run (None if it can)."""
 
     fields: Mapping[str, object]
     fault: str | None = None
 
 
 def read_action(function: str, arguments: str) -> Action:
-    """Return the action that a call of the browser asks for; never raises.
+    """Return the action of a call of `browser.<function>`; never raises.
 
-    Args:
-        function: The name after `browser.`.
-        arguments: A JSON object, if the model did as it was told. Arguments that make no sense are given as the query of
-            a search with the fault beside it, so that they are not lost.
+    Invalid arguments become the query of a search, so that none are lost.
     """
-    build = _ACTIONS.get(function)
-    if build is None:
+    if function not in _FUNCTIONS:
         return _fault(arguments, f"the browser has no function {function!r}")
     try:
         value: object = orjson.loads(arguments)
@@ -47,7 +38,7 @@ def read_action(function: str, arguments: str) -> Action:
         return _fault(arguments, "the arguments are not JSON")
     if not isinstance(value, dict):
         return _fault(arguments, "the arguments are not an object")
-    fields = build(cast("dict[str, object]", value))
+    fields = _fields(function, cast("dict[str, object]", value))
     return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
 
 
@@ -55,32 +46,24 @@ def _fault(arguments: str, fault: str) -> Action:
     return Action({"type": "search", "query": arguments}, fault)
 
 
-def _search(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
-    query = arguments.get("query")
-    return {"type": "search", "query": query} if isinstance(query, str) else None
-
-
-def _open(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "open_page", "url": _page(arguments)}
-
-
-def _find(arguments: Mapping[str, object]) -> Mapping[str, object] | None:
-    pattern = arguments.get("pattern")
-    return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)} if isinstance(pattern, str) else None
+def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the action; None if an argument is missing."""
+    query, pattern = arguments.get("query"), arguments.get("pattern")
+    match function:
+        case "search" if isinstance(query, str):
+            return {"type": "search", "query": query}
+        case "open":
+            return {"type": "open_page", "url": _page(arguments)}
+        case "find" if isinstance(pattern, str):
+            return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)}
+        case _:
+            return None
 
 
 def _page(arguments: Mapping[str, object]) -> str:
-    """Return the page's URL, or what the tool calls it."""
     for name in ("url", "id"):
         url = arguments.get(name)
         if isinstance(url, str):
             return url
     cursor, link = arguments.get("cursor", LATEST), arguments.get("id")
     return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
-
-
-_ACTIONS: dict[str, Callable[[Mapping[str, object]], Mapping[str, object] | None]] = {
-    "search": _search,
-    "open": _open,
-    "find": _find,
-}

@@ -1,31 +1,28 @@
-"""The tools that a client runs and that have items of their own: a shell, patches, a search of tools.
+"""The tools that a client runs and that have item kinds of their own: a shell, patches, a search of tools.
 
-A model is shown each as a function; this table says which, so that what offers the tools and what reads the calls agree. How
-a call's arguments become its item is in `interlock.parsers.client_calls`.
+A model sees each as a function, and `read_call` turns the arguments of its calls into items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias, cast
 
+import orjson
 from attrs import frozen
 
 from interlock.events.items import ItemKind
+from interlock.fsm.deltas import Close, Delta, EndPart, Open
 
-__all__ = ["CLIENT_TOOLS", "ClientTool"]
+__all__ = ["CLIENT_TOOLS", "ClientTool", "read_call"]
+
+Fields: TypeAlias = Mapping[str, object]
 
 
 @frozen
 class ClientTool:
-    """A tool as a function.
-
-    Args:
-        kind: The kind of item that a call of it is.
-        description: For the model.
-        parameters: A JSON schema of its arguments.
-    """
+    """A client tool as the model sees it: a function, whose calls are items of this kind."""
 
     kind: ItemKind
     description: str
@@ -76,4 +73,58 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
         ),
     }
 )
-"""The tools by their types, which are also the names of their functions."""
+"""The tools by type, which is also the name of the function."""
+
+
+def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
+    """Return the deltas of a complete call of a client tool; None if its arguments do not fit the tool. Never raises."""
+    try:
+        value: object = orjson.loads(arguments)
+    except ValueError:
+        return None
+    return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
+
+
+def _local_shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    if not _are_texts(arguments.get("command")):
+        return None
+    return [Open("local_shell_call", fields), Close({"action": {"type": "exec", "env": {}, **_without_nulls(arguments)}})]
+
+
+def _shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    commands = arguments.get("commands")
+    if not _are_texts(commands):
+        return None
+    limits = {name: arguments.get(name) for name in ("max_output_length", "timeout_ms")}
+    start = Open("shell_call", {**fields, "action": {"commands": [], **limits}})
+    deltas = [delta for command in cast("Sequence[str]", commands) for delta in (command, EndPart())]
+    return [start, *deltas, Close()]
+
+
+def _apply_patch(arguments: Fields, fields: Fields) -> list[Delta] | None:
+    kind, path, diff = arguments.get("type"), arguments.get("path"), arguments.get("diff", "")
+    if kind not in ("create_file", "update_file", "delete_file") or not isinstance(path, str) or not isinstance(diff, str):
+        return None
+    streams = kind != "delete_file"
+    operation = {"type": kind, "path": path, **({"diff": ""} if streams else {})}
+    return [Open("apply_patch_call", {**fields, "operation": operation}), *([diff] if streams and diff else []), Close()]
+
+
+def _tool_search(arguments: Fields, fields: Fields) -> list[Delta]:
+    return [Open("tool_search_call", {**fields, "execution": "client"}), Close({"arguments": arguments})]
+
+
+def _without_nulls(arguments: Fields) -> Fields:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+
+
+_READERS: Final[Mapping[str, Callable[[Fields, Fields], list[Delta] | None]]] = {
+    "local_shell_call": _local_shell,
+    "shell_call": _shell,
+    "apply_patch_call": _apply_patch,
+    "tool_search_call": _tool_search,
+}

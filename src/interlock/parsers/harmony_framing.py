@@ -1,12 +1,10 @@
-"""The framing of harmony, as a declared machine: messages made of a header and a content, one after another.
+"""The framing of harmony as a table: messages, each a header and a content.
 
-It knows which tokens may come in which order and what each of them asks for. It knows nothing of token ids, of what the words
-of a header mean, or of deltas. Every trigger has a row in every state: whatever a model writes, there is an edge for it (rule
-R17).
+Every state has a row for every trigger, so there is an edge for whatever a model writes (rule R17).
 
-Three triggers stand for a token of text. In a content it is `text`. Outside of a content it is `word` if it may still be a part
-of a header, and `prose` if it makes certain that the header is over although no `<|message|>` came: the header of that message
-is malformed. `interlock.parsers.harmony_header` tells the two apart.
+Three triggers stand for a token of text: `text` in a content; outside of it, `word` if it may belong to a header, and `prose`
+if it shows that the header is malformed, because it ends without `<|message|>`. `interlock.parsers.harmony_header` tells the
+latter two apart.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from interlock.fsm.table import Edge, Table
 
 
 class Trigger(StrEnum):
-    """What can come next: a token by its meaning, or the end of the turn."""
+    """The input of the framing: a token by its meaning, or the end of the turn."""
 
     START = "start"
     CHANNEL = "channel"
@@ -28,13 +26,13 @@ class Trigger(StrEnum):
     CALL = "call"
     RETURN = "return"
     STRAY = "stray"
-    """A control token without a meaning here: reserved, or an id that no vocabulary has."""
+    """A control token without a meaning here: a reserved one, or an unknown id."""
     TEXT = "text"
-    """A token of text inside a content."""
+    """A token of text in a content."""
     WORD = "word"
     """A token of text after which the header may still be well-formed."""
     PROSE = "prose"
-    """A token of text, or its absence, that makes certain that no header is left to be read."""
+    """A token of text, or its absence, which shows that the header is over."""
     FINISH = "finish"
     """The turn ends because the model stopped."""
     CUT = "cut"
@@ -42,30 +40,30 @@ class Trigger(StrEnum):
 
 
 class Effect(StrEnum):
-    """What an edge does."""
+    """The action of an edge."""
 
     NOTE = "note"
     """Add the text to the header."""
     SECTION = "section"
-    """Begin the header's next section, which the token names."""
+    """Begin the section of the header that the token names."""
     SEAL = "seal"
-    """Read the header as one that `<|message|>` ended."""
+    """Read the header as complete: `<|message|>` ended it."""
     BREAK = "break"
-    """Read the header as one that was broken off."""
+    """Read the header as broken off."""
     OPEN = "open"
-    """Open the item that the header asks for."""
+    """Open the item that the header describes."""
     SPILL = "spill"
-    """Give that item the words that turned out not to be header."""
+    """Write the words that are no header to the item."""
     APPEND = "append"
-    """Give the item the text."""
+    """Write the text to the item."""
     SKIP = "skip"
-    """Pass over a control token, which is no part of the content."""
+    """Skip a control token, which is no part of the content."""
     CLOSE = "close"
     """Close the item."""
     LEAVE = "leave"
     """Leave the item for the driver to cut."""
     DROP = "drop"
-    """Forget the header, which was cut before it said anything whole."""
+    """Drop the header, which was cut before it said anything complete."""
 
 
 _OUTSIDE: Final = tuple(trigger for trigger in Trigger if trigger is not Trigger.TEXT)

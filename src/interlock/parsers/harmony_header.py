@@ -1,19 +1,19 @@
-"""The header grammar of harmony: which words a header may have, and what it says when it is whole or broken off.
+"""The grammar of harmony's headers: their words, and what a complete or broken-off header means.
 
-It knows words and markers, not token ids or items. A header is a row of sections, each begun by a marker; the section
-before the first marker is what follows the `<|start|>assistant` at the end of a prompt:
+A header is a sequence of sections, each begun by a marker; the section before the first marker follows the
+`<|start|>assistant` at the end of the prompt:
 
-    section    begins with       and may say
-    text       nothing           known words alone: role, channel, `to=` recipient, content type
+    section    begins with       and may contain
+    text       nothing           only known words: role, channel, `to=` recipient, content type
     start      `<|start|>`       a role (any word), recipient, content type
     channel    `<|channel|>`     a channel (any word), recipient, content type
     constrain  `<|constrain|>`   a content type (any word), recipient
 
-Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). What is said twice counts as said last.
+Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Of repeated words, the last counts.
 
-A header that no `<|message|>` ends is broken off, and only what can be nothing else counts as header: the known words
-that follow its marker, of the content types those that follow a recipient or `<|constrain|>`, and in a text section
-nothing unless a recipient was given. The rest is text; of the white space between the two, one character is header.
+A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, but a
+content type only after a recipient or `<|constrain|>`, and in a text section nothing without a recipient. The rest is text; of
+the white space between the two, one character is header.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Literal, TypeAlias
 from attrs import define
 
 from interlock.parsers.harmony_framing import Trigger
-from interlock.parsers.harmony_vocabulary import Piece
+from interlock.parsers.harmony_vocabulary import TokenText
 
 Opener: TypeAlias = Literal["text", "start", "channel", "constrain"]
-"""What begins a section."""
+"""The marker that begins a section, or `text` for none."""
 
 MAX_SECTION = 256
-"""The longest section, in characters, that is waited for: it bounds how long text without a header is held."""
+"""The maximum length of a section, in characters; it bounds how much text without a header is held back."""
 
 _OPENERS: dict[Trigger, Opener] = {Trigger.START: "start", Trigger.CHANNEL: "channel", Trigger.CONSTRAIN: "constrain"}
 _MARKERS = {Trigger.CHANNEL, Trigger.CONSTRAIN, Trigger.MESSAGE}
@@ -55,36 +55,30 @@ _WORD = re.compile(
 
 @define(eq=False)
 class Header:
-    """A header as far as it was written.
-
-    Args:
-        role: Who speaks, if a role was given.
-        channel: A known channel, if one was given.
-        recipient: To whom, if it was said.
-    """
+    """A header so far: the author, a known channel and the recipient, as far as it names them."""
 
     role: str | None = None
     channel: str | None = None
     recipient: str | None = None
     _opener: Opener = "text"
-    _pieces: tuple[Piece, ...] = ()
+    _chunks: tuple[TokenText, ...] = ()
 
     @property
-    def foreign(self) -> bool:
-        """Whether somebody else than the assistant is said to speak."""
+    def is_foreign(self) -> bool:
+        """Whether the header names another author than the assistant."""
         return self.role not in {None, "assistant"}
 
-    def note(self, piece: Piece) -> None:
-        """Add text to the section that is being written."""
-        self._pieces = (*self._pieces, piece)
+    def add(self, chunk: TokenText) -> None:
+        """Add text to the current section."""
+        self._chunks = (*self._chunks, chunk)
 
     def begin_section(self, marker: Trigger) -> None:
-        """End the section that is being written and begin the next."""
+        """End the current section and begin the next."""
         self.seal()
         self._opener = _OPENERS[marker]
 
-    def takes(self, text: str) -> bool:
-        """Return whether the section can still be a section after this text."""
+    def accepts(self, text: str) -> bool:
+        """Return whether the section can still be valid after this text."""
         section = self._section + text
         if len(section) > MAX_SECTION:
             return False
@@ -93,62 +87,58 @@ class Header:
             words = words[:-1]  # it may yet become a known word
         return self._allows(words) and not section[end:].strip()
 
-    def ends_with(self, trigger: Trigger) -> bool:
-        """Return whether the header can end here, or the section if it is a marker that comes; else text was cut short.
-
-        Args:
-            trigger: A control token, or the end of the turn.
-        """
+    def can_end_with(self, trigger: Trigger) -> bool:
+        """Return whether the section or header is valid before this control token or end of the turn."""
         section = self._section
         if trigger in _MARKERS:
             words, end = _words(section)
             return self._allows(words) and not section[end:].strip()
-        _, end = self._certain(section)
+        _, end = self._unambiguous(section)
         rest = section[end:].strip()
         fragment = trigger is Trigger.CUT and self._opener != "text" and any(keyword.startswith(rest) for keyword in _KNOWN)
         return not rest or fragment
 
     def seal(self) -> None:
-        """Read the section as a whole one: all its words are header."""
-        self._learn(_words(self._section)[0])
-        self._pieces = ()
+        """Read the section as complete: all its words are header."""
+        self._record(_words(self._section)[0])
+        self._chunks = ()
 
     def break_off(self) -> None:
-        """Read the section as broken off: what is no header is left for `spill`."""
+        """Read the section as broken off; `spill` then returns the words that are no header."""
         section = self._section
-        words, end = self._certain(section)
-        self._learn(words)
+        words, end = self._unambiguous(section)
+        self._record(words)
         if words and section[end : end + 1].isspace():
             end += 1
-        self._pieces = _after(self._pieces, end)
+        self._chunks = _drop_start(self._chunks, end)
 
-    def spill(self) -> tuple[Piece, ...]:
-        """Return the words that turned out to be text, token by token."""
-        pieces, self._pieces = self._pieces, ()
-        return pieces
+    def spill(self) -> tuple[TokenText, ...]:
+        """Return the words that are no header, token by token."""
+        chunks, self._chunks = self._chunks, ()
+        return chunks
 
     @property
     def _section(self) -> str:
-        return "".join(piece.text for piece in self._pieces)
+        return "".join(chunk.text for chunk in self._chunks)
 
     def _allows(self, words: list[re.Match[str]]) -> bool:
-        """Return whether these words make a section: unknown ones are a role, a channel or a content type, one at most."""
+        """Return whether these words are a valid section: at most one, its role, channel or content type, is unknown."""
         return sum(word["other"] is not None for word in words) <= (self._opener != "text")
 
-    def _certain(self, section: str) -> tuple[list[re.Match[str]], int]:
-        """Return the words that are header even if no `<|message|>` follows, and where they end."""
-        certain: list[re.Match[str]] = []
-        addressed = self.recipient is not None
+    def _unambiguous(self, section: str) -> tuple[list[re.Match[str]], int]:
+        """Return the words that are header even without `<|message|>`, and where they end."""
+        words: list[re.Match[str]] = []
+        has_recipient = self.recipient is not None
         for word in _words(section)[0]:
-            addressed = addressed or word["recipient"] is not None
-            if word["other"] or (word["type"] and not addressed and self._opener != "constrain"):
+            has_recipient = has_recipient or word["recipient"] is not None
+            if word["other"] or (word["type"] and not has_recipient and self._opener != "constrain"):
                 break
-            certain.append(word)
-        if self._opener == "text" and not addressed:
-            certain = []
-        return certain, certain[-1].end() if certain else 0
+            words.append(word)
+        if self._opener == "text" and not has_recipient:
+            words = []
+        return words, words[-1].end() if words else 0
 
-    def _learn(self, words: list[re.Match[str]]) -> None:
+    def _record(self, words: list[re.Match[str]]) -> None:
         for word in words:
             self.role = word["role"] or (word["other"] if self._opener == "start" else None) or self.role
             self.channel = word["channel"] or self.channel
@@ -156,7 +146,7 @@ class Header:
 
 
 def _words(section: str) -> tuple[list[re.Match[str]], int]:
-    """Return the words that a section begins with, and where they end."""
+    """Return the words at the beginning of a section, and where they end."""
     words: list[re.Match[str]] = []
     end = 0
     while word := _WORD.match(section, end):
@@ -165,13 +155,13 @@ def _words(section: str) -> tuple[list[re.Match[str]], int]:
     return words, end
 
 
-def _after(pieces: Iterable[Piece], start: int) -> tuple[Piece, ...]:
-    """Drop the first characters of some pieces; a token of which a part is left stands for that part alone."""
-    rest: list[Piece] = []
-    for piece in pieces:
+def _drop_start(chunks: Iterable[TokenText], start: int) -> tuple[TokenText, ...]:
+    """Drop the first characters; a token that loses a part stands for the rest alone."""
+    rest: list[TokenText] = []
+    for chunk in chunks:
         if start <= 0:
-            rest.append(piece)
-        elif start < len(piece.text):
-            rest.append(piece.after(start))
-        start -= len(piece.text)
+            rest.append(chunk)
+        elif start < len(chunk.text):
+            rest.append(chunk.drop_start(start))
+        start -= len(chunk.text)
     return tuple(rest)

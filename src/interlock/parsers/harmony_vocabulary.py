@@ -1,7 +1,6 @@
-"""The vocabulary of harmony: what a token id stands for, and characters that are spread over several tokens.
+"""The vocabulary of harmony: the meaning of a token id, and characters that span several tokens.
 
-It knows ids, bytes and the names of the control tokens; it knows nothing of messages. `openai_harmony` holds the
-vocabulary and is imported when the first vocabulary is asked for, so that the other formats do without it.
+`openai_harmony` provides the vocabulary and is imported on first use, so that the other formats work without it.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _CONTROLS = {
 
 
 class Encoding(Protocol):
-    """What is used of `openai_harmony.HarmonyEncoding`."""
+    """The methods of `openai_harmony.HarmonyEncoding` that the vocabulary uses."""
 
     def decode(self, tokens: Sequence[int], errors: str = ...) -> str:
-        """Return the text of tokens; raises `HarmonyError` for an id without one, `OverflowError` outside of 32 bits."""
+        """Return the text of tokens; raises `HarmonyError` for an unknown id, `OverflowError` outside of 32 bits."""
         ...
 
     def is_special_token(self, token: int) -> bool:
@@ -45,39 +44,30 @@ class Encoding(Protocol):
 
 @define(eq=False)
 class Vocabulary:
-    """What each token id stands for, filled as ids come by.
-
-    Args:
-        encoding: Where unknown ids are looked up.
-        whole: The tokens whose text is whole by itself: nearly all. The parser's hot path reads this mapping alone.
-    """
+    """The meaning of each token id, cached as ids arrive; `whole` has the tokens of complete characters, nearly all."""
 
     encoding: Encoding
     whole: dict[int, str] = field(factory=dict[int, str])
-    _learned: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
+    _cache: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
 
     def read(self, token: int) -> str | bytes | Trigger:
-        """Return the meaning of a token: its text, the bytes of one with parts of characters, or what it triggers.
+        """Return a token's text, its bytes if they split characters, or its trigger; an unknown id is a stray token."""
+        meaning = self.whole.get(token) or self._cache.get(token)
+        return meaning if meaning is not None else self._look_up(token)
 
-        Args:
-            token: Any number; one that no vocabulary has is a stray control token, and is not remembered.
-        """
-        meaning = self.whole.get(token) or self._learned.get(token)
-        return meaning if meaning is not None else self._learn(token)
-
-    def _learn(self, token: int) -> str | bytes | Trigger:
+    def _look_up(self, token: int) -> str | bytes | Trigger:
         try:
             special = self.encoding.is_special_token(token)
             raw = self.encoding.decode([token], errors="surrogateescape")
         except (OverflowError, RuntimeError):  # `HarmonyError` is a `RuntimeError`
             return Trigger.STRAY
         if special:
-            return self._learned.setdefault(token, _CONTROLS.get(raw, Trigger.STRAY))
+            return self._cache.setdefault(token, _CONTROLS.get(raw, Trigger.STRAY))
         data = raw.encode(errors="surrogateescape")
         try:
             return self.whole.setdefault(token, data.decode())
         except UnicodeDecodeError:
-            return self._learned.setdefault(token, data)
+            return self._cache.setdefault(token, data)
 
 
 @cache
@@ -92,21 +82,15 @@ def vocabulary() -> Vocabulary:
 
 
 @frozen
-class Piece:
-    """Text that ends with a whole character, and the tokens that it came from.
-
-    Args:
-        text: The text.
-        entries: The log probabilities of its tokens, if they were asked for.
-        tokens: How many tokens it came from.
-    """
+class TokenText:
+    """Text of complete characters, the log probabilities of its tokens if requested, and the number of these tokens."""
 
     text: str = ""
     entries: Sequence[Entry] = ()
     tokens: int = 1
 
-    def after(self, start: int) -> Piece:
-        """Drop the first characters; if a log probability was given, the first one then stands for what is left."""
+    def drop_start(self, start: int) -> TokenText:
+        """Drop the first characters; the first log probability, if any, then stands for the rest."""
         text = self.text[start:]
         part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
         return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
@@ -114,10 +98,10 @@ class Piece:
 
 @define(eq=False)
 class Characters:
-    """Puts characters together that tokens divide, and keeps the log probabilities of those tokens with them.
+    """Joins characters that span several tokens, together with the log probabilities of those tokens.
 
-    What is no UTF-8 becomes U+FFFD, as in `bytes.decode(errors="replace")` of the whole. Text is held until it ends with
-    a whole character, so that text and tokens always correspond.
+    Invalid UTF-8 becomes U+FFFD, as in `bytes.decode(errors="replace")` of the whole. Text waits until it ends with a complete
+    character, so text and tokens always correspond.
     """
 
     _text: str = ""
@@ -128,27 +112,22 @@ class Characters:
 
     @property
     def pending(self) -> bool:
-        """Whether something is held."""
+        """Whether a character is incomplete."""
         return self._tokens > 0
 
     def feed(self, data: bytes, entry: Entry | None) -> bool:
-        """Feed the bytes of a token, and return whether the text is whole now, so that `take` should be called.
-
-        Args:
-            data: At least one byte.
-            entry: The token's log probability, if it was asked for.
-        """
+        """Add the bytes of a token, at least one, and return whether the text is complete, so that `take` should be called."""
         data = self._rest + data
-        text, decoded = utf_8_decode(data, "replace")
-        self._text, self._rest = self._text + text, data[decoded:]
+        text, length = utf_8_decode(data, "replace")
+        self._text, self._rest = self._text + text, data[length:]
         self._tokens += 1
         if entry is not None:
             self._entries = self._entries or []
             self._entries.append(entry)
         return not self._rest
 
-    def take(self) -> Piece:
-        """Return what is held; a character that is not whole becomes U+FFFD."""
-        piece = Piece(self._text + self._rest.decode(errors="replace"), self._entries, self._tokens)
+    def take(self) -> TokenText:
+        """Return the pending text; an incomplete character becomes U+FFFD."""
+        result = TokenText(self._text + self._rest.decode(errors="replace"), self._entries, self._tokens)
         self._text, self._rest, self._tokens, self._entries = "", b"", 0, ()
-        return piece
+        return result

@@ -1,7 +1,4 @@
-"""The format `text`: everything that a model writes is its answer.
-
-It knows text and nothing else: no reasoning, no calls.
-"""
+"""The format `text`: everything that a model writes is its answer."""
 
 from __future__ import annotations
 
@@ -9,33 +6,33 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.routing import ANSWER
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.item_writers import Writer, writer_for, written
+from interlock.parsers.item_writers import Writer, text_deltas, writer_for
+from interlock.parsers.routing import ANSWER
 
 
 @define(eq=False)
 class PlainParser:
-    """Parses plain text; see `Parser`. A message is opened when its first text comes."""
+    """Parses plain text; see `Parser`. The message opens with its first text."""
 
     _tokens: int = 0
     _entries: list[Entry] = field(factory=list[Entry])
     _writer: Writer | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the text as it came; log probabilities of tokens without text wait for the text that they are a part of."""
+        """Return the text unchanged; log probabilities of tokens without text wait for the text that those tokens complete."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
         return self._write(chunk.text) if chunk.text else []
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return the last deltas; an engine decides what becomes of a character that was cut."""
+        """End the turn; the engine decides what an incomplete character becomes."""
         deltas = self._write("") if self._entries else []
         if self._writer is not None and reason == "stop":
             deltas += self._writer.close()
-        counted = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
+        total = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
         self._tokens, self._writer = 0, None
-        return [*deltas, EndTurn(reason, counted)]
+        return [*deltas, EndTurn(reason, total)]
 
     def _write(self, text: str) -> list[Delta]:
         deltas: list[Delta] = []
@@ -43,4 +40,4 @@ class PlainParser:
             self._writer = writer_for(ANSWER)
             deltas += self._writer.open()
         entries, self._entries = self._entries, []
-        return deltas + written(self._writer, text, entries)
+        return deltas + text_deltas(self._writer, text, entries)

@@ -1,7 +1,6 @@
-"""Routing: from the recipient that a model names to the kind of item its call is, as one table.
+"""Routing maps the recipient of a call to an item kind, by one table for all formats.
 
-Every parser asks here, so that a call is of the same kind and name in whatever format it was written. The table holds what
-the request declares; the rules below it hold for what no request declares. It knows names, not texts.
+Tools that the request declares come first.
 
     recipient                                item
     a declared function, `functions.` or not function_call
@@ -13,7 +12,7 @@ the request declares; the rules below it hold for what no request declares. It k
     `browser.search`, `.open`, `.find`       web_search_call
     `mcp.server.tool`, `server.tool`         mcp_call of that server
     a bare name                              mcp_call of the only server declared, or of a server of that name
-    `assistant`, `user`, `all`               no call: somebody is spoken to
+    `assistant`, `user`, `all`               no call: a message
 """
 
 from __future__ import annotations
@@ -27,23 +26,15 @@ from interlock.events.items import ItemKind
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
-"""How the text of an item is read: as it is, as a custom tool's input or as code (in JSON, perhaps), as a browser's arguments,
-as those of another tool that has an item of its own."""
+"""What the text of an item is: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
 
 SEPARATOR = "__"
-"""Between a namespace and a name in the flat names that chat templates show to a model."""
+"""Separates a namespace from a name in the flat names that chat templates show to a model."""
 
 
 @frozen
 class Route:
-    """Where a text goes.
-
-    Args:
-        kind: The kind of item.
-        fields: What is known of it at once, by the API's names.
-        payload: How its text is read.
-        function: The function of the browser that is called.
-    """
+    """The item that a text becomes: its kind, its first fields and how its text is read; `function` is that of a browser call."""
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -52,12 +43,12 @@ class Route:
 
     @property
     def is_call(self) -> bool:
-        """Whether something is called, and nobody spoken to."""
+        """Whether the item is a call."""
         return self.kind not in {"reasoning", "message"}
 
     @property
     def is_answered(self) -> bool:
-        """Whether it is a call that the client answers by its `call_id`."""
+        """Whether the client answers the call by its `call_id`."""
         return self.payload == "client" or self.kind in {"function_call", "custom_tool_call"}
 
 
@@ -65,71 +56,51 @@ REASONING = Route("reasoning")
 PREAMBLE = Route("message", {"phase": "commentary"})
 ANSWER = Route("message", {"phase": "final_answer"})
 
-_NOBODY = ("", "assistant", "user", "all")
+_NO_CALL = ("", "assistant", "user", "all")
 _PYTHON = Route("code_interpreter_call")
 
 
 @frozen
 class Routing:
-    """Routes the calls of one request to kinds of item.
-
-    Args:
-        declared: The route of each recipient that the request's tools declare.
-        servers: The labels of its MCP servers, each with the tools that it is said to allow.
-    """
+    """Routes the calls of one request; `servers` are the tools allowed of each MCP server, by the server's label."""
 
     declared: Mapping[str, Route] = field(factory=dict[str, Route])
     servers: Mapping[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Routing:
-        """Create the routing of a request from its `tools`; what is not a tool is ignored.
-
-        Args:
-            body: The body of `POST /v1/responses`.
-        """
+        """Create the routing for a request body from its `tools`; invalid tools are ignored."""
         tools = list(_mappings(body.get("tools")))
         declared = dict(_functions(tools, hosted=frozenset(str(tool.get("type")) for tool in tools)))
         servers = {
             label: frozenset(_allowed(tool.get("allowed_tools")))
             for tool in tools
-            if tool.get("type") == "mcp" and (label := _name(tool.get("server_label")))
+            if tool.get("type") == "mcp" and (label := as_text(tool.get("server_label")))
         }
         return cls(declared, servers)
 
     def recipient(self, recipient: str) -> Route | None:
-        """Return the route of a recipient, as harmony calls it.
-
-        Args:
-            recipient: What follows `to=`.
-
-        Returns:
-            None if nothing is called.
-        """
-        if (route := self._certain(recipient)) is not None:
+        """Return the route of a harmony recipient (the text after `to=`); None if nothing is called."""
+        if (route := self._explicit(recipient)) is not None:
             return route
-        return None if recipient in _NOBODY else self._mcp(recipient)
+        return None if recipient in _NO_CALL else self._mcp_call(recipient)
 
     def function(self, name: str) -> Route:
-        """Return the route of a call in a format that knows functions alone: an unknown name is a function.
-
-        Args:
-            name: The name as the model wrote it.
-        """
-        if (route := self._certain(name) or self._listed(name)) is not None:
+        """Return the route of a call in a format that only has functions; an unknown name is a function."""
+        if (route := self._explicit(name) or self._server_tool(name)) is not None:
             return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
-        hosted = dot and (server in {"mcp", "container"} or self._label(name) is not None)
-        return self._mcp(name) if hosted else Route("function_call", {"name": name})
+        hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
+        return self._mcp_call(name) if hosted else Route("function_call", {"name": name})
 
-    def _certain(self, recipient: str) -> Route | None:
-        """Route what is declared, and what has a meaning of its own."""
+    def _explicit(self, recipient: str) -> Route | None:
+        """Route a declared tool, or a name with a fixed meaning."""
         if (route := self.declared.get(recipient)) is not None:
             return route
         space, _, name = recipient.partition(".")
         match space:
             case "functions" if name:
-                return self._listed(name) or Route("function_call", {"name": name})
+                return self._server_tool(name) or Route("function_call", {"name": name})
             case "python":
                 return _PYTHON
             case "browser":
@@ -137,37 +108,37 @@ class Routing:
             case _:
                 return None
 
-    def _listed(self, name: str) -> Route | None:
+    def _server_tool(self, name: str) -> Route | None:
         """Route a function that stands for a tool of a declared server, `<label>__<tool>`."""
         label = max((label for label in self.servers if name.startswith(f"{label}{SEPARATOR}")), key=len, default=None)
         return None if label is None else Route("mcp_call", {"name": name[len(label) + len(SEPARATOR) :], "server_label": label})
 
-    def _mcp(self, recipient: str) -> Route:
+    def _mcp_call(self, recipient: str) -> Route:
         name = recipient.removeprefix("mcp.") or recipient
-        label = self._label(name)
+        label = self._server_prefix(name)
         if label is not None:
             name = name.removeprefix(f"{label}.")
         elif "." in name.strip("."):
             label, _, name = name.strip(".").partition(".")
         else:
-            label = self._owner(name)
+            label = self._server_of(name)
         return Route("mcp_call", {"name": name, "server_label": label})
 
-    def _label(self, recipient: str) -> str | None:
-        """Return the declared server that a recipient begins with; labels may hold dots."""
+    def _server_prefix(self, recipient: str) -> str | None:
+        """Return the declared server that a recipient begins with; labels may contain dots."""
         return max((label for label in self.servers if recipient.startswith(f"{label}.")), key=len, default=None)
 
-    def _owner(self, tool: str) -> str:
+    def _server_of(self, tool: str) -> str:
         """Return the server of a bare tool name: the one that allows it, the only one, or one of that name."""
         owners = [label for label, tools in self.servers.items() if tool in tools] or list(self.servers)
         return owners[0] if len(owners) == 1 else tool
 
 
 def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
-    """Yield the recipients of the functions and custom tools; hosted tools keep their names for themselves."""
+    """Yield the recipients of functions and custom tools; the names of hosted tools stay theirs."""
     for tool in tools:
         if tool.get("type") == "namespace":
-            space = _name(tool.get("name"))
+            space = as_text(tool.get("name"))
             for member in _mappings(tool.get("tools")):
                 route = _route(member, {"namespace": space})
                 if route is not None:
@@ -175,7 +146,7 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
                         yield from _recipients(f"{space}{between}{route.fields['name']}", route)
         elif (route := _route(tool, {})) is not None:
             name = str(route.fields["name"])
-            is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NOBODY
+            is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NO_CALL
             yield from _recipients(name, route) if not is_taken else [(f"functions.{name}", route)]
 
 
@@ -186,7 +157,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
     """Return the route of a function or custom tool; functions may be nested, as in chat completions."""
-    name = _name(tool.get("name")) or _name(_mapping(tool.get("function")).get("name"))
+    name = as_text(tool.get("name")) or as_text(as_mapping(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
             return Route("function_call", {"name": name, **fields})
@@ -199,25 +170,28 @@ def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | 
 
 
 def _allowed(value: object) -> Iterator[str]:
-    """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that holds one."""
-    for name in _list(_mapping(value).get("tool_names", value)):
+    """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that contains one."""
+    for name in as_sequence(as_mapping(value).get("tool_names", value)):
         if isinstance(name, str):
             yield name
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, object]]:
-    for each in _list(value):
+    for each in as_sequence(value):
         if isinstance(each, Mapping):
             yield cast("Mapping[str, object]", each)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return an object; an empty one for any other value."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
-def _list(value: object) -> Sequence[object]:
+def as_sequence(value: object) -> Sequence[object]:
+    """Return an array; an empty one for any other value."""
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
-def _name(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a string; an empty one for any other value."""
     return value if isinstance(value, str) else ""

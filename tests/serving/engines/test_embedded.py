@@ -14,7 +14,7 @@ from openai_harmony import HarmonyEncodingName, Role, StreamableParser, load_har
 from recovery.notation import items, run
 
 from interlock.parsers import Chunk, Tagged, parser_for
-from interlock.parsers.families import USUAL
+from interlock.parsers.families import DEFAULT_REASONING
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt, prompt
@@ -110,7 +110,7 @@ def test_the_embedded_engine_writes_harmony():
 
 def written(turn, name):
     """What the engine writes in a family, read in pieces and in one."""
-    tagged = Tagged(name, USUAL[name])
+    tagged = Tagged(name, DEFAULT_REASONING[name])
     steps = outputs(turn, EmbeddedEngine(family=tagged))
     whole = Chunk(text="".join(step.chunk.text for step in steps))
     read = [items(run(parser_for(tagged, turn.request.raw), chunks)) for chunks in ([step.chunk for step in steps], [whole])]
@@ -118,7 +118,7 @@ def written(turn, name):
     return read[0]
 
 
-@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("name", DEFAULT_REASONING)
 def test_the_embedded_engine_writes_a_family_too(name):
     assert EmbeddedEngine(family=Tagged(name)).format == Tagged(name)
     turn = turn_for(tools=[MAIL, WEATHER])

@@ -158,7 +158,7 @@ def test_a_recording_of_a_family_names_it() -> None:
 
 
 def test_a_family_that_nobody_knows_is_an_error_of_the_first_line() -> None:
-    with pytest.raises(RecordingError, match="line 1: no family 'pythonic'; there are: qwen3_coder, "):
+    with pytest.raises(RecordingError, match="line 1: unknown tool parser 'pythonic': choose one of qwen3_coder, "):
         read(tagged(tool_parser="pythonic"))
 
 

@@ -1,35 +1,33 @@
-"""Families: the formats of models other than gpt-oss, read from text with markers.
+"""Families are the formats of models other than gpt-oss: text with markers.
 
-One machine, many tables: the framing is declared once, and a family is data (its markers and their roles).
+One table declares the framing for all; a family is data: its markers and their roles.
 
     family              what a family is: markers by their roles
-    known               the families that are known
+    catalog             the known families
     parser              the format `tagged`: from text to deltas
-    framing             the framing that they share, as a table
+    framing             the shared framing, as a table
     alphabet            its triggers and effects
-    effects             the effects, carried out
-    brackets            what a framing must be beyond a right table
+    effects             carries out the effects
+    brackets            checks that the effects of a framing match
     lexicon             the markers of a state, as one regular expression
-    active              the item that is being written
-    call                a call that is open
+    active_item         the open item, and the open call
     envelope            the JSON object around a call
-    nesting             the brackets of JSON
     parameter_values    from the text of a parameter to JSON
     special_tokens      the tokens behind the text
-    reference_encoders  reference encoders
-    drawing             the framing, drawn
+    reference_encoders  writes items as a model of a family does
+    drawing             diagrams of the framing
 """
 
-from interlock.parsers.families.active import Settings
+from interlock.parsers.families.active_item import Settings
+from interlock.parsers.families.catalog import DEFAULT_REASONING, REASONINGS, SYNTAXES, family, has_family
 from interlock.parsers.families.family import Family, Reasoning, Syntax
-from interlock.parsers.families.known import REASONINGS, SYNTAXES, USUAL, family, known
-from interlock.parsers.families.parser import FamilyParser
 from interlock.parsers.families.parameter_values import Schemas
+from interlock.parsers.families.parser import FamilyParser
 
 __all__ = [
+    "DEFAULT_REASONING",
     "REASONINGS",
     "SYNTAXES",
-    "USUAL",
     "Family",
     "FamilyParser",
     "Reasoning",
@@ -37,5 +35,5 @@ __all__ = [
     "Settings",
     "Syntax",
     "family",
-    "known",
+    "has_family",
 ]

@@ -1,8 +1,4 @@
-"""What a framing must be beyond a right table: its effects in order, nothing left open at the end of a turn, and no endless loop.
-
-It knows what each effect needs and what it leaves: which item is open, and whether something is held. It is checked once, when
-a framing is declared.
-"""
+"""Checks of a framing beyond those of a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ __all__ = ["Framing"]
 
 
 class Place(Enum):
-    """What is open."""
+    """The open part of a response."""
 
     NOTHING = "nothing"
     REASONING = "reasoning"
@@ -29,39 +25,27 @@ class Place(Enum):
     VALUE = "a value"
 
 
-class Standing(NamedTuple):
-    """Where a text stands.
-
-    Args:
-        place: What is open.
-        held: Whether something is held that may be framing.
-    """
+class Condition(NamedTuple):
+    """The open part, and whether text that may be framing is pending."""
 
     place: Place
-    held: bool
+    pending: bool
 
 
 @frozen
-class _Need:
-    """What an effect needs, and what it leaves.
-
-    Args:
-        places: What may be open before.
-        leaves: What is open after; the same if nothing is said.
-        held: Whether something must be held before it, or must not; None if either may be.
-        holds: Whether something is held after it; as before, if nothing is said.
-    """
+class _Rule:
+    """What must be open and pending before an effect (None: anything), and what is after it (None: no change)."""
 
     places: frozenset[Place]
-    leaves: Place | None = None
-    held: bool | None = None
-    holds: bool | None = None
+    result: Place | None = None
+    pending: bool | None = None
+    leaves_pending: bool | None = None
 
-    def after(self, before: Standing) -> Standing | None:
-        """Return where the text stands after the effect; None if it may not come there."""
-        if before.place not in self.places or self.held not in {None, before.held}:
+    def after(self, before: Condition) -> Condition | None:
+        """Return the condition after the effect; None if the effect is not allowed there."""
+        if before.place not in self.places or self.pending not in {None, before.pending}:
             return None
-        return Standing(self.leaves or before.place, before.held if self.holds is None else self.holds)
+        return Condition(self.result or before.place, before.pending if self.leaves_pending is None else self.leaves_pending)
 
 
 _P: Final = Place
@@ -76,59 +60,55 @@ _JSON: Final = frozenset({_P.JSON})
 _KEYS: Final = frozenset({_P.KEYS})
 _VALUE: Final = frozenset({_P.VALUE})
 
-_NEEDS: Final = {
-    _E.HOLD: _Need(_ANYWHERE - _VALUE, holds=True),
-    _E.NOTE: _Need(_ANYWHERE - _VALUE, held=True),
-    _E.SPILL: _Need(frozenset({_P.NOTHING, _P.MESSAGE}), _P.MESSAGE, held=True, holds=False),
-    _E.RETHINK: _Need(frozenset({_P.NOTHING, _P.REASONING}), _P.REASONING, held=True, holds=False),
-    _E.AGAIN: _Need(_ANYWHERE, held=False),
-    _E.REST: _Need(_RESTING, held=False),
-    _E.WRITE: _Need(_WRITING, held=False),
-    _E.REASON: _Need(_NOWHERE, _P.REASONING, held=False),
-    _E.SPEAK: _Need(_NOWHERE, _P.MESSAGE, held=False),
-    _E.CLOSE: _Need(_SPEAKING, _P.NOTHING, held=False),
-    _E.LEAVE: _Need(_SPEAKING, _P.NOTHING, held=False),
-    _E.COMMIT: _Need(_OUTSIDE, _P.JSON, held=True, holds=False),
-    _E.ENLIST: _Need(_OUTSIDE, _P.KEYS, held=True, holds=False),
-    _E.ARGUE: _Need(_JSON, held=False),
-    _E.DEEPEN: _Need(_JSON, held=False),
-    _E.RISE: _Need(_JSON, held=False),
-    _E.ADMIT: _Need(_JSON, holds=False),
-    _E.ENTER: _Need(_KEYS, _P.VALUE, held=True),
-    _E.ADD: _Need(_VALUE, held=False),
-    _E.SET: _Need(_VALUE, _P.KEYS, held=False),
-    _E.STRAY: _Need(_KEYS, held=False),
-    _E.KEEP: _Need(_KEYS, held=False),
-    _E.SPOIL: _Need(_KEYS, held=True, holds=False),
-    _E.END: _Need(_JSON | _KEYS, _P.NOTHING, held=False),
-    _E.QUIT: _Need(_JSON | _KEYS | _VALUE, _P.NOTHING, held=False),
-    _E.FORGET: _Need(_ANYWHERE, holds=False),
+_RULES: Final = {
+    _E.HOLD: _Rule(_ANYWHERE - _VALUE, leaves_pending=True),
+    _E.NOTE: _Rule(_ANYWHERE - _VALUE, pending=True),
+    _E.SPILL: _Rule(frozenset({_P.NOTHING, _P.MESSAGE}), _P.MESSAGE, pending=True, leaves_pending=False),
+    _E.RETHINK: _Rule(frozenset({_P.NOTHING, _P.REASONING}), _P.REASONING, pending=True, leaves_pending=False),
+    _E.AGAIN: _Rule(_ANYWHERE, pending=False),
+    _E.REST: _Rule(_RESTING, pending=False),
+    _E.WRITE: _Rule(_WRITING, pending=False),
+    _E.REASON: _Rule(_NOWHERE, _P.REASONING, pending=False),
+    _E.SPEAK: _Rule(_NOWHERE, _P.MESSAGE, pending=False),
+    _E.CLOSE: _Rule(_SPEAKING, _P.NOTHING, pending=False),
+    _E.LEAVE: _Rule(_SPEAKING, _P.NOTHING, pending=False),
+    _E.COMMIT: _Rule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
+    _E.ENLIST: _Rule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False),
+    _E.ARGUE: _Rule(_JSON, pending=False),
+    _E.DEEPEN: _Rule(_JSON, pending=False),
+    _E.RISE: _Rule(_JSON, pending=False),
+    _E.ADMIT: _Rule(_JSON, leaves_pending=False),
+    _E.ENTER: _Rule(_KEYS, _P.VALUE, pending=True),
+    _E.ADD: _Rule(_VALUE, pending=False),
+    _E.SET: _Rule(_VALUE, _P.KEYS, pending=False),
+    _E.STRAY: _Rule(_KEYS, pending=False),
+    _E.KEEP: _Rule(_KEYS, pending=False),
+    _E.SPOIL: _Rule(_KEYS, pending=True, leaves_pending=False),
+    _E.END: _Rule(_JSON | _KEYS, _P.NOTHING, pending=False),
+    _E.QUIT: _Rule(_JSON | _KEYS | _VALUE, _P.NOTHING, pending=False),
+    _E.FORGET: _Rule(_ANYWHERE, leaves_pending=False),
 }
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _TAKING: Final = frozenset({_E.HOLD, _E.NOTE, _E.REST, _E.WRITE, _E.REASON, _E.SPEAK, _E.ADD, _E.STRAY, _E.KEEP, _E.AGAIN})
-"""What takes the text of a trigger."""
+"""Effects that consume the text of a trigger."""
 _FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.ENTER, _E.SET, _E.END})
-"""What a marker may ask for that is no text to anybody."""
+"""Effects for which a marker is not text."""
 
 
 class Framing(Table[Trigger, Effect]):
-    """A declared framing.
-
-    Raises:
-        DeclarationError: The declaration is wrong; the message names the state and the trigger.
-    """
+    """A declared framing; raises `DeclarationError`, which names the state and the trigger, if the declaration is wrong."""
 
     def __attrs_post_init__(self) -> None:
-        """Compile the edges and check them, as a table and as a framing."""
+        """Compile and check the edges."""
         super().__attrs_post_init__()
         _check_order(self)
         _check_texts(self)
         _check_ends(self)
-        _check_standings(self)
+        _check_conditions(self)
 
 
 def _check_order(framing: Framing) -> None:
-    """Refuse an effect twice or after `again`, and input that is read again for ever."""
+    """Refuse duplicate effects, effects after `again`, and endless loops."""
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
             if len(set(effects)) < len(effects):
@@ -140,7 +120,7 @@ def _check_order(framing: Framing) -> None:
 
 
 def _check_texts(framing: Framing) -> None:
-    """Refuse an edge that loses the text which fires it (rule R20); only markers and white space may be framing."""
+    """Refuse an edge that loses the text of its trigger (rule R20); only markers and white space may be framing."""
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
             framed = trigger not in {Trigger.TEXT, Trigger.WORD} and not _FRAMING.isdisjoint(effects)
@@ -149,7 +129,7 @@ def _check_texts(framing: Framing) -> None:
 
 
 def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[Trigger, Effect]]:
-    """Yield the states in which a trigger is read again, each of them once."""
+    """Yield each state in which a trigger is read again."""
     seen: list[State[Trigger, Effect]] = []
     while Effect.AGAIN in state.rows[trigger][1]:
         state, _ = state.rows[trigger]
@@ -159,41 +139,41 @@ def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[T
         yield state
 
 
-def _check_standings(framing: Framing) -> None:
-    """Refuse an effect that may not come where a text may stand in its state, and a turn that may begin with something open."""
-    standings: dict[str, set[Standing]] = {framing.initial: {Standing(Place.NOTHING, held=False)}}
-    waiting = [(framing.initial, standing) for standing in standings[framing.initial]]
+def _check_conditions(framing: Framing) -> None:
+    """Refuse an effect in a reachable condition that does not allow it, and a turn that begins with an open item."""
+    conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Place.NOTHING, pending=False)}}
+    waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
     while waiting:
         name, before = waiting.pop()
         for dest, after in _steps(framing, framing.states[name], before):
-            if after not in standings.setdefault(dest, set()):
-                standings[dest].add(after)
+            if after not in conditions.setdefault(dest, set()):
+                conditions[dest].add(after)
                 waiting.append((dest, after))
-    if len(standings[framing.initial]) > 1:
+    if len(conditions[framing.initial]) > 1:
         raise framing.refusal(f"state {framing.initial!r} is entered with something open or held")
 
 
-def _steps(framing: Framing, state: State[Trigger, Effect], before: Standing) -> Iterable[tuple[str, Standing]]:
-    """Yield where a text stands after each edge of a state, and in which state it is then."""
-    steps: dict[tuple[str, tuple[Effect, ...]], Standing] = {}
+def _steps(framing: Framing, state: State[Trigger, Effect], before: Condition) -> Iterable[tuple[str, Condition]]:
+    """Yield the state and condition after each edge of a state."""
+    steps: dict[tuple[str, tuple[Effect, ...]], Condition] = {}
     for trigger, (dest, effects) in state.rows.items():
         if (dest.name, effects) not in steps:
-            steps[dest.name, effects] = _walk(framing, f"{trigger!s} in state {state.name!r}", effects, before)
-    return ((dest, standing) for (dest, _), standing in steps.items())
+            steps[dest.name, effects] = _apply(framing, f"{trigger!s} in state {state.name!r}", effects, before)
+    return ((dest, condition) for (dest, _), condition in steps.items())
 
 
-def _walk(framing: Framing, edge: str, effects: Iterable[Effect], before: Standing) -> Standing:
+def _apply(framing: Framing, edge: str, effects: Iterable[Effect], before: Condition) -> Condition:
     for effect in effects:
-        after = _NEEDS[effect].after(before)
+        after = _RULES[effect].after(before)
         if after is None:
-            held = "something" if before.held else "nothing"
-            raise framing.refusal(f"{edge} asks to {effect.value} where {before.place.value} is open and {held} is held")
+            amount = "something" if before.pending else "nothing"
+            raise framing.refusal(f"{edge} asks to {effect.value} where {before.place.value} is open and {amount} is held")
         before = after
     return before
 
 
 def _check_ends(framing: Framing) -> None:
-    """Refuse an end of a turn that does not lead back to where turns start, unless it is read again."""
+    """Refuse an end of the turn that does not lead back to the initial state, unless it is read again."""
     for state in framing.states.values():
         for trigger in _ENDS:
             dest, effects = state.rows[trigger]

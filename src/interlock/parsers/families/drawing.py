@@ -1,7 +1,7 @@
-"""The framing as families use it: the states that their texts can lead to, and the edges that are more than text.
+"""Diagrams of the framing, as families use it.
 
-It is what is drawn; what runs is the whole framing, which in one picture nobody could read. So there is a picture for each place
-in a text; the states of all other places are one state in it, and the edges between those are left out.
+The whole framing does not fit one readable picture, so there is one for each place in a text; in it the states of all other
+places are one state, and the edges between those are left out.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "a call": (),
     }
 )
-"""The places in a text and their states; all states that are not listed are in a call."""
+"""The states of each place in a text; all other states are in a call."""
 
 
 def triggers_of(family: Family) -> frozenset[Trigger]:
-    """Return what can be triggered by the texts of a family."""
+    """Return the triggers that texts of a family can cause."""
     markers = frozenset(family.markers)
     ended = {_T.WHOLE if _T.UNCALL in markers else _T.ENDED} if family.style in {"json", "envelope"} else set[Trigger]()
     strange = {_T.STRANGE} if _T.KEYS in markers else set[Trigger]()
@@ -48,12 +48,7 @@ def triggers_of(family: Family) -> frozenset[Trigger]:
 
 
 def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
-    """Return the part of the framing that a family uses.
-
-    Args:
-        family: Whose markers are read.
-        name: What the part is called.
-    """
+    """Return the part of the framing that a family uses, as a table with this name."""
     triggers = triggers_of(family)
     reached: list[str] = []
     waiting = [FRAMING.initial]
@@ -75,12 +70,7 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
 
 
 def picture_of(families: Iterable[Family], place: str) -> Graph:
-    """Return the picture of one place in the texts of families.
-
-    Args:
-        families: Whose edges are drawn, those of all of them together.
-        place: One of `PLACES`. From inside of a call, everything else is `outside`.
-    """
+    """Return the picture of one of the `PLACES`, with the edges that any of the families uses."""
     used = {(edge.source, edge.trigger) for family in families for edge in part_for(family, family.name).edges}
     rows = [
         (_drawn(source, place), str(trigger), _drawn(dest.name, place), tuple(map(str, effects)))
@@ -97,7 +87,7 @@ def _place_of(state: str) -> str:
 
 
 def _drawn(state: str, place: str) -> str:
-    """Return what a state is called in the picture of a place."""
+    """Return the name of a state in the picture of a place."""
     if _place_of(state) == place:
         return state
     return "outside" if place == "a call" else f"({_place_of(state)})"

@@ -1,7 +1,4 @@
-"""What the edges of the framing ask for, carried out: text is held, given back, or written to the active item.
-
-It knows what is held, which item is open and how deep its JSON is. It knows neither states nor where in a text a marker stands.
-"""
+"""Carries out the effects of the families' framing: holds text back, releases it, or writes it to the active item."""
 
 from __future__ import annotations
 
@@ -10,64 +7,86 @@ from typing import assert_never
 
 from attrs import define, field
 
-from interlock.parsers.families.active import ActiveItem, Settings
-from interlock.parsers.families.alphabet import Effect
-from interlock.parsers.families.envelope import Named
+from interlock.parsers.families.active_item import ActiveItem, Settings
+from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.family import Family
-from interlock.parsers.families.nesting import Nesting
-from interlock.parsers.families.special_tokens import Specials, TokenCount
+from interlock.parsers.families.special_tokens import SpecialTokens, TokenCounter
 
 __all__ = ["Effects"]
+
+
+@define(eq=False)
+class Nesting:
+    """Counts the open brackets of a call's JSON; `shutting` are the brackets that close around it."""
+
+    _whole: Trigger
+    _shutting: tuple[str, ...] = ()
+    depth: int = 0
+
+    @classmethod
+    def of(cls, family: Family) -> Nesting:
+        """Create the nesting for a call of a family."""
+        whole = Trigger.WHOLE if Trigger.UNCALL in family.markers else Trigger.ENDED
+        return cls(whole, family.markers.get(Trigger.SHUT, ()))
+
+    def bracket(self, bracket: str) -> Trigger:
+        """Return the trigger of a bracket."""
+        if bracket in "{[":
+            return Trigger.NEST
+        if self.depth:
+            return Trigger.UNNEST if self.depth > 1 else self._whole
+        return Trigger.SHUT if bracket in self._shutting else Trigger.TEXT
+
+    def quote(self, *, ends: bool) -> Trigger:
+        """Return the trigger of a quote, which `ends` a string or begins one; a string outside of brackets is a whole value."""
+        return self._whole if ends and not self.depth else Trigger.QUOTE
+
+    def passes(self, parts: list[str], *, quoted: bool) -> bool:
+        """Count the brackets between these parts at quotes, and return True; count none if one of them may close the value."""
+        shape = "".join(parts[quoted::2])
+        closing = shape.count("}") + shape.count("]")
+        if closing >= self.depth:
+            return False
+        self.depth += shape.count("{") + shape.count("[") - closing
+        return True
 
 
 @define(eq=False)
 class Effects:
     """Carries out the effects of one turn.
 
-    Args:
-        family: How the model writes.
-        settings: How it is read.
-
     Attributes:
-        item: What is written.
-        count: Its tokens.
-        specials: Its special tokens.
-        nesting: The brackets that are open.
-        raw: What is held since a marker that may begin a call or a key.
-        header: The name or key as far as it was read.
-        named: The name, when it is whole.
-        again: What was held and is to be read again.
+        pending: The text since a marker that may begin a call or a key.
+        header: The name or key so far.
+        name_match: The complete name.
+        replay: Released text that is read again.
     """
 
     _family: Family
     _settings: Settings
     item: ActiveItem = field(init=False)
-    count: TokenCount = field(init=False)
-    specials: Specials = field(init=False)
+    counter: TokenCounter = field(init=False)
+    specials: SpecialTokens = field(init=False)
     nesting: Nesting = field(init=False)
-    raw: str = ""
+    pending: str = ""
     header: str = ""
-    named: Named = field(factory=Named)
-    again: str = ""
-    _lead: int = 0
-    """How much of what is held the marker is."""
-    _rest: str = ""
+    name_match: NameMatch = field(factory=NameMatch)
+    replay: str = ""
+    _marker_length: int = 0
+    """How much of the pending text is its first marker."""
+    _blank: str = ""
     """White space after a line break, between markers."""
 
     def __attrs_post_init__(self) -> None:
         """Start with nothing open."""
         self.item = ActiveItem(self._settings)
-        self.count = TokenCount(self._settings.count)
-        self.specials = Specials(self._settings.special)
+        self.counter = TokenCounter(self._settings.count)
+        self.specials = SpecialTokens(self._settings.special)
         self.nesting = Nesting.of(self._family)
 
     def carry_out(self, effect: Effect, text: str) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each effect
-        """Do what an edge asks for.
-
-        Args:
-            effect: One of its effects.
-            text: What made it fire.
-        """
+        """Carry out one effect of an edge, which `text` fired."""
         item = self.item
         match effect:
             case Effect.WRITE:
@@ -80,51 +99,51 @@ class Effects:
                 self._hold(text)
                 self.header += text
             case Effect.FORGET:
-                self.raw, self.header, self._rest = "", "", ""
+                self.pending, self.header, self._blank = "", "", ""
             case Effect.SPILL:
-                self._refute(item.speak)
+                self._refute(item.write_message)
             case Effect.RETHINK:
-                self.count.begin_reasoning()
-                self._refute(item.reason)
+                self.counter.begin_reasoning()
+                self._refute(item.write_reasoning)
             case Effect.AGAIN:
                 pass
             case Effect.REST:
-                self._rest = (self._rest + text).rpartition("\n")[2]
+                self._blank = (self._blank + text).rpartition("\n")[2]
             case Effect.REASON:
-                self.count.begin_reasoning()
-                item.reason(self._rested(text))
+                self.counter.begin_reasoning()
+                item.write_reasoning(self._with_blank(text))
             case Effect.SPEAK:
-                item.speak(self._rested(text))
+                item.write_message(self._with_blank(text))
             case Effect.CLOSE:
-                self.count.end_reasoning()
+                self.counter.end_reasoning()
                 item.close()
             case Effect.LEAVE:
-                self.count.end_reasoning()
+                self.counter.end_reasoning()
                 item.leave()
             case Effect.COMMIT:
                 self._commit(keyed=False)
             case Effect.ENLIST:
                 self._commit(keyed=True)
             case Effect.ARGUE:
-                item.write(self.named.arguments)
+                item.write(self.name_match.arguments)
             case Effect.DEEPEN:
                 self.nesting.depth += 1
             case Effect.RISE:
                 self.nesting.depth -= 1
             case Effect.ADMIT:
-                item.write(self.raw)
-                self.raw = ""
+                item.write(self.pending)
+                self.pending = ""
             case Effect.ENTER:
                 item.out += item.call.enter(*(self._family.read_key(self.header) or ("", None)))
             case Effect.SET:
                 item.out += item.call.set()
             case Effect.STRAY:
-                item.call.stray(self._rested(text))
+                item.call.stray(self._with_blank(text))
             case Effect.KEEP:
                 item.call.stray(text)
             case Effect.SPOIL:
-                item.call.stray(self._rested(self.raw))
-                self.raw, self.header = "", ""
+                item.call.stray(self._with_blank(self.pending))
+                self.pending, self.header = "", ""
             case Effect.END:
                 item.end_call()
             case Effect.QUIT:
@@ -133,29 +152,29 @@ class Effects:
                 assert_never(effect)
 
     def _hold(self, text: str) -> None:
-        """Hold what may be framing; the first piece of it is a marker."""
-        if not self.raw:
-            self._lead = len(text)
-        self.raw += text
+        """Add to the pending text, which begins with a marker."""
+        if not self.pending:
+            self._marker_length = len(text)
+        self.pending += text
 
     def _refute(self, write: Callable[[str], None]) -> None:
-        """Write the marker that began no call as text, and have what follows it read again."""
-        raw, lead = self.raw, self._lead
-        self.raw, self.header = "", ""
-        self.specials.give_back()
-        write(self._rested(raw[:lead]))
-        self.again = raw[lead:]
+        """Write the marker that began no call as text, and have the rest read again."""
+        pending, length = self.pending, self._marker_length
+        self.pending, self.header = "", ""
+        self.specials.restore()
+        write(self._with_blank(pending[:length]))
+        self.replay = pending[length:]
 
     def _commit(self, *, keyed: bool) -> None:
         """Open the call whose name was read."""
-        self.specials.settle()
-        self.count.end_reasoning()
-        self.raw, self.header, self._rest, self.nesting.depth = "", "", "", 0
+        self.specials.commit()
+        self.counter.end_reasoning()
+        self.pending, self.header, self._blank, self.nesting.depth = "", "", "", 0
         syntax = self._family.syntax
         lenient = syntax is not None and syntax.lenient
-        self.item.commit(self.named.name, self.named.call_id, keyed=keyed, lenient=lenient)
+        self.item.commit(self.name_match.name, self.name_match.call_id, keyed=keyed, lenient=lenient)
 
-    def _rested(self, text: str) -> str:
-        """Return text with the white space before it, as far as that is not blank lines after a marker."""
-        text, self._rest = self._rest + text, ""
+    def _with_blank(self, text: str) -> str:
+        """Return text with the white space before it, from the last line break on."""
+        text, self._blank = self._blank + text, ""
         return text

@@ -1,8 +1,4 @@
-"""The envelope: the JSON object in which a family of that style names a function and gives its arguments.
-
-It knows an object with the members `name` and `arguments`, in this order or the other, and reads it as far as the name is
-whole. The arguments are called `parameters` by some models.
-"""
+"""The envelope: a JSON object with the members `name` and `arguments` (or `parameters`), in either order."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["LONGEST", "Named", "after_name", "read_name"]
+__all__ = ["MAX_LENGTH", "NameMatch", "after_name", "read_name"]
 
-LONGEST: Final = 4096
-"""How much of an envelope is held, in characters, until its name is known."""
+MAX_LENGTH: Final = 4096
+"""How much of an envelope waits for its name, in characters."""
 
 _SPACE: Final = r"\s*"
 
 
 def _beginning(atoms: Iterable[str]) -> re.Pattern[str]:
-    """Return what matches the atoms, one after another, and any text that ends before they do; the group `whole` tells."""
+    """Return a pattern for the atoms in order, or for any beginning of them; the group `whole` tells which."""
     pattern = "(?P<whole>)"
     for atom in reversed(list(atoms)):
         pattern = rf"{atom}{pattern}" if atom.endswith(("*", "*)")) else rf"(?:\Z|{atom}{pattern})"
@@ -29,28 +25,21 @@ def _beginning(atoms: Iterable[str]) -> re.Pattern[str]:
 
 
 def _member(key: str) -> list[str]:
-    """Return the atoms of a member's key, up to its value."""
+    """Return the atoms of a member, up to its value."""
     return [_SPACE, *f'"{key}"', _SPACE, ":", _SPACE]
 
 
 _NAME: Final = [*_member("name"), '"', r"(?P<name>[\w.:/$-]*)", '"']
 _OPENING: Final = _beginning([_SPACE, r"\{", *_NAME])
-_LATE: Final = _beginning([_SPACE, ",", *_NAME])
+_LATE_NAME: Final = _beginning([_SPACE, ",", *_NAME])
 _ARGUMENTS: Final = [_beginning([_SPACE, r"\{", *_member(key)]) for key in ("arguments", "parameters")]
 _MEMBERS: Final = [_beginning([_SPACE, ",", *_member(key)]) for key in ("arguments", "parameters")]
 _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 
 @frozen
-class Named:
-    """A name that was read.
-
-    Args:
-        name: The function's; empty as long as it is not whole.
-        end: Where the text goes on.
-        arguments: What came before the name, if the arguments did.
-        call_id: The id that was written with it.
-    """
+class NameMatch:
+    """A function name (empty while incomplete), where the text goes on, and the arguments if they came before the name."""
 
     name: str = ""
     end: int = 0
@@ -58,44 +47,37 @@ class Named:
     call_id: str = ""
 
 
-def read_name(text: str) -> Named | None:
-    """Read an envelope as far as its name is whole.
-
-    Args:
-        text: What came since the marker of the call.
-
-    Returns:
-        None if this is no envelope, or too long for one.
-    """
+def read_name(text: str) -> NameMatch | None:
+    """Read an envelope up to the end of its name; None if the text is no envelope, or is too long."""
     opening = _OPENING.match(text)
     if opening is not None and opening["whole"] is not None:
-        return Named(opening["name"], opening.end()) if opening["name"] else None
-    if len(text) > LONGEST:
+        return NameMatch(opening["name"], opening.end()) if opening["name"] else None
+    if len(text) > MAX_LENGTH:
         return None
     if opening is not None and opening.end() == len(text):
-        return Named()
+        return NameMatch()
     for pattern in _ARGUMENTS:
         arguments = pattern.match(text)
         if arguments is not None and arguments["whole"] is not None:
-            return _late(text, arguments.end())
+            return _name_after_arguments(text, arguments.end())
         if arguments is not None and arguments.end() == len(text):
-            return Named()
+            return NameMatch()
     return None
 
 
-def _late(text: str, start: int) -> Named | None:
-    """Read the name after the arguments, which begin at a place."""
+def _name_after_arguments(text: str, start: int) -> NameMatch | None:
+    """Read the name after the arguments, which begin at `start`."""
     end = _end_of_object(text, start)
     if end is None:
-        return Named() if text.startswith("{", start) or start == len(text) else None
-    late = _LATE.match(text, end)
-    if late is not None and late["whole"] is not None:
-        return Named(late["name"], late.end(), text[start:end]) if late["name"] else None
-    return Named() if late is not None and late.end() == len(text) else None
+        return NameMatch() if text.startswith("{", start) or start == len(text) else None
+    match = _LATE_NAME.match(text, end)
+    if match is not None and match["whole"] is not None:
+        return NameMatch(match["name"], match.end(), text[start:end]) if match["name"] else None
+    return NameMatch() if match is not None and match.end() == len(text) else None
 
 
 def _end_of_object(text: str, start: int) -> int | None:
-    """Return where a JSON object ends; None if it is no object or does not end."""
+    """Return where a JSON object ends; None if the text is no object or is incomplete."""
     if not text.startswith("{", start):
         return None
     depth = 0
@@ -108,14 +90,7 @@ def _end_of_object(text: str, start: int) -> int | None:
 
 
 def after_name(text: str) -> int | None:
-    """Return where the arguments begin, in what follows a name.
-
-    Args:
-        text: What came since the name.
-
-    Returns:
-        -1 if more text is needed to know it, None if something else follows.
-    """
+    """Return where the arguments begin in the text after a name; -1 if that is undecided, None if there are none."""
     for pattern in _MEMBERS:
         member = pattern.match(text)
         if member is not None and member["whole"] is not None:

@@ -1,16 +1,14 @@
-"""The framing that the families share, as a declared table: reasoning, messages, and calls with keys and values or with JSON.
+"""The shared framing of the families as a table: reasoning, messages, and calls with keys and values or with JSON.
 
-It knows in which order the parts of a turn may come and what each asks for. It knows no marker's text: a family
-(`interlock.parsers.families.family`) says which marker has which role, and the roles are the triggers here. Every state has a
-row for every trigger, so there is an edge for whatever a model writes (rule R20).
+The triggers are the roles of markers, to which a family (`interlock.parsers.families.family`) gives texts. Every state has a row
+for every trigger, so there is an edge for whatever a model writes (rule R20).
 
-Three kinds of states follow one another. In a *channel* text is passed on: reasoning, or a message, outside of a section of
-calls (`content`) or inside of one (`aside`). In a *tentative* state a marker was read that begins a call if a name
-follows; everything since that marker is held, and goes back to the channel as text if no name does. In a *committed* state a
-call is open, and is never taken back.
+There are three kinds of states. In a *channel*, text passes through: reasoning, or a message, outside of a section of calls
+(`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since
+that marker is held, and returns to the channel if there is no name. In a *committed* state a call is open and stays one.
 
-A trigger that has no meaning in a state is text there: its row is the row of `text`. The scanner looks only for the
-markers whose rows differ (`interlock.parsers.families.lexicon`).
+A trigger without a meaning in a state has the row of `text`: it is text there. The scanner looks only for markers whose rows
+differ (`interlock.parsers.families.lexicon`).
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ _ENDS: Final = (_T.FINISH, _T.CUT)
 
 
 def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
-    """Yield rows, and the same row for each trigger that they leave out."""
-    listed = list(rows)
-    answered = {row.trigger for row in listed} | set(() if ends else _ENDS)
-    yield from listed
-    yield from (_Row(state, trigger, dest, effects) for trigger in _T if trigger not in answered)
+    """Yield the rows, and the same row for every other trigger."""
+    explicit = list(rows)
+    triggers = {row.trigger for row in explicit} | set(() if ends else _ENDS)
+    yield from explicit
+    yield from (_Row(state, trigger, dest, effects) for trigger in _T if trigger not in triggers)
 
 
 def _resting(state: str, channel: str, opens: Effect, *rows: _Row) -> Iterator[_Row]:
-    """Yield the rows of a place between markers, where white space is framing and text opens an item."""
+    """Yield the rows between markers, where white space is framing and text opens an item."""
     ends = (_Row(state, end, "between") for end in _ENDS)
     yield from _others(state, [*rows, _Row(state, _T.BLANK, state, (_E.REST,)), *ends], channel, opens)
 
@@ -52,13 +50,13 @@ def _speaking(state: str, *rows: _Row) -> Iterator[_Row]:
 
 
 def _tentative(state: str, channel: str, *rows: _Row) -> Iterator[_Row]:
-    """Yield the rows of a place where everything else refutes the call."""
+    """Yield the rows of a tentative state, where any other trigger refutes the call."""
     spill = _E.RETHINK if channel == "reasoning" else _E.SPILL
     yield from _others(state, rows, channel, spill, _E.AGAIN, ends=True)
 
 
 def _naming(state: str, channel: str) -> Iterator[_Row]:
-    """Yield the rows of a name that was begun; whatever cannot belong to it refutes the call."""
+    """Yield the rows of a partial name; whatever cannot belong to it refutes the call."""
     yield from _tentative(
         state,
         channel,
@@ -74,7 +72,7 @@ def _naming(state: str, channel: str) -> Iterator[_Row]:
 
 
 def _sectioned(state: str, channel: str, name: str) -> Iterator[_Row]:
-    """Yield the rows of a section that was begun and has no call yet."""
+    """Yield the rows of a section before its first call."""
     yield from _tentative(
         state,
         channel,
@@ -91,7 +89,7 @@ def _starting(state: str, prefix: str, *extra: _Row) -> Iterator[_Row]:
 
 
 def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
-    """Yield the rows of the markers that end a call, its own end or what can only stand after it."""
+    """Yield the rows of the markers that end a call: its own end, or one that can only follow it."""
     yield _Row(state, _T.UNCALL, "inside", (*effects, _E.END))
     yield _Row(state, _T.UNSECTION, "between", (*effects, _E.END))
     yield _Row(state, _T.SECTION, "aside section", (*effects, _E.END, _E.HOLD))
@@ -100,7 +98,7 @@ def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
 
 
 def _ending(state: str, *effects: Effect, finish: Effect = _E.QUIT) -> Iterator[_Row]:
-    """Yield the rows of the end of the turn in an open call, which is whole only where nothing but its marker could follow."""
+    """Yield the rows for the end of the turn in a call, which is complete only where just its end marker is missing."""
     yield _Row(state, _T.FINISH, "between", (*effects, finish))
     yield _Row(state, _T.CUT, "between", (*effects, _E.QUIT))
 
@@ -114,7 +112,7 @@ def _invoke(state: str) -> _Row:
 
 
 def _reasoning() -> Iterator[_Row]:
-    """Yield the rows of reasoning, and of calls that begin inside of it and so end it."""
+    """Yield the rows of reasoning, and of calls in it, which end it."""
     yield from _resting(
         "thinking",
         "reasoning",
@@ -151,7 +149,7 @@ def _messages() -> Iterator[_Row]:
 
 
 def _asides() -> Iterator[_Row]:
-    """Yield the rows of what stands after a call whose section is open, if its family has sections."""
+    """Yield the rows after a call whose section is open, if its family has sections."""
     yield from _resting(
         "inside",
         "aside",
@@ -171,7 +169,7 @@ def _asides() -> Iterator[_Row]:
 
 
 def _keys() -> Iterator[_Row]:
-    """Yield the rows of a body of keys and values, and of one in which text went astray."""
+    """Yield the rows of keys and values, and of stray text between them."""
     for state, blank, text in (("body", _E.REST, _E.STRAY), ("astray", _E.KEEP, _E.KEEP)):
         rows = [_Row(state, _T.BLANK, state, (blank,)), _Row(state, _T.KEY, "key", (_E.HOLD,)), *_closing(state), *_ending(state)]
         yield from _others(state, rows, "astray", text)
@@ -189,13 +187,13 @@ def _keys() -> Iterator[_Row]:
 
 
 def _tentative_key(state: str, *rows: _Row) -> Iterator[_Row]:
-    """Yield the rows of a key that was begun; whatever cannot belong to it makes it stray text."""
-    entered = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
-    yield from _others(state, [*rows, entered], "astray", _E.SPOIL, _E.AGAIN, ends=True)
+    """Yield the rows of a partial key; whatever cannot belong to it makes it stray text."""
+    enter = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
+    yield from _others(state, [*rows, enter], "astray", _E.SPOIL, _E.AGAIN, ends=True)
 
 
 def _json() -> Iterator[_Row]:
-    """Yield the rows of a body of JSON, whose text is passed on as it was written."""
+    """Yield the rows of JSON arguments, which pass through unchanged."""
     yield from _others(
         "member",
         [

@@ -1,23 +1,20 @@
-"""Values: from the text of a parameter to JSON, by the type that its schema or its markup gives.
-
-It knows JSON Schema as far as types go, and nothing of how a family marks values. What does not convert stays a string, so
-that no text is lost to a type.
-"""
+"""Converts the text of a parameter to JSON, by the type in its schema or markup; other text stays a string."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import orjson
 from attrs import field, frozen
 
 from interlock.events.json import clean
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR
+from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence
 
 __all__ = ["STRING", "Schemas", "Types", "converted", "escaped", "quoted"]
 
@@ -25,7 +22,7 @@ Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
 
 STRING: Final[Types] = frozenset({"string"})
-"""What a value is of which nothing is said."""
+"""The type of an untyped value."""
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "boolean",
@@ -40,11 +37,7 @@ _DEEPEST: Final = 16
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands inside of a JSON string.
-
-    Args:
-        text: Any text; surrogates become U+FFFD.
-    """
+    """Return a text as it stands inside a JSON string; surrogates become U+FFFD."""
     return encode_basestring(clean(text))[1:-1]
 
 
@@ -55,30 +48,17 @@ def quoted(text: str) -> str:
 
 @frozen
 class Schemas:
-    """The parameters that a request declares for its tools.
-
-    Args:
-        parameters: The schema of each tool's arguments, by every name by which a model may call it.
-    """
+    """The schema of each tool's arguments, by every name by which a model may call it."""
 
     parameters: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
-        """Read the `tools` of a request; what is no tool is passed over.
-
-        Args:
-            body: The body of `POST /v1/responses`.
-        """
-        return cls(dict(_declared(_sequence(body.get("tools")), "")))
+        """Read the `tools` of a request body; invalid tools are ignored."""
+        return cls(dict(_declared(as_sequence(body.get("tools")), "")))
 
     def types(self, name: str, key: str) -> Types | None:
-        """Return the types that a parameter may have; None if nothing is said of it.
-
-        Args:
-            name: The tool's, as the model wrote it.
-            key: The parameter's.
-        """
+        """Return the types that a parameter of a tool may have; None if they are not declared."""
         schema = self.parameters.get(name)
         if schema is None:
             return None
@@ -87,42 +67,42 @@ class Schemas:
 
 
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for tool in map(_mapping, tools):
+    for tool in map(as_mapping, tools):
         if tool.get("type") == "namespace":
-            yield from _declared(_sequence(tool.get("tools")), f"{tool.get('name')}")
+            yield from _declared(as_sequence(tool.get("tools")), f"{tool.get('name')}")
             continue
-        function = tool if "name" in tool else _mapping(tool.get("function"))
-        name, parameters = function.get("name"), _mapping(function.get("parameters"))
+        function = tool if "name" in tool else as_mapping(tool.get("function"))
+        name, parameters = function.get("name"), as_mapping(function.get("parameters"))
         own = CLIENT_TOOLS.get(f"{tool.get('type')}")
         if own is not None:
-            name, parameters = tool["type"], _mapping(tool.get("parameters")) or own.parameters
+            name, parameters = tool["type"], as_mapping(tool.get("parameters")) or own.parameters
         for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
             yield qualified, parameters
             yield f"functions.{qualified}", parameters
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
-    """Return the properties of an object, those of the parts that it is put together from included."""
+    """Return the properties of an object, including those of the parts that it is composed of."""
     schema = _resolved(schema, root)
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
         for word in ("allOf", "anyOf", "oneOf"):
-            for part in _sequence(schema.get(word)):
-                properties |= _properties(_mapping(part), root, depth + 1)
-    return {**properties, **_mapping(schema.get("properties"))}
+            for part in as_sequence(schema.get(word)):
+                properties |= _properties(as_mapping(part), root, depth + 1)
+    return {**properties, **as_mapping(schema.get("properties"))}
 
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; none if it does not say."""
-    resolved = _resolved(_mapping(schema), root)
+    resolved = _resolved(as_mapping(schema), root)
     type_ = resolved.get("type")
-    types = {type_} if isinstance(type_, str) else {str(each) for each in _sequence(type_)}
+    types = {type_} if isinstance(type_, str) else {str(each) for each in as_sequence(type_)}
     if not types:
-        values = [*_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
+        values = [*as_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
         types = {_type_of(value) for value in values}
     if depth < _DEEPEST:
         for word in ("anyOf", "oneOf", "allOf"):
-            for part in _sequence(resolved.get(word)):
+            for part in as_sequence(resolved.get(word)):
                 types |= _types(part, root, depth + 1)
     return frozenset(types | ({"null"} if resolved.get("nullable") is True else set()))
 
@@ -132,26 +112,21 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Follow a `$ref` into the same document; one that leads nowhere, or in a circle, says nothing."""
+    """Follow a `$ref` into the same document; a broken or circular one gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return schema
         target: object = root
         for step in reference.removeprefix("#").strip("/").split("/"):
-            target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+            target = as_mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
         beside = {word: value for word, value in schema.items() if word != "$ref"}
-        schema = {**_mapping(target), **beside}
+        schema = {**as_mapping(target), **beside}
     return {}
 
 
 def converted(text: str, types: Types) -> str:
-    """Return a value as JSON, of the first of its types that the text can be.
-
-    Args:
-        text: As the model wrote it.
-        types: What the value may be; a string if nothing else fits.
-    """
+    """Return a text as JSON of the first of the types that it fits, or else as a string."""
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:
@@ -170,8 +145,8 @@ def _integer(text: str) -> str | None:
 
 
 def _number(text: str) -> str | None:
-    """Return a number as it was written, or as JSON writes it."""
-    if isinstance(_loaded(text), int | float) and text not in {"true", "false"}:
+    """Return a number as the model wrote it if that is JSON, or else as JSON writes it."""
+    if text not in {"true", "false"} and _json(text, (int, float)):
         return text
     if not re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", text):
         return None
@@ -183,16 +158,13 @@ def _boolean(text: str) -> str | None:
     return {"true": "true", "1": "true", "false": "false", "0": "false"}.get(text.lower())
 
 
-def _object(text: str) -> str | None:
-    return text if isinstance(_loaded(text), dict) else None
-
-
-def _array(text: str) -> str | None:
-    return text if isinstance(_loaded(text), list) else None
-
-
-def _any(text: str) -> str | None:
-    return text if _loaded(text) is not _NOT_JSON else None
+def _json(text: str, kinds: type | tuple[type, ...]) -> str | None:
+    """Return the text if it is JSON of these kinds."""
+    try:
+        value: object = orjson.loads(text)
+    except ValueError:
+        return None
+    return text if isinstance(value, kinds) else None
 
 
 _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
@@ -200,25 +172,8 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "object": _object,
-    "array": _array,
-    "any": _any,
+    "object": partial(_json, kinds=dict),
+    "array": partial(_json, kinds=list),
+    "any": partial(_json, kinds=object),
 }
-"""From the type that is tried first to the last; a string is what is left."""
-
-_NOT_JSON: Final = object()
-
-
-def _loaded(text: str) -> object:
-    try:
-        return cast("object", orjson.loads(text))
-    except ValueError:
-        return _NOT_JSON
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _sequence(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+"""In the order of the attempts; a string is the last resort."""

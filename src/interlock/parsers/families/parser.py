@@ -1,11 +1,11 @@
 """The format `tagged`: from text with the markers of a family to deltas.
 
-What may come in which order is declared in `interlock.parsers.families.framing`; this module finds the markers, fires the edges
-and has their effects carried out. It is total: no text, in no partition and with no end, raises or is lost (rule R20).
+`interlock.parsers.families.framing` declares what may follow what; the parser finds the markers, fires the edges and has their
+effects carried out. No text, in whatever chunks and however it ends, raises or is lost (rule R20).
 
-A piece of text costs what it is long, whatever came before. The hot path is text that holds no marker and no beginning of
-one, where text only streams: one search of a regular expression. At most a marker that is not whole yet is held back, and
-behind one that may begin a call what came since, up to 4096 characters.
+The cost of a chunk depends only on its length. The hot path is text without a marker or the beginning of one, where text
+passes through: one regular expression search. Only an incomplete marker is held back and, after a marker that may begin a
+call, up to 4096 characters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attrs import define, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.families.active import Settings
+from interlock.parsers.families.active_item import Settings
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.effects import Effects
@@ -27,8 +27,8 @@ from interlock.parsers.families.envelope import after_name, read_name
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Lexicon, Reading, Search, lexica
-from interlock.parsers.families.special_tokens import TokenCount
 from interlock.parsers.families.parameter_values import escaped
+from interlock.parsers.families.special_tokens import TokenCounter
 
 __all__ = ["FamilyParser"]
 
@@ -42,10 +42,9 @@ class FamilyParser:
 
     Args:
         family: How the model writes.
-        settings: How it is read.
-        starts: The state in which turns start unless `begin` says otherwise: `thinking` or `between`; by default, what the family
-            does.
-        framing: The table that is run.
+        settings: How its text is parsed.
+        starts: The state in which turns start, `thinking` or `between`; None for the family's default.
+        framing: The table to run.
     """
 
     _family: Family
@@ -55,19 +54,19 @@ class FamilyParser:
     _lexica: Mapping[str, Lexicon] = field(init=False)
     _state: State[Trigger, Effect] = field(init=False)
     _lexicon: Lexicon = field(init=False)
-    """That of the state."""
+    """The lexicon of the state."""
     _effects: Effects = field(init=False)
-    _count: TokenCount = field(init=False)
+    _counter: TokenCounter = field(init=False)
     _stops: Search | None = None
-    """What would stop text from being passed on as it is; None where text does not stream."""
+    """Finds what stops text from passing through unchanged; None where it does not pass."""
     _ends: Search | None = None
-    """What would stop it from being passed on as the inside of a JSON string; None outside of one that is written here."""
+    """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: Search | None = None
-    """What in JSON is read letter by letter; None outside of it."""
+    """Finds what in JSON needs the slow path; None elsewhere."""
     _text: str = ""
     _at: int = 0
-    _held: str = ""
-    """The part of a marker that the text ends in."""
+    _partial: str = ""
+    """The incomplete marker at the end of the text."""
 
     def __attrs_post_init__(self) -> None:
         """Start the first turn."""
@@ -75,29 +74,21 @@ class FamilyParser:
         self.begin(self._starts)
 
     def begin(self, starts: Start | None) -> None:
-        """Start a turn.
-
-        Args:
-            starts: `thinking` if the prompt ends inside of reasoning, `between` if it does not; None if that is not known.
-        """
+        """Start a turn in `thinking` or `between`; None, if the prompt does not decide that, is the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
-        self._held, self._stops, self._ends, self._structure = "", None, None, None
+        self._partial, self._stops, self._ends, self._structure = "", None, None, None
         self._effects = Effects(self._family, self._settings)
-        self._count = self._effects.count
+        self._counter = self._effects.counter
 
     @property
-    def held(self) -> str:
-        """What was read and is held back, because it may be framing."""
-        return self._effects.raw + self._held
+    def pending(self) -> str:
+        """The text that is held back because it may be framing."""
+        return self._effects.pending + self._partial
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a piece of text.
-
-        Args:
-            chunk: Its `text`; its `token_ids` are counted, and confirm special tokens; its `logprobs`.
-        """
+        """Return the deltas of a chunk's text; its `token_ids` are counted, and confirm special tokens."""
         text, ids = chunk.text, chunk.token_ids
-        self._count.add(ids)
+        self._counter.add(ids)
         special = self._settings.special
         if chunk.logprobs is None and text and (not special or special.keys().isdisjoint(ids)):
             if self._stops is not None and self._stops(text) is None:
@@ -107,53 +98,47 @@ class FamilyParser:
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
         effects = self._effects
-        effects.specials.arrive(ids)
+        effects.specials.add(ids)
         for entry in chunk.logprobs or ():
             effects.item.alignment.add(entry)
         if text:
-            self._scan(self._held + text, final=False)
+            self._scan(self._partial + text, final=False)
         return effects.item.take()
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, wherever it is.
-
-        Args:
-            reason: Why it ended. After `stop` the last item is whole, unless it is a call that is not: that turn was `cut`. After
-                anything else the driver cuts the item.
-            usage: What the engine counted; its own count of reasoning tokens is kept, if it has one.
-        """
+        """End the turn in any state; after `stop`, an incomplete call ends the turn as `cut`."""
         effects = self._effects
-        self._count.add(())
-        self._scan(self._held, final=True)
+        self._counter.add(())
+        self._scan(self._partial, final=True)
         trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
         row = self._state.rows[trigger]
         while self._fire(trigger, ""):
             self._scan(self._text[self._at :], final=True)
             row = self._state.rows[trigger]
         ended = "cut" if reason == "stop" and Effect.QUIT in row[1] else reason
-        deltas = [*effects.item.take(), EndTurn(ended, self._count.usage(usage))]
+        deltas = [*effects.item.take(), EndTurn(ended, self._counter.usage(usage))]
         self.begin(self._starts)
         return deltas
 
     def _scan(self, text: str, *, final: bool) -> None:
-        """Read text as far as it can be decided what it is; at the end of a turn, all of it."""
+        """Read text as far as it is decided; at the end of a turn, all of it."""
         self._text, self._at = text, 0
         while self._at < len(self._text) and self._step(final=final):
             pass
-        self._held = self._text[self._at :]
+        self._partial = self._text[self._at :]
         lexicon = self._lexicon
-        passes = lexicon.passed is not None and not self._held and self._effects.item.streams
+        passes = lexicon.passes_as is not None and not self._partial and self._effects.item.streams
         self._stops = lexicon.stops if passes else None
-        self._ends = lexicon.search if passes and lexicon.passed is Effect.ADD else None
+        self._ends = lexicon.search if passes and lexicon.passes_as is Effect.ADD else None
         self._structure = lexicon.structure if passes else None
 
     def _passes_json(self, text: str) -> bool:
-        """Return whether a piece of JSON can be passed on at once, because nothing in it ends the arguments.
+        """Return whether JSON can pass through, because nothing in it ends the arguments.
 
-        Then the quotes and brackets in it are counted together, and the state is the same as if they were read one by one.
+        If so, its quotes and brackets are counted together, with the same result as one by one.
         """
         parts = text.split('"')
-        if not self._effects.nesting.passes(parts, quoted=self._lexicon.quoted):
+        if not self._effects.nesting.passes(parts, quoted=self._lexicon.in_string):
             return False
         if not len(parts) % 2:
             self._enter(self._state.rows[Trigger.QUOTE][0])
@@ -177,23 +162,23 @@ class FamilyParser:
             return False
         if not self._fire(self._role(lexicon, marker), marker):
             self._at += len(marker)
-            self._effects.specials.read(marker, held=bool(self._effects.raw))
+            self._effects.specials.read(marker, pending=bool(self._effects.pending))
         return True
 
     def _find(self, lexicon: Lexicon, *, final: bool) -> tuple[str | None, int]:
-        """Find the next marker: its text, None for one that is not whole yet, and where it begins, or where the text ends."""
+        """Return the next marker and where it begins; None for an incomplete one, or at the end of the text."""
         text, at, effects = self._text, self._at, self._effects
-        while lexicon.search is not None and (found := lexicon.search(text, at)) is not None:
-            marker, start = found.group(), found.start()
-            undecided = found.end() == len(text) and not final
+        while lexicon.search is not None and (match := lexicon.search(text, at)) is not None:
+            marker, start = match.group(), match.start()
+            undecided = match.end() == len(text) and not final
             if marker[0] == "\\":
                 if undecided and len(marker) == 1:
                     return None, start
-                at = found.end()
+                at = match.end()
             elif undecided and (marker in lexicon.longer or marker not in lexicon.roles):
                 return None, start
             elif marker in lexicon.roles and (
-                not self._count.tokens
+                not self._counter.tokens
                 or (self._settings.forced and marker not in lexicon.strict)
                 or effects.specials.confirm(marker)
             ):
@@ -203,7 +188,6 @@ class FamilyParser:
         return None, len(text)
 
     def _read_run(self, text: str) -> None:
-        """Read text up to a marker."""
         match self._lexicon.reading:
             case Reading.TEXT:
                 blank = text[: len(text) - len(text.lstrip())] if self._lexicon.blank else ""
@@ -212,40 +196,40 @@ class FamilyParser:
                 self._read_member(text)
             case reading:
                 header = self._effects.header + text
-                grows = _KEY.fullmatch(header) is not None if reading is Reading.KEY else self._family.grows(header)
+                grows = _KEY.fullmatch(header) is not None if reading is Reading.KEY else self._family.may_be_name(header)
                 self._consume(Trigger.WORD if grows and len(header) <= _LONGEST_NAME else Trigger.TEXT, text)
 
     def _read_envelope(self) -> None:
-        """Read text that may be the beginning of an envelope."""
+        """Read text that may begin an envelope."""
         text, header = self._text[self._at :], self._effects.header
-        named = read_name(header + text)
-        if named is None:
+        match = read_name(header + text)
+        if match is None:
             self._consume(Trigger.TEXT, text)
-        elif not named.name:
+        elif not match.name:
             self._consume(Trigger.WORD, text)
         else:
-            self._effects.named = named
-            end = named.end - len(header)
-            self._consume(Trigger.SETTLED if named.arguments else Trigger.MEMBER, text[:end])
+            self._effects.name_match = match
+            end = match.end - len(header)
+            self._consume(Trigger.SETTLED if match.arguments else Trigger.MEMBER, text[:end])
 
     def _read_member(self, text: str) -> None:
-        """Read what stands between a name and the arguments in an envelope."""
-        raw = self._effects.raw
-        end = after_name(raw + text)
+        """Read the text between a name and the arguments in an envelope."""
+        pending = self._effects.pending
+        end = after_name(pending + text)
         if end is None:
             self._consume(Trigger.TEXT, text)
         elif end < 0:
             self._consume(Trigger.WORD, text)
         else:
-            self._consume(Trigger.JSON, text[: end - len(raw)])
+            self._consume(Trigger.JSON, text[: end - len(pending)])
 
     def _role(self, lexicon: Lexicon, marker: str) -> Trigger:
-        """Return what a marker triggers here: its role, unless what came before it decides otherwise."""
+        """Return the trigger of a marker: its role, unless the text before it decides otherwise."""
         role, effects = lexicon.roles[marker], self._effects
         if role is None:
             return effects.nesting.bracket(marker)
         if role is Trigger.QUOTE:
-            return effects.nesting.quote(ends=lexicon.quoted)
+            return effects.nesting.quote(ends=lexicon.in_string)
         if lexicon.reading is Reading.KEY:
             return Trigger.TEXT if self._family.read_key(effects.header) is None else role
         if lexicon.reading is not Reading.NAME:
@@ -253,24 +237,24 @@ class FamilyParser:
         whole = self._family.read_name(effects.header)
         if whole is None:
             return Trigger.TEXT
-        effects.named = whole
+        effects.name_match = whole
         declared = whole.name in self._settings.routing.declared
         return Trigger.STRANGE if role is Trigger.KEYS and not declared else role
 
     def _consume(self, trigger: Trigger, text: str) -> None:
-        """Fire a trigger, and go on after its text unless it is to be read again."""
+        """Fire a trigger, and go on after its text unless that is read again."""
         if not self._fire(trigger, text):
             self._at += len(text)
 
     def _fire(self, trigger: Trigger, text: str) -> bool:
-        """Fire an edge, and return whether the same input is to be read again."""
+        """Fire an edge, and return whether the same input is read again."""
         row = self._state.rows[trigger]
         self._enter(row[0])
         effects = self._effects
-        self._count.reach(self._at / len(self._text) if self._text else 1.0)
+        self._counter.reach(self._at / len(self._text) if self._text else 1.0)
         for effect in row[1]:
             effects.carry_out(effect, text)
-        if effects.again:
-            self._text, self._at = effects.again + self._text[self._at :], 0
-            effects.again = ""
+        if effects.replay:
+            self._text, self._at = effects.replay + self._text[self._at :], 0
+            effects.replay = ""
         return Effect.AGAIN in row[1]

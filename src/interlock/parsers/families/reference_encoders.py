@@ -1,7 +1,7 @@
-"""Reference encoders: what a model of a family would have written to say given items.
+"""Reference encoders write items as a model of a family would.
 
-They follow the chat templates of the models and share nothing with the tables of markers, so that each is a test of the
-other; recordings and the embedded engine are written with them.
+They follow the models' chat templates and share nothing with the tables of markers, so each tests the other. Recordings and the
+embedded engine use them.
 """
 
 from __future__ import annotations
@@ -12,20 +12,14 @@ from typing import Final, Literal, TypeAlias, cast
 import orjson
 from attrs import frozen
 
-__all__ = ["TEMPLATES", "Said", "Template", "encode"]
+__all__ = ["TEMPLATES", "Template", "WrittenItem", "encode"]
 
 Kind: TypeAlias = Literal["reasoning", "message", "call"]
 
 
 @frozen
-class Said:
-    """Something that a model says.
-
-    Args:
-        kind: Reasoning, a message, or a call.
-        text: What it says; of a call, its arguments as a JSON object.
-        name: The function that is called.
-    """
+class WrittenItem:
+    """An item for a model to write; the text of a call is its arguments, as a JSON object."""
 
     kind: Kind
     text: str
@@ -34,13 +28,13 @@ class Said:
 
 @frozen
 class Template:
-    """How calls that follow one another are written.
+    """How a family writes consecutive calls.
 
     Args:
         call: A call, with the fields `name`, `arguments` and `index`.
-        pair: A key and its value, in `arguments`, with the fields `key`, `value` and `string`; without it they are JSON.
-        between: What stands between two calls.
-        section: What stands before and after them.
+        pair: A key and its value, with the fields `key`, `value` and `string`; None if the arguments are JSON.
+        between: The text between two calls.
+        section: The texts before and after the calls.
     """
 
     call: str
@@ -104,31 +98,31 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
-"""How reasoning is written by the families that are not named above: on lines of its own."""
+"""How the families that are not listed above write reasoning: with the markers on their own lines."""
 
 
-def encode(said: Sequence[Said], tool_parser: str, reasoning_parser: str | None = None, *, thinking: bool = True) -> str:
+def encode(items: Sequence[WrittenItem], tool_parser: str, reasoning_parser: str | None = None, *, thinking: bool = True) -> str:
     """Return the text of a turn.
 
     Args:
-        said: What is said, in order; reasoning comes first, and only once.
+        items: The items in order, with at most one of reasoning, which comes first.
         tool_parser: As in `--tool-call-parser`.
-        reasoning_parser: As in `--reasoning-parser`; None for a model without reasoning, which is then left out.
-        thinking: Whether the prompt has begun the reasoning already.
+        reasoning_parser: As in `--reasoning-parser`; None leaves reasoning out.
+        thinking: Whether the prompt has already begun the reasoning.
 
     Raises:
-        KeyError: There is no family of that name.
+        KeyError: The `tool_parser` is unknown.
     """
-    return "".join(_written(said, TEMPLATES[tool_parser], reasoning_parser, thinking=thinking))
+    return "".join(_parts(items, TEMPLATES[tool_parser], reasoning_parser, thinking=thinking))
 
 
-def _written(said: Sequence[Said], template: Template, reasoning_parser: str | None, *, thinking: bool) -> Iterator[str]:
+def _parts(items: Sequence[WrittenItem], template: Template, reasoning_parser: str | None, *, thinking: bool) -> Iterator[str]:
     begin, end = _THINKS.get(reasoning_parser or "", _LINES)
-    thought = next((each.text for each in said if each.kind == "reasoning"), "")
+    thought = next((each.text for each in items if each.kind == "reasoning"), "")
     if reasoning_parser is not None and (thought or thinking):
         yield f"{'' if thinking else begin}{thought}{end}"
     calls: list[str] = []
-    for each in [*said, Said("message", "")]:
+    for each in [*items, WrittenItem("message", "")]:
         if each.kind == "call":
             calls.append(_call(each, template, len(calls)))
         elif each.kind == "message":
@@ -137,12 +131,12 @@ def _written(said: Sequence[Said], template: Template, reasoning_parser: str | N
             yield each.text
 
 
-def _call(said: Said, template: Template, index: int) -> str:
-    arguments = said.text
+def _call(item: WrittenItem, template: Template, index: int) -> str:
+    arguments = item.text
     if template.pair is not None:
         values = cast("dict[str, object]", orjson.loads(arguments))
         arguments = "".join(template.pair % _pair(key, value) for key, value in values.items())
-    return template.call % {"name": said.name, "arguments": arguments, "index": index}
+    return template.call % {"name": item.name, "arguments": arguments, "index": index}
 
 
 def _pair(key: str, value: object) -> dict[str, str]:

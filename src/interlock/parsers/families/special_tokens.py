@@ -1,129 +1,99 @@
-"""The tokens behind the text: which of them are special, and how many of them were reasoning.
-
-It knows ids and counts, and nothing of what a text means.
-"""
+"""The tokens behind the text of a family: which are special, and how many are reasoning."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Usage
+from interlock.parsers.chunk import ReasoningCounter
 
-__all__ = ["Count", "Specials", "TokenCount"]
-
-Count = Callable[[list[int]], int]
-"""Counts the reasoning tokens of a turn."""
+__all__ = ["SpecialTokens", "TokenCounter"]
 
 
 @define(eq=False)
-class Specials:
-    """The special tokens of a turn.
-
-    Args:
-        texts: The markers that the vocabulary has as special tokens, by their ids.
-    """
+class SpecialTokens:
+    """The special tokens of a turn; `texts` are the markers that are special tokens, by their ids."""
 
     texts: Mapping[int, str]
-    _arrived: Counter[str] = field(factory=Counter[str])
+    _unread: Counter[str] = field(factory=Counter[str])
     """The special tokens whose text was not read yet."""
-    _held: list[str] = field(factory=list[str])
-    """Those whose text is held."""
+    _pending: list[str] = field(factory=list[str])
+    """The special tokens in the pending text."""
 
-    def arrive(self, ids: Sequence[int]) -> None:
-        """Note the tokens of a chunk."""
+    def add(self, ids: Sequence[int]) -> None:
+        """Add the tokens of a chunk."""
         for token in ids:
             if token in self.texts:
-                self._arrived[self.texts[token]] += 1
+                self._unread[self.texts[token]] += 1
 
     def confirm(self, marker: str) -> bool:
-        """Return whether a marker is the special token that it has to be, if it has to be one.
+        """Return whether a marker, which may begin with a line break, is a special token or need not be one."""
+        special = self._special_in(marker)
+        return special is None or self._unread[special] > 0
 
-        Args:
-            marker: Its text, which may begin with a line break.
-        """
-        special = self._in(marker)
-        return special is None or self._arrived[special] > 0
+    def read(self, marker: str, *, pending: bool) -> None:
+        """Record that the text of a marker was read; if `pending`, it may be read again."""
+        special = self._special_in(marker)
+        if special is not None and self._unread[special]:
+            self._unread[special] -= 1
+            if pending:
+                self._pending.append(special)
 
-    def read(self, marker: str, *, held: bool) -> None:
-        """Note that the text of a marker was read.
+    def restore(self) -> None:
+        """Expect the pending tokens again, except for the first."""
+        self._unread.update(self._pending[1:])
+        self._pending.clear()
 
-        Args:
-            marker: Its text.
-            held: Whether it may have to be read again.
-        """
-        special = self._in(marker)
-        if special is not None and self._arrived[special]:
-            self._arrived[special] -= 1
-            if held:
-                self._held.append(special)
+    def commit(self) -> None:
+        """Forget the pending tokens, which are not read again."""
+        self._pending.clear()
 
-    def give_back(self) -> None:
-        """Note that what is held will be read again, the first marker in it excepted."""
-        self._arrived.update(self._held[1:])
-        self._held.clear()
-
-    def settle(self) -> None:
-        """Note that what is held will not be read again."""
-        self._held.clear()
-
-    def _in(self, marker: str) -> str | None:
+    def _special_in(self, marker: str) -> str | None:
         return next((text for text in self.texts.values() if marker.endswith(text)), None)
 
 
 @define(eq=False)
-class TokenCount:
-    """The tokens of a turn.
+class TokenCounter:
+    """Counts the tokens of a turn; without `count`, reasoning tokens are estimated from their place in a chunk's text."""
 
-    Args:
-        count: Counts those of reasoning; without it, they are estimated from the place in its chunk where reasoning ends.
-    """
-
-    _count: Count | None
+    _count: ReasoningCounter | None
     tokens: int = 0
     _ids: list[int] = field(factory=list[int])
-    _arriving: int = 0
-    """How many tokens the chunk has that is being read."""
-    _place: float = 0.0
-    """How many tokens came before what is being read, if all of a chunk's are as long."""
-    _since: float | None = None
-    """At which token the reasoning began."""
+    _chunk_size: int = 0
+    """How many tokens the current chunk has."""
+    _position: float = 0.0
+    """How many tokens precede the current place, if all tokens of a chunk have the same length."""
+    _reasoning_start: float | None = None
+    """The token at which reasoning began."""
     _reasoning: float = 0.0
 
     def add(self, ids: Sequence[int]) -> None:
         """Count the tokens of a chunk."""
-        self._arriving = len(ids)
-        self.tokens += self._arriving
+        self._chunk_size = len(ids)
+        self.tokens += self._chunk_size
         if self._count is not None:
             self._ids.extend(ids)
 
     def reach(self, part: float) -> None:
-        """Note how much of the chunk was read.
-
-        Args:
-            part: From 0 to 1.
-        """
-        self._place = self.tokens - self._arriving * (1 - part)
+        """Set the current place, as a fraction of the chunk."""
+        self._position = self.tokens - self._chunk_size * (1 - part)
 
     def begin_reasoning(self) -> None:
-        """Note that reasoning begins where the chunk was read to."""
-        if self._since is None:
-            self._since = self._place
+        """Begin reasoning at the current place."""
+        if self._reasoning_start is None:
+            self._reasoning_start = self._position
 
     def end_reasoning(self) -> None:
-        """Note that it ends there, if there was any."""
-        if self._since is not None:
-            self._reasoning += self._place - self._since
-            self._since = None
+        """End reasoning at the current place, if it has begun."""
+        if self._reasoning_start is not None:
+            self._reasoning += self._position - self._reasoning_start
+            self._reasoning_start = None
 
     def usage(self, engine: Usage) -> Usage:
-        """Return what a turn cost.
-
-        Args:
-            engine: What the engine counted, which is kept.
-        """
+        """Return the engine's usage, with this counter's values where it has none."""
         count = round(self._reasoning) if self._count is None else self._count(self._ids)
         return evolve(
             engine,

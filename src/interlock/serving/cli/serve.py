@@ -165,11 +165,11 @@ def _option(name: str = "") -> Generator[None]:
 def _family(name: str | None) -> Tagged | None:
     """Return the format of a family, with the reasoning that its models write."""
     from interlock.parsers import Tagged
-    from interlock.parsers.families import USUAL
+    from interlock.parsers.families import DEFAULT_REASONING
 
-    if name is not None and name not in USUAL:
-        fail(f"--family {name}: unknown family; choose one of {', '.join(USUAL)}")
-    return None if name is None else Tagged(name, USUAL[name])
+    if name is not None and name not in DEFAULT_REASONING:
+        fail(f"--family {name}: unknown family; choose one of {', '.join(DEFAULT_REASONING)}")
+    return None if name is None else Tagged(name, DEFAULT_REASONING[name])
 
 
 def _engine(

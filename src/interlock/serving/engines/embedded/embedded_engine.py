@@ -18,7 +18,7 @@ from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Tagged
 from interlock.parsers.families import family
-from interlock.parsers.families.reference_encoders import Said, encode
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.engines.embedded.model import Message, turn_messages, user_text
 from interlock.serving.engines.engine import EngineOutput, Format, Turn
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding, token_bytes, token_entry
@@ -116,13 +116,13 @@ async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
     return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
 
 
-def _in_family(message: Message) -> Said:
+def _in_family(message: Message) -> WrittenItem:
     """Return a message as a family has it; a call of free text has a parameter for the text."""
     if message.recipient is None:
-        return Said("reasoning" if message.channel == "analysis" else "message", message.text)
+        return WrittenItem("reasoning" if message.channel == "analysis" else "message", message.text)
     name = message.recipient.removeprefix("functions.")
     key = "code" if name == "python" else "input"
-    return Said("call", message.text if message.is_json else dumps({key: message.text}).decode(), name)
+    return WrittenItem("call", message.text if message.is_json else dumps({key: message.text}).decode(), name)
 
 
 async def _text(text: str, yielder: Yielder) -> list[int]:

@@ -20,10 +20,10 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.families import Family, FamilyParser, Settings, family, known
+from interlock.parsers.families import Family, FamilyParser, Settings, family, has_family
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.item_writers import joined
+from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import Route, Routing
 from interlock.parsers.vllm_deltas import VllmParser
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
@@ -53,7 +53,7 @@ def configured(args: object) -> Family | None:
     tools = getattr(args, "tool_call_parser", None) if getattr(args, "enable_auto_tool_choice", False) else None
     outputs = getattr(args, "structured_outputs_config", None)
     reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)
-    return family(tools or None, reasoning or None) if known(tools, reasoning) else None
+    return family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
 
 
 def reader(
@@ -156,7 +156,7 @@ class FamilyReader:
             pairing = self._pairing or _pairing(self._call, self._tokens)
             finished = self._pairing is None or _is_last(chunk)
             chunks = pairing.pair(token_ids, chunk.text, chunk.logprobs, finished=finished)
-            deltas = joined([delta for each in chunks for delta in self._parser.feed(each)])
+            deltas = join_text([delta for each in chunks for delta in self._parser.feed(each)])
         self._tokens.extend(token_ids)
         return deltas
 
@@ -235,7 +235,7 @@ class DeltaReader:
             token_ids = each.token_ids[:-1] if ends and self._hides_end(cast("Output", output)) else each.token_ids
             each.delta = parse(each.text, token_ids, self._call.request, self._call.prompt, finished=ends)
             deltas += self._parser.feed(each)
-        return joined(deltas)
+        return join_text(deltas)
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn, and return the pending deltas."""

@@ -1,8 +1,8 @@
-"""Free text that a model could write only inside of JSON: the input of a custom tool, the code of a python call.
+"""Decodes free text that a model may write inside JSON: the input of a custom tool, the code of a Python call.
 
-Models are shown such a tool as a function of one string, so that its call reads `{"input": "…"}`; some write the bare
-text. A text that begins with `{"input": "` is the first, any other is the second. Nothing is lost: an escape that JSON
-does not have stays as it is, and so does anything but a brace after the closing quote.
+A model sees such a tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
+Text that begins with `{"input": "` is decoded, any other passes unchanged. Invalid escapes stay as they are, and so does
+anything but a brace after the closing quote.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, assert_never
 from attrs import define
 
 Phase: TypeAlias = Literal["before", "inside", "after", "bare"]
-"""Before the quote that begins the input, inside of the string, after it, or in a text that is no JSON."""
+"""Before the opening quote, inside the string, after the closing quote, or in bare text."""
 
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
@@ -23,18 +23,14 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\"
 
 @define(eq=False)
 class InputDecoder:
-    """Decodes the text of one call as it streams.
-
-    Args:
-        key: The name of the string: `input` or `code`.
-    """
+    """Decodes the text of one call as it streams; `key` names the string: `input` or `code`."""
 
     key: str = "input"
     _phase: Phase = "before"
     _pending: str = ""
 
     def feed(self, text: str) -> str:
-        """Return what the text makes certain of the input."""
+        """Return the decoded text that is certain."""
         match self._phase:
             case "bare":
                 return text
@@ -49,33 +45,29 @@ class InputDecoder:
                 assert_never(self._phase)
 
     def end(self) -> str:
-        """Return what was held back."""
+        """Return the pending text."""
         pending, self._pending = self._pending, ""
         if self._phase == "after" and pending.strip() in {"", "}"}:
             return ""
         return pending
 
     def _begin(self, text: str) -> str:
-        """Find out whether this is JSON, token by token of its beginning."""
+        """Decide whether the text is JSON."""
         position = 0
         for token in ("{", f'"{self.key}"', ":", '"'):
             position = len(text) - len(text[position:].lstrip())
             if not text.startswith(token, position):
-                return self._wait(text) if token.startswith(text[position:]) else self._pass_on(text)
+                if token.startswith(text[position:]):
+                    self._pending = text
+                    return ""
+                self._phase, self._pending = "bare", ""
+                return text
             position += len(token)
         self._phase = "inside"
         return self._decode(text[position:])
 
-    def _wait(self, text: str) -> str:
-        self._pending = text
-        return ""
-
-    def _pass_on(self, text: str) -> str:
-        self._phase, self._pending = "bare", ""
-        return text
-
     def _decode(self, text: str) -> str:
-        """Decode up to the closing quote, or to an escape that is not finished, which is held."""
+        """Decode up to the closing quote, or up to an incomplete escape, which waits for more text."""
         decoded: list[str] = []
         position = 0
         while position < len(text):
@@ -98,7 +90,7 @@ class InputDecoder:
 
 
 def _unescape(escape: str) -> str:
-    """Return the character of an escape; one that JSON does not have stays as it is."""
+    """Return the character of an escape; an invalid escape stays as it is."""
     if escape[1] != "u":
         return _SIMPLE.get(escape[1], escape)
     units = [int(unit, 16) for unit in escape.split("\\u")[1:]]

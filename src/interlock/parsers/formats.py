@@ -1,31 +1,45 @@
-"""Which parser a format has. It imports a format's parser when that format is asked for: a recording of text needs no other."""
+"""The formats of model output, and the parser of each, which is imported only when it is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from attrs import frozen
+
 from interlock.parsers.chunk import Parser
 from interlock.parsers.plain_text import PlainParser
 from interlock.parsers.routing import Routing
-from interlock.parsers.tagged import Tagged
 
-__all__ = ["Format", "FormatName", "parser_for"]
+__all__ = ["Format", "FormatName", "Tagged", "parser_for"]
 
 FormatName: TypeAlias = Literal["harmony", "tagged", "text", "vllm"]
-"""What a model's output is given as: token ids of harmony, text with a family's markers, text, or the deltas of one of vLLM's own
-parsers."""
+"""The names of the formats: token ids of harmony, text with a family's markers, plain text, deltas of vLLM's own parsers."""
+
+
+@frozen
+class Tagged:
+    """The format of text with the markers of a family.
+
+    Args:
+        tool_parser: The format of calls, by a name of vLLM's `--tool-call-parser`; None leaves calls in the text.
+        reasoning_parser: The format of reasoning, by a name of `--reasoning-parser`; None leaves reasoning in the text.
+    """
+
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name of the format."""
+        return "tagged"
+
 
 Format: TypeAlias = Literal["harmony", "text", "vllm"] | Tagged
-"""A format by its name; of text with markers, the family too."""
+"""A format by its name, or with its family."""
 
 
 def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa: A002 - the word of the recordings
-    """Return a parser for one response.
-
-    Args:
-        format: As in a recording's first line.
-        request: The body of `POST /v1/responses`: its `tools` say where calls go.
+    """Return a parser for one response to this body of `POST /v1/responses`, whose `tools` decide the kinds of calls.
 
     Raises:
         ModuleNotFoundError: The format is `harmony`, and `openai_harmony` is not installed.

@@ -1,6 +1,6 @@
-"""The families that are known, by the names of vLLM's flags `--tool-call-parser` and `--reasoning-parser`.
+"""The known families, by the names of vLLM's flags `--tool-call-parser` and `--reasoning-parser`.
 
-Each is a table of markers. docs/families.md says how one is added, and what each format looks like.
+Each is a table of markers. docs/families.md shows each format, and how to add one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import evolve
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 
-__all__ = ["REASONINGS", "SYNTAXES", "USUAL", "family", "known"]
+__all__ = ["DEFAULT_REASONING", "REASONINGS", "SYNTAXES", "family", "has_family"]
 
 _T: Final = Trigger
 _DSML: Final = "｜DSML｜"
@@ -71,7 +71,7 @@ MINIMAX_M2: Final = Syntax(
 
 
 def _dsml(*sections: str) -> Syntax:
-    """Return the syntax of DeepSeek's markup with sections of these names, the first of which is the one that is written."""
+    """Return the syntax of DeepSeek's markup with these section names, of which models write the first."""
     return Syntax(
         "keys",
         {
@@ -133,31 +133,35 @@ MISTRAL: Final = Syntax(
     name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
     ids=re.compile(r"[0-9A-Za-z]{9}"),
     needs="[ARGS]",
-    growing=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
+    partial_name=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )
 
-SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType(
-    {
-        "qwen3_coder": QWEN3_CODER,
-        "qwen3_xml": QWEN3_CODER,
-        "step3p5": QWEN3_CODER,
-        "hermes": HERMES,
-        "qwen3_json": HERMES,
-        "glm45": GLM45,
-        "glm47": GLM45,
-        "minimax_m2": MINIMAX_M2,
-        "deepseek_v32": DEEPSEEK_V32,
-        "deepseek_v4": DEEPSEEK_V4,
-        "kimi_k2": KIMI_K2,
-        "deepseek_v3": DEEPSEEK_V3,
-        "deepseek_v31": DEEPSEEK_V31,
-        "mistral": MISTRAL,
-    }
-)
-"""How calls are written, by the names of `--tool-call-parser`."""
+_FAMILIES: Final = {
+    "qwen3_coder": (QWEN3_CODER, "qwen3"),
+    "qwen3_xml": (QWEN3_CODER, "qwen3"),
+    "step3p5": (QWEN3_CODER, "step3p5"),
+    "hermes": (HERMES, "qwen3"),
+    "qwen3_json": (HERMES, "qwen3"),
+    "glm45": (GLM45, "glm45"),
+    "glm47": (GLM45, "glm47"),
+    "minimax_m2": (MINIMAX_M2, "minimax_m2"),
+    "deepseek_v32": (DEEPSEEK_V32, "deepseek_r1"),
+    "deepseek_v4": (DEEPSEEK_V4, "deepseek_v4"),
+    "kimi_k2": (KIMI_K2, "kimi_k2"),
+    "deepseek_v3": (DEEPSEEK_V3, "deepseek_r1"),
+    "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
+    "mistral": (MISTRAL, "mistral"),
+}
+"""The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models."""
+
+SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType({name: syntax for name, (syntax, _) in _FAMILIES.items()})
+"""The formats of calls, by the names of `--tool-call-parser`."""
+
+DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType({name: reasoning for name, (_, reasoning) in _FAMILIES.items()})
+"""The reasoning format of the models of each `--tool-call-parser`."""
 
 _THINK: Final = Reasoning()
-_UNTIL_SAID: Final = evolve(_THINK, yields=False)
+_EXPLICIT_END: Final = evolve(_THINK, yields=False)
 
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     {
@@ -168,60 +172,30 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
         "minimax_m2": _THINK,
         "kimi_k2": _THINK,
         "deepseek_v4": _THINK,
-        "deepseek_r1": _UNTIL_SAID,
-        "deepseek_v3": evolve(_UNTIL_SAID, implied=False),
+        "deepseek_r1": _EXPLICIT_END,
+        "deepseek_v3": evolve(_EXPLICIT_END, implied=False),
         "mistral": evolve(_THINK, begins=("[THINK]", "<think>"), ends=("[/THINK]", "\n</think>", "</think>"), implied=False),
     }
 )
-"""How reasoning is written, by the names of `--reasoning-parser`."""
+"""The formats of reasoning, by the names of `--reasoning-parser`."""
 
 
-USUAL: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "qwen3_coder": "qwen3",
-        "qwen3_xml": "qwen3",
-        "step3p5": "step3p5",
-        "hermes": "qwen3",
-        "qwen3_json": "qwen3",
-        "glm45": "glm45",
-        "glm47": "glm47",
-        "minimax_m2": "minimax_m2",
-        "deepseek_v32": "deepseek_r1",
-        "deepseek_v4": "deepseek_v4",
-        "kimi_k2": "kimi_k2",
-        "deepseek_v3": "deepseek_r1",
-        "deepseek_v31": "deepseek_r1",
-        "mistral": "mistral",
-    }
-)
-"""The reasoning that the models of each family of calls write."""
-
-
-def known(tool_parser: str | None, reasoning_parser: str | None) -> bool:
-    """Return whether there is a family of these names; None stands for no such parser.
-
-    Args:
-        tool_parser: As in `--tool-call-parser`.
-        reasoning_parser: As in `--reasoning-parser`.
-    """
+def has_family(tool_parser: str | None, reasoning_parser: str | None) -> bool:
+    """Return whether these two parsers, of which one may be None, make a known family."""
     calls, reasons = tool_parser or None, reasoning_parser or None
     return (calls is None or calls in SYNTAXES) and (reasons is None or reasons in REASONINGS) and bool(calls or reasons)
 
 
 @cache
 def family(tool_parser: str | None, reasoning_parser: str | None = None) -> Family:
-    """Return the family of these names.
-
-    Args:
-        tool_parser: As in `--tool-call-parser`; None if calls are not read.
-        reasoning_parser: As in `--reasoning-parser`; None if reasoning is not read.
+    """Return the family of two parsers; None leaves calls, or reasoning, in the text.
 
     Raises:
-        ValueError: There is no family of that name; the message lists those that there are.
+        ValueError: A parser is unknown; the message lists the known ones.
     """
-    for name, names in ((tool_parser, SYNTAXES), (reasoning_parser, REASONINGS)):
+    for kind, name, names in (("tool", tool_parser, SYNTAXES), ("reasoning", reasoning_parser, REASONINGS)):
         if name is not None and name not in names:
-            raise ValueError(f"no family {name!r}; there are: {', '.join(names)}")
+            raise ValueError(f"unknown {kind} parser {name!r}: choose one of {', '.join(names)}")
     syntax = None if tool_parser is None else SYNTAXES[tool_parser]
     reasoning = None if reasoning_parser is None else REASONINGS[reasoning_parser]
     return Family(" and ".join(filter(None, (tool_parser, reasoning_parser))), syntax, reasoning)

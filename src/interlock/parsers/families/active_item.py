@@ -1,0 +1,225 @@
+"""The open item of a turn of a family: reasoning, a message, or a call with its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from attrs import define, field
+
+from interlock.fsm.deltas import Delta
+from interlock.parsers.alignment import Alignment
+from interlock.parsers.chunk import ReasoningCounter
+from interlock.parsers.families.parameter_values import STRING, Schemas, Types, converted, escaped, quoted
+from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
+from interlock.parsers.routing import ANSWER, REASONING, Routing
+
+__all__ = ["ActiveItem", "Call", "Settings"]
+
+_ANY: Types = frozenset({"any"})
+
+
+@define
+class Settings:
+    """How a response is parsed, beyond its family.
+
+    Args:
+        routing: Routes the calls to item kinds.
+        schemas: The parameters of the request's tools.
+        calls: Whether calls are parsed; otherwise their markers are text.
+        parallel: Whether a turn may have several calls; otherwise all after the first are dropped.
+        include_reasoning: Whether reasoning is returned, or only counted.
+        forced: Whether the model must call a tool.
+        special: The markers that are special tokens of the model, by their ids. Where chunks have ids, such a marker counts only
+            as that token: the same text spelled out is text, unless a call is forced.
+        count: Counts the reasoning tokens of a turn; the default estimates them from the length of the text.
+    """
+
+    routing: Routing = field(factory=Routing)
+    schemas: Schemas = field(factory=Schemas)
+    calls: bool = True
+    parallel: bool = True
+    include_reasoning: bool = True
+    forced: bool = False
+    special: Mapping[int, str] = field(factory=dict[int, str])
+    count: ReasoningCounter | None = None
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, object]) -> Settings:
+        """Return the settings for a request body. Without tools, or with `tool_choice` `none`, calls are text."""
+        return cls(
+            Routing.from_request(body),
+            Schemas.from_request(body),
+            calls=bool(body.get("tools")) and body.get("tool_choice") != "none",
+            parallel=body.get("parallel_tool_calls") is not False,
+            include_reasoning=body.get("include_reasoning") is not False,
+            forced=_forces(body.get("tool_choice")),
+        )
+
+
+def _forces(choice: object) -> bool:
+    """Return whether a `tool_choice` forces a call: it requires one, or names the tool."""
+    if isinstance(choice, Mapping):
+        fields = cast("Mapping[str, object]", choice)
+        choice = fields.get("mode") if fields.get("type") == "allowed_tools" else "required"
+    return choice == "required"
+
+
+@define(eq=False)
+class Call:
+    """Writes the arguments of one open call as JSON.
+
+    They are JSON already, unless they are `keyed`: keys and values. If `lenient`, an untyped value is JSON if it can be.
+    """
+
+    writer: Writer
+    _name: str
+    _schemas: Schemas
+    _keyed: bool
+    _lenient: bool
+    _has_content: bool = False
+    _types: Types = STRING
+    _value: list[str] | None = None
+    """The text of a value that is converted when it is complete; None for a value that streams."""
+    _stray_text: list[str] = field(factory=list[str])
+
+    @property
+    def streams(self) -> bool:
+        """Whether values pass through: JSON, or a string."""
+        return self._value is None
+
+    def write(self, text: str) -> list[Delta]:
+        """Write JSON."""
+        self._has_content = True
+        return self.writer.write(text)
+
+    def enter(self, key: str, string_mark: str | None) -> list[Delta]:
+        """Begin the value of a key; `string_mark` is `true` or `false` if the markup says whether it is a string, else None."""
+        types = self._schemas.types(self._name, key)
+        if string_mark is not None:
+            self._types = STRING if string_mark == "true" else _ANY
+        else:
+            self._types = types or (_ANY if self._lenient else STRING)
+        self._value = None if self._types == STRING else []
+        opening = f"{',' if self._has_content else '{'}{quoted(key)}:"
+        return self.write(opening + ('"' if self._value is None else ""))
+
+    def add(self, text: str) -> list[Delta]:
+        """Add text to the value."""
+        if self._value is None:
+            return self.writer.write(escaped(text))
+        self._value.append(text)
+        return []
+
+    def set(self) -> list[Delta]:
+        """End the value."""
+        if self._value is None:
+            return self.writer.write('"')
+        json_text = converted("".join(self._value), self._types)
+        self._value = None
+        return self.writer.write(json_text)
+
+    def stray(self, text: str) -> None:
+        """Keep text outside of values."""
+        self._stray_text.append(text)
+
+    def end(self) -> tuple[list[Delta], str]:
+        """Complete the arguments and close the call; returns the stray text too."""
+        missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
+        return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
+
+    def quit(self) -> list[Delta]:
+        """Write the rest of a truncated call, stray text included: a truncated item is the last one (rule R12)."""
+        rest = "".join([*(self._value or []), *self._stray_text])
+        return [*self.writer.write(rest), *self.writer.leave()]
+
+
+@define(eq=False)
+class ActiveItem:
+    """Writes one item after another; `out` has the deltas since the last `take`."""
+
+    _settings: Settings
+    alignment: Alignment = field(factory=Alignment)
+    out: list[Delta] = field(factory=list[Delta])
+    _writer: Writer | None = None
+    _call: Call | None = None
+    _has_called: bool = False
+    """Whether the turn has had a call."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether text passes through."""
+        return isinstance(self._writer, StreamWriter) and (self._call is None or self._call.streams)
+
+    @property
+    def call(self) -> Call:
+        """The open call; raises AttributeError if there is none, which the framing rules out."""
+        if self._call is None:
+            raise AttributeError("no call is open")
+        return self._call
+
+    def take(self) -> list[Delta]:
+        """Return the deltas since the last call, with consecutive texts joined."""
+        out, self.out = self.out, []
+        return join_text(out) if len(out) > 1 else out
+
+    def write_reasoning(self, text: str) -> None:
+        """Write reasoning, in a new item if none is open."""
+        if self._writer is None:
+            self._open(StreamWriter(REASONING) if self._settings.include_reasoning else NullWriter(REASONING))
+        self.write(text)
+
+    def write_message(self, text: str) -> None:
+        """Write message text, in a new item if none is open."""
+        if self._writer is None:
+            self._open(StreamWriter(ANSWER))
+        self.write(text)
+
+    def _open(self, writer: Writer) -> None:
+        self._writer = writer
+        self.out += writer.open()
+
+    def write(self, text: str) -> None:
+        """Write to the open item."""
+        if self._call is not None:
+            self.out += self._call.write(text)
+        elif self._writer is not None:
+            self.out += text_deltas(self._writer, *self.alignment.find(text))
+
+    def close(self) -> None:
+        """Close the reasoning or message, if one is open."""
+        if self._writer is not None:
+            self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.close()]
+            self._writer = None
+
+    def leave(self) -> None:
+        """Leave the reasoning or message for the driver to end as truncated."""
+        if self._writer is not None:
+            self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.leave()]
+            self._writer = None
+
+    def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
+        """Close the open item, and open a call; the `call_id` is empty if the family has none. See `Call` for the rest."""
+        self.close()
+        route = self._settings.routing.function(name)
+        if self._has_called and not self._settings.parallel:
+            writer: Writer = NullWriter(route)
+        else:
+            writer = writer_for(route, call_id)
+        self._has_called = True
+        self._open(writer)
+        self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
+
+    def end_call(self) -> None:
+        """Complete and close the call; stray text becomes a message after it."""
+        deltas, stray_text = self.call.end()
+        self.out += deltas
+        self._writer = self._call = None
+        if stray_text.strip():
+            self.write_message(stray_text)
+            self.close()
+
+    def quit_call(self) -> None:
+        """Leave the call for the driver to end as truncated."""
+        self.out += self.call.quit()
+        self._writer = self._call = None
