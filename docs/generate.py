@@ -126,7 +126,7 @@ def _declared(name: str) -> str:
     shared = next((file for file, kinds in SHARED.items() if any(one.name == name for one in kinds)), name)
     module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
-    return f"Declared in [{path}](../../{path})."
+    return f"Declared in [{path}](../../src/interlock/{path})."
 
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
@@ -170,7 +170,10 @@ def _whole_page() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/whole.py](../../fsm/lifecycles/whole.py), and `mcp_approval_request` in a file of its own."
+    yield (
+        "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py), and `mcp_approval_request` in a file "
+        "of its own."
+    )
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
