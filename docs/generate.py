@@ -171,8 +171,8 @@ def _whole_page() -> Iterator[str]:
         "table stand for all of them."
     )
     yield (
-        "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py), and `mcp_approval_request` in a file "
-        "of its own."
+        "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py), and `mcp_approval_request` in a "
+        "file of its own."
     )
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
@@ -196,7 +196,7 @@ def _rules() -> Iterator[str]:
         yield ""
         yield rule.says
         yield ""
-        yield f"*Why:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
+        yield f"*If broken:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
         yield ""
         yield f"*Kept by:* {KEPT_BY[rule.number]}."
         if deviations := [each for each in HABITS.values() if each.rule == rule.number]:
@@ -315,8 +315,8 @@ def _figures() -> Iterator[str]:
     for name, row in (
         ("turns without an error", "turns without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
-        ("errors, which break the contract or a client", "errors"),
-        ("deviations, which every tested client tolerates", "deviations"),
+        ("[errors](docs/check.md#errors-and-deviations), which break the contract or a client", "errors"),
+        ("[deviations](docs/check.md#errors-and-deviations), which every tested client tolerates", "deviations"),
     ):
         (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
         yield f"| {name} |{counts}"
@@ -345,7 +345,7 @@ def _line(text: str) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| machine | states | edges | the path to the good end |"
+    yield "| machine | states | edges | the path to the normal end |"
     yield "|---|---|---|---|"
     graphs = [*stream_graphs().values(), *process_graphs().values()]
     yield from (_entry(graph) for graph in graphs if graph.name not in WHOLE_KINDS)

@@ -109,7 +109,8 @@ def diagram(
     graphs = {**stream_graphs(), **process_graphs()}
     if kind is None:
         for graph in graphs.values():
-            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {len(graph.edges)} arrows")
+            edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
+            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {edges} edges")
     elif kind not in graphs:
         fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
     else:
