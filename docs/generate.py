@@ -126,7 +126,7 @@ def _declared(name: str) -> str:
     shared = next((file for file, kinds in SHARED.items() if any(one.name == name for one in kinds)), name)
     module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
-    return f"Declared in [{path}](../../{path})."
+    return f"Declared in [{path}](../../src/interlock/{path})."
 
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
@@ -170,7 +170,10 @@ def _whole_page() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/whole.py](../../fsm/lifecycles/whole.py), and `mcp_approval_request` in a file of its own."
+    yield (
+        "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py), and `mcp_approval_request` in a "
+        "file of its own."
+    )
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
@@ -193,7 +196,7 @@ def _rules() -> Iterator[str]:
         yield ""
         yield rule.says
         yield ""
-        yield f"*Why:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
+        yield f"*If broken:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
         yield ""
         yield f"*Kept by:* {KEPT_BY[rule.number]}."
         if deviations := [each for each in DEVIATIONS.values() if each.rule == rule.number]:
@@ -312,8 +315,8 @@ def _figures() -> Iterator[str]:
     for name, row in (
         ("turns without an error", "turns without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
-        ("errors, which break the contract or a client", "errors"),
-        ("deviations, which every tested client tolerates", "deviations"),
+        ("[errors](docs/check.md#errors-and-deviations), which break the contract or a client", "errors"),
+        ("[deviations](docs/check.md#errors-and-deviations), which every tested client tolerates", "deviations"),
     ):
         (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
         yield f"| {name} |{counts}"
@@ -342,7 +345,7 @@ def _line(text: str) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| machine | states | edges | the path to the good end |"
+    yield "| machine | states | edges | the path to the normal end |"
     yield "|---|---|---|---|"
     graphs = [*stream_graphs().values(), *process_graphs().values()]
     yield from (_entry(graph) for graph in graphs if graph.name not in WHOLE_KINDS)

@@ -48,3 +48,10 @@ def test_the_changes_of_the_page_add_the_kind(tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_names_in_the_rest_are_in_the_files_that_it_links():
+    for step in re.split(r"^\d\. ", PAGE.partition("## The rest")[2], flags=re.MULTILINE):
+        files = [(ROOT / "docs" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
+        missing = [name for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", step) if not any(name in text for text in files)]
+        assert missing == []

@@ -1,6 +1,7 @@
 """The documentation is up to date with the tables, complete, and leads nowhere that is not there."""
 
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from interlock.fsm.acceptor import DEVIATIONS, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = {**stream_graphs(), **process_graphs()}
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "recordings" / "README.md", *DOCS.rglob("*.md")]
@@ -74,6 +75,8 @@ def test_links_lead_to_what_is_there(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
+    paths = [Path(os.path.normpath(page.parent / target)) for target in targets]
+    assert [path for path in paths if path.resolve() != path] == [], "GitHub does not follow a symbolic link inside a path"
 
 
 def anchors(page):

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import attrs
 import pytest
 
@@ -38,6 +40,9 @@ def test_every_stream_is_legal_and_every_edge_fires():
         **{kind: len(lifecycle.edges) for kind, lifecycle in DECLARED.items.items()},
     }
     assert proof.holds
+    page = (Path(__file__).parents[2] / "docs" / "proof.md").read_text("utf-8")
+    assert f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions\n" in page
+    assert f"{proof.streams:,} different streams with {proof.events:,} events, judged in " in page
 
 
 @pytest.mark.parametrize("kind", ["reasoning", "mcp_list_tools", "mcp_approval_request", "image_generation_call"])

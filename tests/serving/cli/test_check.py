@@ -344,3 +344,11 @@ def test_a_recording_is_replayed_before_it_is_checked() -> None:
     message = f"a recording is not a stream; run: interlock replay {recording} | interlock check -"
     result = run(recording)
     assert (result.exit_code, result.stderr) == (2, f"interlock: {recording}: {message}\n")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_response_is_not_a_stream(indent) -> None:
+    body = json.dumps({"id": "resp_1", "object": "response", "output": [{"type": "message"}]}, indent=indent)
+    result = run("-", stdin=body.encode())
+    message = 'interlock: standard input: this is a response, not a stream: add "stream": true to the request\n'
+    assert (result.exit_code, result.stderr) == (2, message)

@@ -43,7 +43,7 @@ def test_mermaid_is_the_format_of_those_who_ask_for_none() -> None:
 def test_without_a_kind_all_that_can_be_drawn_are_listed() -> None:
     lines = run().stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == list(GRAPHS)
-    assert lines[0] == "response: 7 states, 10 arrows"
+    assert lines[0] == "response: 7 states, 10 edges"
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:

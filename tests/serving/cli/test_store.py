@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from interlock.events.sse import DONE_FRAME
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.recordings import read, replay_frames
 from interlock.serving.store import StoredResponse, open_store
@@ -69,17 +70,21 @@ def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
 
 def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> None:
     frames = list(replay_frames(read(RECORDING)))
+    assert frames[-1] == DONE_FRAME
 
     async def story(store):
         lease = await store.enqueue("", ended(1), "a")
-        await store.finish(lease, 0, frames, ended(1))
+        await store.finish(lease, 0, frames[:-1], ended(1))
+        lease = await store.enqueue("", ended(2), "a")
+        await store.append(lease, 0, frames[:3])
 
     fill(url, story)
     file = tmp_path / "resp_1.sse"
     assert call("export", "resp_1", "--store", url, "-o", str(file)) == (0, "")
     assert file.read_bytes() == b"".join(frames)
-    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0
+    assert CliRunner().invoke(app, ["check", str(file), "--strict"]).exit_code == 0
     assert call("export", "resp_1", "--store", url) == (0, b"".join(frames).decode())
+    assert call("export", "resp_2", "--store", url) == (0, b"".join(frames[:3]).decode())
     code, output = call("export", "resp_1", "--store", url, "--body")
     assert (code, json.loads(output)) == (0, {"id": "resp_1", "output": []})
 

@@ -196,7 +196,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "other-in-final",
             "R13",
-            "a log probability, or a status that was left behind, differs in the terminal response",
+            "a log probability, or an outdated status, differs in the terminal response",
             "no client reads both",
             "—",
         ),

@@ -41,14 +41,14 @@ RULES: Final[Mapping[str, Rule]] = {
             "opening",
             "`response.created` and `response.in_progress` come first, once each; a background response may have "
             "`response.queued` between them.",
-            "Clients build the response object from `created`; the `openai` package raises if another event comes first.",
+            "The `openai` package raises, because clients build the response object from `created`.",
             "order",
         ),
         Rule(
             "R2",
             "numbering",
             "`sequence_number` counts every event of the response from 0 and appears nowhere but on the event itself.",
-            "A client that resumes a response sends the last number that it saw; a gap means that an event was lost.",
+            "A client that resumes a response after the last number that it saw misses events or repeats them.",
             "order",
         ),
         Rule(
@@ -56,7 +56,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "ending",
             "Exactly one terminal event comes last and agrees with the response's status; on the wire `data: [DONE]` "
             "follows and the connection closes.",
-            "Clients wait for the terminal event. Without it they cannot tell a complete answer from a lost connection.",
+            "Clients wait for ever, or cannot tell a complete answer from a lost connection.",
             "order",
         ),
         Rule(
@@ -64,7 +64,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "failure",
             "Whatever breaks after the first event, open items are closed and `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
-            "An item that is left open looks as if it ran for ever, and clients cannot handle a failure without a reason.",
+            "An open item seems to run for ever, and clients cannot handle a failure without a reason.",
             "order",
         ),
         Rule(
@@ -79,7 +79,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "R6",
             "index",
             "`output_index` counts the items from 0 in the order in which they are added.",
-            "Clients keep items in a list by this index; the `openai` package raises when an index is skipped.",
+            "Clients, which keep items in a list by this index, lose items or mix them up; the `openai` package raises.",
             "order",
         ),
         Rule(
@@ -94,7 +94,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "R8",
             "parts",
             "Parts are counted from 0; each is added, written, finished and closed before the next begins.",
-            "Clients append deltas to the part at their `content_index`; the `openai` package raises if there is none.",
+            "Clients append deltas to the wrong part; the `openai` package raises if there is none at their `content_index`.",
             "order",
         ),
         Rule(
@@ -130,8 +130,9 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R13",
             "final",
-            "The terminal response has the items exactly as their `done` events had them, in order, and the token usage.",
-            "Clients store the terminal response; whatever was streamed but is missing there is lost with the next request.",
+            "The terminal response has the items exactly as their `done` events had them, in order, and the token "
+            "usage.",
+            "Clients store the terminal response, so streamed content that it lacks is lost with the next request.",
             "content",
         ),
         Rule(

@@ -23,6 +23,7 @@ from interlock.serving.cli.sources import (
     display_name,
     expand_folders,
     is_recording,
+    is_response,
     is_url,
     open_source,
 )
@@ -137,6 +138,8 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
             for place, chunk in enumerate(source.chunks):
                 if place == 0 and is_recording(chunk):
                     return f"a recording is not a stream; run: interlock replay {name} | interlock check -"
+                if place == 0 and is_response(chunk):
+                    return 'this is a response, not a stream: add "stream": true to the request'
                 judge.feed(chunk)
     except SourceError as error:
         return str(error).removeprefix(f"{name}: ")

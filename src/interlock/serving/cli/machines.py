@@ -74,17 +74,13 @@ def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: boo
 
 
 def _print(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    table = Table("lifecycle", "edges", "fired", "never fired", box=None, pad_edge=False)
     machines: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
+    rows = [("lifecycle", "edges", "fired", "never fired")]
     for name, each in machines.items():
-        table.add_row(name, str(each.edges), str(each.edges - len(each.unfired)), Text(", ".join(each.unfired)))
-    console.print(table)
-    console.print(Text("\n".join(["", *_verdict(proof, walks, seconds, holds=holds)])), soft_wrap=True)
+        rows.append((name, str(each.edges), str(each.edges - len(each.unfired)), ", ".join(each.unfired)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    typer.echo("\n".join([*lines, "", *_verdict(proof, walks, seconds, holds=holds)]))
 
 
 def _verdict(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
@@ -113,7 +109,8 @@ def diagram(
     graphs = {**stream_graphs(), **process_graphs()}
     if kind is None:
         for graph in graphs.values():
-            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {len(graph.edges)} arrows")
+            edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
+            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {edges} edges")
     elif kind not in graphs:
         fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
     else:

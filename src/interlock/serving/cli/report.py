@@ -163,11 +163,7 @@ def explanation(name: str, width: int) -> Iterator[str]:
     yield typer.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
-    why = (
-        f"An error because: {rule.breaks}"
-        if rule.breaks
-        else "One stream cannot show this: the tests of the parsers compare two."
-    )
+    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this: the tests of the parsers compare two."
     yield from textwrap.wrap(why.replace("`", ""), width)
     deviations = [each.name for each in DEVIATIONS.values() if each.rule == name]
     if deviations:

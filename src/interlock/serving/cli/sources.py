@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import http.client
 import json
+import re
 import socket
 import sys
 import threading
@@ -36,6 +37,7 @@ _QUOTED: Final = 200
 """Bytes of a server's error message to repeat."""
 _DECLARATION: Final = 512
 """Bytes of a recording in which it declares itself."""
+_RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 BodyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="POST the request in this JSON file to the URL, instead of GET.")
@@ -138,6 +140,11 @@ def is_url(source: str) -> bool:
 def is_recording(beginning: bytes) -> bool:
     """Return whether a file that begins so is a recording of an engine's output, and not a stream."""
     return b'"interlock_recording"' in beginning[:_DECLARATION]
+
+
+def is_response(beginning: bytes) -> bool:
+    """Return whether what begins so is a response as JSON, and not a stream."""
+    return _RESPONSE.match(beginning) is not None
 
 
 def display_name(source: str) -> str:

@@ -70,12 +70,12 @@ def export(
     *,
     tenant: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The tenant of the response, if the server has several API keys; see docs/state.md."),
+        typer.Option(metavar="NAME", help="The response's tenant, if the server has several API keys; see docs/security.md."),
     ] = "",
     body: Annotated[bool, typer.Option("--body", help="Write the response as JSON instead of its events.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Write the events of a background response."""
+    """Write the events of a background response as a stream."""
     from interlock.events.json import dumps
 
     async def read(store: ResponseStore) -> bytes | None:
@@ -96,12 +96,14 @@ def export(
 
 
 async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes | None:
-    """Return all committed events, as frames; None if there is no such response."""
+    """Return the stream of all committed events, with `[DONE]` if it has ended; None if there is no such response."""
+    from interlock.events.sse import DONE_FRAME
+
     frames: list[bytes] = []
     while log := await store.read(tenant, response_id, len(frames), PAGE):
         frames += log.frames
         if not log.frames:
-            return b"".join(frames)
+            return b"".join([*frames, DONE_FRAME] if frames and log.complete else frames)
     return None
 
 
