@@ -90,7 +90,6 @@ def _system(effort: str | None) -> str:
 
 
 def _developer_texts(turn: Turn) -> Iterator[str]:
-    """Yield the instructions, the tools and the format of the answer."""
     if turn.request.instructions:
         yield turn.request.instructions
     if turn.request.tools:

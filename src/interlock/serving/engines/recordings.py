@@ -45,7 +45,6 @@ from interlock.serving.engines.engine import EngineOutput
 T = TypeVar("T")
 
 VERSION: Final = 1
-"""The version of the format."""
 
 _DEEPEST: Final = 200
 """The most levels of values, so that a response can repeat them."""
@@ -62,7 +61,6 @@ class RecordingError(InterlockError):
     message: str
 
     def __str__(self) -> str:
-        """Return the line number and the message."""
         return f"line {self.line}: {self.message}"
 
 

@@ -41,7 +41,6 @@ class ScriptedEngine:
     rate: float = field(default=0.0, validator=ge(0), kw_only=True)
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens of harmony the prompt of a turn would have."""
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:

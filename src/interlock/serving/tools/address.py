@@ -105,7 +105,6 @@ class AddressPolicy:
 
 
 def _unmapped(address: Address) -> Address:
-    """Return the IPv4 address of an IPv4-mapped IPv6 address, and any other address unchanged."""
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 

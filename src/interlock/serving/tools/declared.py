@@ -41,7 +41,6 @@ class ListedTool:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return str(self.fields.get("name"))
 
     @property
@@ -84,7 +83,6 @@ class DeclaredServer:
             yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
-        """Return the tools that may be called."""
         rule = self.tool.get("allowed_tools")
         return tools if rule is None else filter(_matcher(rule), tools)
 

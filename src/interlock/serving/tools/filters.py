@@ -28,7 +28,6 @@ class Approvals:
     _arguments: list[str] = field(factory=list[str], init=False)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas for the driver."""
         result: list[Delta] = []
         for delta in deltas:
             match delta:
@@ -64,7 +63,6 @@ MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 """A citation of a page by its number: `【3†L5-L7】`."""
 OPENING: Final = "【"
 MAX_MARK: Final = 80
-"""The most characters of a mark."""
 
 
 @frozen
@@ -97,7 +95,6 @@ class Citations:
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas with an annotation after each mark; any delta but text interrupts a mark."""
         if not self._pages:
             return [*deltas]
         result: list[Delta] = []

@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 MAX_CALLS: Final = 128
 """The most calls of a response whose request sets no limit, so that a model cannot call for ever."""
 MAX_SERVERS: Final = 16
-"""The most MCP servers of a request."""
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 
@@ -73,7 +72,6 @@ class ToolServers:
 
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
-        """Yield the tools of one response, and close their sessions at the end."""
         tools = ResponseTools(self.hosted, self.policy, self.seconds, request, items)
         self.open.add(tools)
         try:
@@ -91,17 +89,14 @@ class Race:
     _outcomes: asyncio.Queue[Outcome[Delta]] = field(factory=asyncio.Queue[Outcome[Delta]], init=False)
 
     async def __aenter__(self) -> Self:
-        """Start without coroutines."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel the coroutines that still run, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[object, object, Delta]) -> None:
-        """Start a coroutine."""
         self._tasks.add(asyncio.create_task(self._run(work)))
 
     async def results(self) -> AsyncGenerator[Delta, None]:
@@ -128,7 +123,6 @@ class ResponseTools:
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
     """The result of each call, or its error, by the item's id."""
     _calls: int = field(default=0, init=False)
-    """The number of calls so far."""
     _approvals: Approvals = field(init=False)
     _citations: Citations = field(factory=Citations, init=False)
 
@@ -143,7 +137,6 @@ class ResponseTools:
                 self._set_list(label, [ListedTool(members(tool)) for tool in elements(item.get("tools"))])
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """List the tools of servers whose lists are not in the conversation, then make the approved calls."""
         async with Race() as race:
             unlisted = [server for server in self._servers.values() if server.label not in self._listed]
             for index, server in enumerate(unlisted):
@@ -157,7 +150,6 @@ class ResponseTools:
             yield [call, str(request["arguments"]), Close()]
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Replace calls that need approval by approval requests, and add annotations to citations."""
         return self._citations.feed(self._approvals.feed(deltas) if self._servers else deltas)
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
@@ -182,11 +174,9 @@ class ResponseTools:
                 yield delta
 
     def with_outputs(self, items: Iterable[Item]) -> list[Item]:
-        """Return items for the model, with the results of their tools as `output`."""
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
-        """Close the sessions."""
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
@@ -206,7 +196,6 @@ class ResponseTools:
                     yield requests[request_id]
 
     async def _session(self, endpoint: Endpoint) -> Session:
-        """Return the open session with an endpoint, or a new one."""
         session_class = await asyncio.to_thread(load_sessions)  # the first import takes half a second
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
@@ -214,7 +203,6 @@ class ResponseTools:
         return session
 
     async def _list(self, item_id: str, server: DeclaredServer, *, allowed: bool) -> Delta:
-        """List the tools of a server, and return the delta that ends the item."""
         if not allowed:
             return Fail(item_id, f"A request may have {MAX_SERVERS} MCP servers.")
         try:
@@ -234,7 +222,6 @@ class ResponseTools:
         self._listed[label] = {tool.name: tool for tool in self._servers[label].allowed(tools)}
 
     async def _call(self, call: ReadyCall, session: Session, name: str, arguments: Mapping[str, object]) -> Delta:
-        """Run the tool of a call, and return the delta that ends the item."""
         try:
             result = await session.call(name, arguments)
         except ToolError as error:
@@ -254,7 +241,6 @@ class ResponseTools:
         return Succeed(call.id, result_item_fields(call, text, self._request.include))
 
     def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
-        """Return the destination of a call that the request allows."""
         if not allowed:
             raise ToolError("The response has made as many tool calls as it may.")
         hosted = hosted_tool(call)

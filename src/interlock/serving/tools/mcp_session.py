@@ -45,9 +45,7 @@ OPENING_SECONDS: Final = 10.0
 CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is abandoned."""
 PAGES: Final = 10
-"""The most pages of a server's list that are read."""
 MAX_MESSAGE: Final = 500
-"""The most characters of a server's error that are repeated."""
 
 IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
 """Whether a session runs. Its faults are raised, so `mcp` need not log them as well."""
@@ -56,7 +54,6 @@ for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.strea
     logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
 
 SSE_PATH: Final = "/sse"
-"""The end of the path of a URL for the older transport."""
 
 
 @define(eq=False)
@@ -118,7 +115,6 @@ class Session:
                 await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
 
     async def _client(self) -> Client:
-        """Return the open session; the first call opens it."""
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
@@ -137,7 +133,6 @@ class Session:
             logger.debug("%s", self._faults[-1])  # not the error itself, which may repeat the request's headers
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine until it or the session ends, at most for some seconds."""
         task = asyncio.create_task(work, context=_session_context())
         session = self._task or task
         try:
@@ -159,7 +154,6 @@ class Session:
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
-        """Return the reason why the connection was lost."""
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
@@ -182,7 +176,6 @@ async def _result(future: asyncio.Future[T]) -> T:
 
 @asynccontextmanager
 async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
-    """Open the transport that the URL selects."""
     headers = dict(endpoint.headers)
     client = partial(http_client, policy=endpoint.policy, faults=faults)
     if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):

@@ -41,7 +41,6 @@ REFUSALS: Final[Mapping[int, str]] = {
 
 EVENT_STREAM: Final = "text/event-stream"
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-"""The end of an event."""
 
 
 class TooLarge(httpx2.StreamError):
@@ -79,7 +78,6 @@ class BoundedStream(httpx2.AsyncByteStream):
         self._size, self._budget = 0, JsonBudget()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the bytes, or raise `TooLarge`."""
         last = b""
         try:
             async for chunk in self._stream:
@@ -104,7 +102,6 @@ class BoundedStream(httpx2.AsyncByteStream):
             raise TooLarge(f"The answer holds more than {MAX_VALUES} JSON values.")
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._stream.aclose()
 
 
@@ -120,7 +117,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; a destination that is not allowed, a refusal and a compressed response raise `ToolError`."""
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
@@ -128,7 +124,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
-        """Return a response with limits; a refusal or a compressed response is an error."""
         refusal = REFUSALS.get(response.status_code)
         if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
             refusal = "The server compresses its responses, although it was asked not to."  # a few bytes may become gigabytes
@@ -151,7 +146,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return await self._inner.handle_async_request(_addressed(request, addresses[-1]))
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 

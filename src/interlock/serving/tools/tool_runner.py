@@ -68,27 +68,22 @@ class NullTools:
     """No hosted tools: calls of them fail."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the same tools for every response."""
         del request, items
         return nullcontext(self)
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Yield nothing."""
         del output
         return
         yield
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas unchanged."""
         return [*deltas]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Run nothing, so that no turn can follow."""
         if calls or rejected:
             yield Finish()
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Return the items unchanged."""
         return [*items]
 
 
@@ -99,7 +94,6 @@ class RecordedTools:
     turns: Sequence[RecordedTurn]
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the remaining results."""
         del request
         return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
 
@@ -111,7 +105,6 @@ class _RecordedResults(NullTools):
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Yield the next result of each call; a rejected call has none."""
         del rejected
         for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost
             for delta in tool_deltas(call, result):

@@ -37,7 +37,6 @@ class _Run:
     start: int
     end: int
     data: str
-    """The data of the first event."""
     texts: list[str] = field(factory=list[str])
 
 
@@ -50,7 +49,6 @@ class Side:
     runs: list[_Run] = field(factory=list[_Run], init=False)
 
     def add(self, line: Line) -> None:
-        """Add a line of the stream's trace."""
         match line:
             case ("lane", _, int() as lane, about):
                 item = cast("Mapping[str, object]", about)

@@ -64,7 +64,6 @@ class _Lane:
     numbers: list[int] = field(factory=list[int])
     named: bool = False
     latest: tuple[Step, int] | None = None
-    """The last step and its number."""
 
 
 @define(eq=False)
@@ -81,7 +80,6 @@ class Trace:
     _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Add the lane of the response."""
         self._judge = Judge(dialect=self.dialect)
         self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
 

@@ -45,7 +45,6 @@ class _Origin:
     deltas: list[Delta] = field(factory=list[Delta], init=False)
 
     def take(self, step: Step) -> None:
-        """Add a step of the replay."""
         self.deltas += step.deltas
         if step.output is not None:
             chunk = step.output.chunk

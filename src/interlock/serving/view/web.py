@@ -63,7 +63,6 @@ class _Feed:
             self._chunks.append(encoded(batch))
 
     async def read(self) -> AsyncGenerator[bytes]:
-        """Yield all lines from the first, as they come."""
         sent = 0
         while True:
             ended = not self._thread.is_alive()
@@ -128,21 +127,18 @@ class CapturedStream:
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
-        """Store a chunk of the stream."""
         self.truncated = self.truncated or self.size + len(chunk) > STREAM_BYTES
         if chunk and not self.truncated:
             self.chunks.append(((time.monotonic() - self._start) * 1000, chunk))
             self.size += len(chunk)
 
     def add_request(self, chunk: bytes) -> None:
-        """Store a chunk of the request."""
         if self.request is not None:
             self.request += chunk
             if len(self.request) > REQUEST_BYTES:
                 self.request = None
 
     def entry(self) -> dict[str, object]:
-        """Return its entry in the list."""
         response = _response(self.chunks[0][1] if self.chunks else b"")
         state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
@@ -192,7 +188,6 @@ class RecentStreams:
         self._evict()
 
     def add(self, stream: CapturedStream, chunk: bytes) -> None:
-        """Store a chunk of a stream, unless the stream was evicted."""
         if str(stream.number) in self.streams:
             before = stream.size
             stream.add(chunk)
@@ -224,7 +219,6 @@ class ViewerMiddleware:
     recent: RecentStreams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show the captured streams, or pass a request on and capture its stream."""
         path = scope.get("path", "")
         if scope["type"] != "http":
             await self.app(scope, receive, send)

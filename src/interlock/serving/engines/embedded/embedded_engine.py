@@ -28,7 +28,6 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["MODEL", "EmbeddedEngine"]
 
 MODEL: Final = "interlock-embedded"
-"""The name of the stand-in model."""
 
 LARGEST: Final = 6
 """The most tokens of a chunk; as with speculative decoding, chunks cross the borders of messages and characters."""
@@ -60,19 +59,12 @@ class EmbeddedEngine:
 
     @property
     def format(self) -> Format:
-        """The format of the output."""
         return self.family or "harmony"
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Yield the model's messages; a budget truncates them with the finish reason `length`.
-
-        Raises:
-            PromptError: The prompt is longer than the context window, or a JSON schema cannot be filled.
-        """
         prompt = await count_prompt(turn)
         messages = turn_messages(turn)
         tokens = await (_harmony(messages) if self.family is None else _tagged(messages, self.family))
@@ -110,7 +102,6 @@ async def _harmony(messages: Sequence[Message]) -> list[int]:
 
 
 async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
-    """Return messages as the text with which a model of a family completes a prompt."""
     thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
     items = [_in_family(message) for message in messages]
     return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())

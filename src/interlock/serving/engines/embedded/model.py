@@ -27,7 +27,6 @@ READ: Final = 4_000
 """Characters that are read of the user's text, of a tool's description and of a tool's output."""
 
 QUOTE: Final = 300
-"""The most characters of a quotation."""
 
 MOST_OUTPUTS: Final = 16
 MOST_LINES: Final = 200
@@ -116,7 +115,6 @@ def _thoughts(turn: Turn, plan: str) -> list[Message]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return the answer in the format of the request."""
     match turn.request.text_format.get("type"):
         case "json_schema":
             schema = members(turn.request.text_format.get("schema"))
@@ -128,7 +126,6 @@ def _answer(turn: Turn) -> str:
 
 
 def _prose(turn: Turn) -> str:
-    """Return the outputs of the tools, or the user's words."""
     results = [_cited(name, output) for name, output in _outputs(turn)]
     refusals = [f"I was not allowed to call {name}." for name in _disapproved(turn)]
     if results or refusals:
@@ -202,7 +199,6 @@ def _is_waiting(item: Item) -> bool:
 
 
 def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
-    """Yield the callable tools of a request, with a prefix in namespaces."""
     for tool in map(members, declarations):
         kind, name = str(tool.get("type")), str(tool.get("name", ""))
         if kind in ("function", "custom"):

@@ -124,35 +124,30 @@ class FamilyReader:
     _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
     """The tokens that end a turn, whose text is dropped."""
     _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The control and special tokens."""
     _tokens: list[int] = field(factory=list[int], init=False)
     """The prompt and the output."""
-    _start: int = field(default=0, init=False)
-    """The length of the prompt."""
-    _thinks: bool = field(default=False, init=False)
-    """Whether the turn begins in reasoning."""
+    _prompt_length: int = field(default=0, init=False)
+    _starts_thinking: bool = field(default=False, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text if that comes later, because a stop sequence may truncate it."""
 
     def begin(self, call: Call) -> None:
-        """Begin a turn."""
-        self._call, self._tokens, self._start = call, [*call.prompt], len(call.prompt)
+        self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
         self._controls = _controls(call)
         self._marks = self._controls | self._special.keys()
         lags = bool(call.sampling.stop) and not call.sampling.include_stop_str_in_output
         self._pairing = _pairing(call, self._tokens) if lags else None
         start = self._starts(call)
-        self._thinks = (start or self._family.starts) == "thinking"
+        self._starts_thinking = (start or self._family.starts) == "thinking"
         self._parser.begin(start)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of an output; marker tokens are separated from text that is spelled like them."""
         token_ids = chunk.token_ids
         if self._pairing is None and (len(token_ids) == 1 or self._marks.isdisjoint(token_ids)):
             if token_ids and token_ids[0] in self._controls:
                 chunk.text = ""
             deltas = self._parser.feed(chunk)
-        else:
+        else:  # separate marker tokens from text that is spelled like them
             pairing = self._pairing or _pairing(self._call, self._tokens)
             finished = self._pairing is None or _is_last(chunk)
             chunks = pairing.pair(token_ids, chunk.text, chunk.logprobs, finished=finished)
@@ -161,7 +156,6 @@ class FamilyReader:
         return deltas
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return the pending deltas."""
         return self._parser.end(reason, evolve(usage, reasoning_tokens=self._count_reasoning()))
 
     def _count_reasoning(self) -> int:
@@ -169,8 +163,8 @@ class FamilyReader:
         reasoning = self._family.reasoning
         if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
             return 0
-        count, thinks = 0, self._thinks
-        for token in self._tokens[self._start :]:
+        count, thinks = 0, self._starts_thinking
+        for token in self._tokens[self._prompt_length :]:
             mark = self._special.get(token)
             if mark in reasoning.begins:
                 thinks = True
@@ -213,13 +207,11 @@ class DeltaReader:
     _pairing: Pairing = field(init=False)
 
     def begin(self, call: Call) -> None:
-        """Begin a turn."""
         self._call, self._pairing = call, _pairing(call, call.prompt)
         vllm_parser = call.parser
         self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of an output."""
         parse, finished, output = self._parse, _is_last(chunk), chunk.delta
         if parse is None:
             chunk.delta = {"content": chunk.text}
@@ -238,7 +230,6 @@ class DeltaReader:
         return joined(deltas)
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return the pending deltas."""
         return self._parser.end(reason, usage)
 
     def _hides_end(self, output: Output) -> bool:
@@ -271,12 +262,10 @@ def _one_call(parser: DeltaParser) -> Callable[..., object]:
 
 
 def _controls(call: Call) -> AbstractSet[int]:
-    """Return the special tokens that end a turn."""
     return call.sampling.all_stop_token_ids & {*call.tokenizer.all_special_ids}
 
 
 def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
-    """Return a pairing of the tokens after a prompt with the text of vLLM's detokenizer."""
     return Pairing(decoder(call, prompt), _controls(call))
 
 
@@ -295,7 +284,6 @@ class Pairing:
     _pending: deque[Chunk] = field(factory=deque[Chunk], init=False)
     """Tokens without their text yet, each with its expected text."""
     _text: str = field(default="", init=False)
-    """Text of the pending tokens."""
 
     def pair(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False

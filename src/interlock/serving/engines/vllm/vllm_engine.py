@@ -137,7 +137,6 @@ class Admissions:
     """Tells when the engine has taken a request, long before its first token, by watching the engine's client."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
-    """The events to set when the engine takes a request, by request id."""
 
     def watch(self, client: Client) -> None:
         """Watch the requests that a client hands to the engine."""
@@ -163,7 +162,6 @@ class GenerationCall:
 
     call: Call
     steps: Steps
-    """vLLM's loop."""
     _serving: Serving
     _admissions: Admissions
     _request_id: str
@@ -172,7 +170,6 @@ class GenerationCall:
     _first: asyncio.Task[Outcome[object]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin."""
         if self.call.sampling.structured_outputs is None:
             self._admissions.waiting[self._request_id] = self._taken
         self._first = asyncio.create_task(outcome(self._step()))
@@ -231,11 +228,9 @@ class VllmEngine:
 
     @property
     def format(self) -> Format:
-        """The format of the output."""
         return "harmony" if self.serving.use_harmony else "vllm"
 
     async def names(self) -> Sequence[str]:
-        """Return the names of models that requests may name; the empty one lets them leave it out."""
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
 
     @property
@@ -247,7 +242,6 @@ class VllmEngine:
         return HostedTools({kind: tool for kind, tool in functions.items() if kind.startswith(tuple(self.hosted))})
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate all parameters but the input and the tools, which vLLM validates when it renders them."""
         request = read_hosted(raw)
         continues = requested_conversation(raw) is not None or raw.get("previous_response_id") is not None
         require_input(request.input, continues=continues)
@@ -272,7 +266,6 @@ class VllmEngine:
     def begin(
         self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
     ) -> VllmGeneration:
-        """Return the generation of one response."""
         requested_id = request.raw.get("request_id")
         response_id = requested_id if isinstance(requested_id, str) and requested_id else random_id("resp")
         declared = {**request.raw, "tools": [*declare(request.tools, items)]}
@@ -338,18 +331,15 @@ class VllmGeneration:
     """The request's body with the tools by which calls are read."""
     parser: Parser = field(init=False)
     _reader: Reader | None = field(default=None, init=False)
-    """The parser, if it has to know where turns begin."""
     _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
     """The last rendered turn."""
     _generating: GenerationCall | None = field(default=None, init=False)
     """The last turn that vLLM began to generate."""
     _previous: PreviousTurn | None = field(default=None, init=False)
     _output: Output | None = field(default=None, init=False)
-    """The last output."""
     _metrics: object = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
     _tokens: int = field(default=0, init=False)
-    """The number of generated tokens."""
     _input_messages: list[object] = field(factory=list[object], init=False)
     _output_messages: list[object] = field(factory=list[object], init=False)
     """The model's own messages, for a request with `enable_response_messages`."""
@@ -363,7 +353,6 @@ class VllmGeneration:
         return bool(self._request.raw.get("enable_response_messages"))
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        """Have vLLM validate and render the first turn, and return the settings that it resolved."""
         call = await self._call(turn)
         if self._serving.use_harmony:
             self.parser = parser_for("harmony", self._declared)
@@ -402,16 +391,9 @@ class VllmGeneration:
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
         return compat.prompt_length(self._serving, await self._call(turn))
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Generate one turn.
-
-        Raises:
-            PromptError: vLLM refuses its prompt.
-            EngineError: vLLM failed with a message for clients.
-        """
         harmony = self._serving.use_harmony
         tokens: list[int] = []
         texts: list[str] = []
@@ -480,14 +462,12 @@ class VllmGeneration:
             return {}
 
     def log(self, response: Mapping[str, object]) -> None:
-        """Log the response's output if vLLM was started with `--enable-log-outputs`."""
         log = self._serving.request_logger
         if log is not None and self._serving.enable_log_outputs:
             items, streamed = dumps(response["output"]).decode(), self._request.stream
             log.log_outputs(self.response_id, items, None, finish_reason=str(response["status"]), is_streaming=streamed)
 
     async def close(self) -> None:
-        """Abort a generation that is still running."""
         generating, self._generating = self._generating, None
         if generating is not None:
             await generating.close()
@@ -511,7 +491,6 @@ class VllmGeneration:
         return call
 
     async def _render(self, turn: Turn) -> Call:
-        """Have vLLM render a turn, or raise `VllmRefusedError`."""
         serving = self._serving
         vllm_request = self._engine.valid(self._request.raw, self._body(turn))
         vllm_request.request_id = self.response_id
@@ -589,7 +568,6 @@ class VllmGeneration:
 
 
 def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
-    """Return a prompt or an output in vLLM's form of messages."""
     return {"message": text, "tokens": [*tokens], "type": "raw_message_tokens"}
 
 
