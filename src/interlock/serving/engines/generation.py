@@ -1,7 +1,6 @@
 """What an engine does for one response besides generating: refuse it, resolve its settings, read the model, add fields.
 
-A `HostEngine` gives each response a `Generation` of its own. A plain `Engine` only generates; its responses get a
-`PlainGeneration`, so that the service knows one kind.
+A `HostEngine` gives each response a `Generation`; the responses of a plain `Engine` get a `PlainGeneration`.
 """
 
 from __future__ import annotations
@@ -137,10 +136,7 @@ def begin_generation(
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn without its oldest items if its prompt is too long and the request says `truncation: auto`.
-
-    If nothing fits, the turn stays as it is, for the engine to refuse it.
-    """
+    """Return a turn with `truncation: auto` without its oldest items, as far as it then fits; the engine refuses it otherwise."""
     if turn.request.raw.get("truncation") != "auto":
         return turn
 

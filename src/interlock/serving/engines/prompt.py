@@ -1,6 +1,6 @@
 """How a stand-in for a model reads a conversation: its items as text, and as the tokens of a harmony prompt.
 
-Parts without text (images, files, items of hosted tools) are named in square brackets or written as JSON, so that they count.
+Parts without text (images, files, items of hosted tools) are written by name or as JSON, so that they count.
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ async def count_prompt(turn: Turn) -> int:
 
 
 def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the prompt of a turn as gpt-oss would get it, in chunks, each with whether it is framing.
-
-    Tools are written as JSON, not in the TypeScript of harmony, which cannot render every schema.
-    """
+    """Yield the prompt of a turn, with tools as JSON, as gpt-oss would get it: in chunks, each with whether it is framing."""
     yield _system(turn.request.reasoning_effort), True
     texts = [*_developer_texts(turn)]
     if texts:

@@ -1,7 +1,5 @@
 """Recordings: an engine's outputs for one request, turn by turn, as JSON lines; read, written, rechunked and replayed.
 
-The first line is the header, then come chunks, and after each turn the results of the tools that it called:
-
 ```json
 {"interlock_recording": 1, "format": "harmony", "request": {"model": "gpt-oss-20b", "input": "What is 2 + 2?"}}
 {"token_ids": [200005, 35644], "finish_reason": null, "usage": {"input_tokens": 70, "cached_tokens": 64}}
@@ -9,11 +7,8 @@ The first line is the header, then come chunks, and after each turn the results 
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-The format `tagged` is the text of a model with its markers: the header names its family as `tool_parser` and `reasoning_parser`,
-with the values of vLLM's flags, and the chunks have `text`.
-
-A turn ends with a chunk that has a `finish_reason`, before the results of its tools, or at the end of the file; without a reason
-it stopped by itself.
+In the format `tagged`, chunks have `text`, and the header has a `tool_parser` and a `reasoning_parser`, named as for vLLM. A turn
+ends with a `finish_reason`, before the results of its tools, or at the end of the file; by default it stopped by itself.
 """
 
 from __future__ import annotations
@@ -285,13 +280,10 @@ def _json(fields: Mapping[str, object]) -> str:
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
-    """Return the same recording in chunks of another size (rule R16).
+    """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
 
-    Tokens with their log probabilities are merged and divided over a whole turn. So is text, by token if the log probabilities
-    say how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with
-    a single string and without log probabilities is divided.
-
-    A chunk has `size` tokens, or characters where there are no tokens.
+    Each turn is merged and divided as a whole, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
+    because only their parser knows how; a delta with one string and without log probabilities is divided.
 
     Raises:
         ValueError: The size is less than 1.

@@ -23,16 +23,10 @@ SCRIPTED: Final = "interlock-script"
 
 @frozen
 class ScriptedEngine:
-    """An engine with fixed turns.
+    """An engine with fixed turns, the first for a user's message, each later one for the results of tools.
 
-    The first turn answers a user's message; each later turn answers the results of the tools that the turn before it called. A
-    budget truncates a turn that is recorded as tokens.
-
-    Args:
-        turns: The outputs of each turn; a last output without a finish reason means `stop`.
-        format: The format of the outputs.
-        models: The names of the engine's model.
-        rate: Tokens per second and turn, or outputs that have no tokens; 0 for no limit.
+    A budget truncates a turn that is recorded as tokens; a turn without a finish reason ends with `stop`. The rate is in tokens,
+    or outputs without tokens, per second and turn; 0 for no limit.
     """
 
     turns: Sequence[Sequence[EngineOutput]]

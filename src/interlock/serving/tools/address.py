@@ -1,7 +1,6 @@
 """The SSRF guard: which hosts and addresses a request may make the server reach.
 
-The host of an MCP server's URL is resolved here, all of its addresses are checked, and the connection goes to one of them, so
-that a name cannot change its meaning in between.
+All addresses of a host are checked, and the connection goes to one of them, so that a name cannot change its meaning in between.
 """
 
 from __future__ import annotations
@@ -50,12 +49,7 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
 
 @frozen
 class AddressPolicy:
-    """The hosts and addresses that the operator allows; none by default.
-
-    Args:
-        hosts: The allowed names; `*` for all.
-        networks: The allowed addresses, besides the public ones of allowed names.
-    """
+    """The names (`*` for all) and addresses that the operator allows; none by default. Allowed names may be at public ones."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
@@ -82,7 +76,7 @@ class AddressPolicy:
         return cls(frozenset(hosts), tuple(networks))
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the allowed addresses of a host, which is a name or an address; the port makes no difference.
+        """Return the allowed addresses of a host, which is a name or an address.
 
         Raises:
             ToolError: The host is not allowed, has no address, or has one that is not allowed.
@@ -138,12 +132,9 @@ async def _look_up(host: str, port: int) -> list[Address]:
 
 @frozen
 class Endpoint:
-    """The destination of a session with an MCP server.
+    """The destination of a session with an MCP server; without a policy, the operator chose it.
 
-    Args:
-        url: The server's URL; a path that ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
-        headers: The headers of every request; they may hold secrets.
-        policy: The addresses that may be reached; None if the operator chose the URL.
+    A URL whose path ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
     """
 
     url: str

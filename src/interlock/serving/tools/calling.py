@@ -1,8 +1,4 @@
-"""The translation of hosted calls into calls of an MCP server, and of results into fields of items.
-
-The hosted tools have the signatures of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)` and
-`find(pattern, cursor)`.
-"""
+"""Translates hosted calls into those of an MCP server like gpt-oss's reference servers, and results into fields of items."""
 
 from __future__ import annotations
 

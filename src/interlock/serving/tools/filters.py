@@ -18,9 +18,6 @@ class Approvals:
     """Replaces each MCP call that needs approval by an `mcp_approval_request`.
 
     A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
-
-    Args:
-        needs_approval: Called with a server's label and a tool's name.
     """
 
     _needs_approval: Callable[[str, str], bool]
@@ -81,10 +78,7 @@ def pages_of(text: str) -> list[Page]:
 
 @define(eq=False)
 class Citations:
-    """Adds an annotation after each mark that cites a page; the mark stays in the text, and unknown numbers are ignored.
-
-    The driver, which knows where parts begin, computes the position of the mark.
-    """
+    """Adds an annotation after each mark that cites a known page; the driver computes the position of the mark."""
 
     _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
     _tail: str = field(default="", init=False)

@@ -1,7 +1,6 @@
 """Hosted tools on MCP servers: listing, approved calls, and the calls of each turn of one response.
 
-A tool starts only when the `Run` delta that announces it was taken; from then on it does not wait for the reader of the deltas.
-Results are kept for the model even where the items do not show them.
+A tool starts only when its `Run` delta was taken; from then on it does not wait for the reader of the deltas.
 """
 
 from __future__ import annotations
@@ -51,13 +50,10 @@ def load_sessions() -> type[Session]:
 
 @frozen
 class ToolServers:
-    """The tools of a server, which creates those of each response.
+    """The tools of a server, which creates those of each response; `open` has the unfinished ones.
 
-    Args:
-        hosted: The trusted URL of the MCP server behind each hosted tool.
-        policy: The addresses that the URLs of requests may reach; none by default.
-        seconds: Seconds that a call may take.
-        open: The tools of the responses that are being generated.
+    `hosted` has the trusted URL of the MCP server behind each hosted tool, and `policy` the addresses that the URLs of requests
+    may reach; a call may take `seconds`.
     """
 
     hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])

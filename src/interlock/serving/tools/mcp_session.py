@@ -1,8 +1,7 @@
-"""A session with one MCP server, opened on first use in a task of its own.
+"""A session with one MCP server, opened on first use in a task of its own, as the `mcp` package requires.
 
-The `mcp` package binds a session to the task that opened it, but the calls of a response run in other tasks. A call waits for its
-result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken connection, a malformed
-answer) ends the task, and is raised where a call is awaited.
+A call waits for its result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken
+connection, a malformed answer) ends the task, and is raised where a call is awaited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The HTTP of MCP sessions: requests reach only allowed addresses, and the size of responses is limited.
-
-It lies below the `mcp` package, so that nothing in the package (a redirect, a reconnection) can bypass it.
-"""
+"""The HTTP of MCP sessions, below the `mcp` package: requests reach only allowed addresses, and responses have limits."""
 
 from __future__ import annotations
 
@@ -63,12 +60,9 @@ def explained(error: Exception) -> str:
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The bytes of a response, up to the limits.
+    """The bytes of a response, up to the limits, which apply to each event if there are `events`.
 
-    Args:
-        stream: The bytes.
-        faults: Collects the messages of errors, because `mcp` may only report that the connection is closed.
-        events: Whether the bytes are events, to each of which the limits apply.
+    `faults` collects the messages of errors, because `mcp` may only report that the connection is closed.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -106,10 +100,7 @@ class BoundedStream(httpx2.AsyncByteStream):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """A transport that checks the destination of every request (SSRF guard) and limits responses.
-
-    Without a policy, any destination is allowed, because the operator chose the URL.
-    """
+    """A transport that checks the destination of every request against the policy, if any, and limits responses."""
 
     def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
         self._policy = policy

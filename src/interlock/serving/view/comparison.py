@@ -1,7 +1,6 @@
 """The alignment of two streams: which events correspond, and how they differ.
 
-Items are aligned by kind and name, then their events, with consecutive deltas taken as one. What differs from run to run (ids,
-times, numbers, the boundaries of deltas) is no difference.
+Items are aligned by kind and name, then their events, with consecutive deltas taken as one. Volatile fields do not count.
 """
 
 from __future__ import annotations

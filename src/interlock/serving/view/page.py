@@ -1,7 +1,4 @@
-"""The HTML document of the viewer: its script and style, and its lines or the address that serves them.
-
-Streams are not trusted: the policy of the document allows only its own script, and loads nothing. It needs no network.
-"""
+"""The HTML document of the viewer, whose policy allows only its own script, because streams are not trusted."""
 
 from __future__ import annotations
 
@@ -61,10 +58,7 @@ def _machines() -> object:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page, with the machines and rules that later lines refer to.
-
-    Each stream has a `name`, and its `request` (`method`, `url`, `body`) if that is known.
-    """
+    """Return the first line of a page; each stream has a `name`, and its `request` if that is known."""
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     habits = {name: (habit.what, habit.why) for name, habit in HABITS.items()}

@@ -77,11 +77,8 @@ class _Feed:
 
 
 def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
-    """Return the path and the application of a page, and of the pages that it links to by number.
-
-    The path is random, so that no other page in the browser can read the streams.
-    """
-    path = f"/{secrets.token_urlsafe(16)}/"
+    """Return the path and the application of a page, and of the pages that it links to by number."""
+    path = f"/{secrets.token_urlsafe(16)}/"  # random, so that no other page in the browser can read the streams
     feed = _Feed(batches)
 
     async def page(request: Request) -> Response:

@@ -1,7 +1,4 @@
-"""The embedded engine writes a stand-in model's messages as real tokens, in chunks of varying size and at a settable rate.
-
-The tokens are harmony, or a family's text with its markers in harmony's vocabulary. They take the same path as a real model's.
-"""
+"""A stand-in model's messages as real tokens of harmony or of a family's text, which take the same path as a real model's."""
 
 from __future__ import annotations
 
@@ -41,13 +38,7 @@ LIKELY: Final = 0.7
 
 @frozen
 class EmbeddedEngine:
-    """An engine without a model.
-
-    Args:
-        models: The names of the model.
-        rate: Tokens per second and turn; 0 for no limit.
-        family: The family whose format it writes; None for harmony.
-    """
+    """An engine without a model, for harmony or a family's format; `rate` is in tokens per second and turn, 0 for no limit."""
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))

@@ -1,7 +1,6 @@
 """Plain values for plain JSON schemas: the arguments of calls, and structured output.
 
-A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded,
-nothing is fetched, and no pattern is compiled.
+A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded.
 """
 
 from __future__ import annotations
@@ -67,12 +66,7 @@ UNSUPPORTED: Final = frozenset(
 
 
 def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -> object:
-    """Return a value for a schema.
-
-    Args:
-        schema: A JSON schema.
-        text: The content of free strings.
-        strict: Whether to refuse unsupported keywords instead of ignoring them.
+    """Return a value for a schema, whose free strings are `text`; only a strict one refuses unsupported keywords.
 
     Raises:
         PromptError: The schema cannot be filled, or is too large.

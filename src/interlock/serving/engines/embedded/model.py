@@ -1,7 +1,6 @@
-"""The embedded model's messages: thoughts, preambles, calls, answers and summaries, made of the request's own words.
+"""The embedded model's messages, made of the request's own words: the same for the same turn.
 
-The same turn always has the same messages. The model calls the tools whose names and descriptions have the user's words, so that
-the tester of a client can predict the calls.
+The model calls the tools whose names and descriptions have the user's words, so that testers of clients can predict the calls.
 """
 
 from __future__ import annotations

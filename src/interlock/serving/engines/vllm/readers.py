@@ -1,10 +1,8 @@
 """Parsers of models other than gpt-oss: Interlock's own if the server's flags name known families, else vLLM's.
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
-
-vLLM's engine yields tokens and text, but not always the text of those tokens: with stop sequences the text lags behind; with a
-stream interval, or on a busy machine, many tokens come at once; a stop sequence truncates the text. Parsers go wrong with each of
-these. So each token is paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
+With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens, or is truncated. So each token is
+paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def reader(
     """Return the parser of a response: of a known family, or vLLM's.
 
     vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named
-    call as JSON without the family's markers.
+    call (`forced`) as JSON without the family's markers.
 
     Args:
         family: The family of the server's flags, if any.
@@ -193,10 +191,7 @@ class FamilyReader:
 class DeltaReader:
     """Reads a model by the deltas of vLLM's parser, a new one for each turn, or as plain text without one.
 
-    Args:
-        parser: Reads the deltas.
-        one: Whether a turn may have one call only.
-        hide_end: Whether to hide the token that ends a turn, which has no text, from vLLM's parser.
+    A turn may have `one` call only; `hide_end` hides the token that ends a turn, which has no text, from vLLM's parser.
     """
 
     _parser: VllmParser
@@ -271,12 +266,9 @@ def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
 
 @define(eq=False)
 class Pairing:
-    """Pairs the tokens of one turn with their text.
+    """Pairs the tokens of one turn with their text; that of `controls`, which end a turn, is dropped (rule R17).
 
-    Args:
-        decode: Returns the text that a token adds to those before it, "" while a character is not whole. It is called once for
-            each token, in order.
-        controls: The tokens that end a turn. Their text is dropped, because it is not the model's (rule R17).
+    `decode` returns the text that a token adds to the tokens before it, "" while a character is not whole.
     """
 
     _decode: Callable[[int], str]

@@ -1,8 +1,7 @@
 """vLLM as an engine: each turn is a request that every release can render, from which vLLM generates exactly one turn.
 
-A later turn of gpt-oss continues from the exact tokens of the last one (prompt, output, the tools' messages), so that vLLM's
-prefix cache holds them; the templates of other models render the conversation anew. vLLM's refusals keep their words, and come
-before any answer.
+A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache holds them; the templates of
+other models render the conversation anew.
 """
 
 from __future__ import annotations
@@ -156,8 +155,7 @@ class Admissions:
 class GenerationCall:
     """A turn that vLLM generates in a task, so that its admission does not wait for its first token.
 
-    vLLM validates the parameters of a generation in the first step of its loop. A grammar is compiled after the engine has taken
-    the request, so with one the admission does wait for the first output.
+    vLLM compiles a grammar after the engine has taken the request, so with one the admission does wait for the first output.
     """
 
     call: Call
@@ -208,7 +206,7 @@ class GenerationCall:
 
 @frozen(eq=False)
 class VllmEngine:
-    """The engine of a vLLM server; see `interlock.serving.engines.generation.HostEngine`.
+    """The engine of a vLLM server.
 
     Args:
         serving: vLLM's instance that serves responses.
@@ -442,11 +440,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4).
-
-        They are the parameters of transfers of the KV and encoder caches, the messages in the model's own form, and timings on a
-        server with `--enable-per-request-metrics`.
-        """
+        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4)."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
@@ -506,10 +500,7 @@ class VllmGeneration:
         return call
 
     def _body(self, turn: Turn) -> dict[str, object]:
-        """Return the body of a request that every release of vLLM can render.
-
-        It has only functions, messages, reasoning, function calls and their outputs, in place of what vLLM would refuse or lose.
-        """
+        """Return a body that every release can render: functions, messages, reasoning, function calls and their outputs only."""
         engine, raw = self._engine, self._request.raw
         harmony = engine.serving.use_harmony
         tool_offer = offer(self._request.tools, raw.get("tool_choice"), turn.items, engine.tools)
