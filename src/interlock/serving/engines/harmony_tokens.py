@@ -30,7 +30,6 @@ SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mc
 """The calls that a server runs, and whose items have the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
-"""The recipients of messages that call nothing."""
 
 
 def encoding() -> HarmonyEncoding:
@@ -83,7 +82,6 @@ def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[obje
 
 
 def _usual_address(call: Item) -> tuple[str, str]:
-    """Return the name and the channel by which gpt-oss calls a tool."""
     match call["type"]:
         case "code_interpreter_call":
             return "python", "analysis"

@@ -29,7 +29,6 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
 CONTEXT: Final = 131_072
-"""The most tokens of a prompt, as for gpt-oss."""
 
 CHARACTERS: Final = 2_000_000
 """The most characters of a prompt: a token may stand for a hundred spaces."""

@@ -36,6 +36,7 @@ from interlock.fsm.errors import InterlockError
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.requests.json_values import is_array, is_object
 
 T = TypeVar("T")
 
@@ -122,8 +123,6 @@ class _ToolCall(_Fields):
 
 
 class _Delta(_Fields):
-    """The members of vLLM's `DeltaMessage`."""
-
     role: str | None = None
     reasoning: str | None = None
     content: str | None = None
@@ -151,8 +150,6 @@ class _ToolResult(_Fields):
 
 @frozen
 class _Line:
-    """A line that is a JSON object, with its number from 1."""
-
     number: int
     fields: Mapping[str, object]
 
@@ -162,11 +159,11 @@ class _Line:
             fields: object = loads(line)
         except (ValueError, RecursionError) as error:
             raise RecordingError(number, f"not JSON: {error}") from None
-        if not isinstance(fields, dict):
+        if not is_object(fields):
             raise RecordingError(number, "not a JSON object")
-        if _is_deep(cast("object", fields)):
+        if _is_deep(fields):
             raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
-        return cls(number, cast("dict[str, object]", fields))
+        return cls(number, fields)
 
     def read_as(self, kind: type[T]) -> T:
         try:
@@ -178,12 +175,9 @@ class _Line:
 
 
 def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
-    """Return whether a JSON value is nested in more levels."""
-    if isinstance(value, dict):
-        value = list(cast("dict[str, object]", value).values())
-    if not isinstance(value, list):
-        return False
-    return levels == 0 or any(_is_deep(inner, levels - 1) for inner in cast("list[object]", value))
+    if is_object(value):
+        value = [*value.values()]
+    return is_array(value) and (levels == 0 or any(_is_deep(inner, levels - 1) for inner in value))
 
 
 def read(source: Path | Iterable[str | bytes]) -> Recording:
@@ -205,7 +199,6 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def _format(header: _Header, number: int) -> Format:
-    """Return the format of a header; only text with markers has a family."""
     tagged = Tagged(header.tool_parser, header.reasoning_parser)
     if header.format != "tagged":
         if tagged != Tagged():

@@ -60,7 +60,6 @@ def rounds(items: Sequence[Item]) -> int:
 
 
 def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
-    """Return a turn truncated to its budget, whose last output has a finish reason."""
     turn: list[EngineOutput] = []
     for output in outputs:
         tokens, entries = output.chunk.token_ids, output.chunk.logprobs

@@ -92,7 +92,6 @@ class AddressPolicy:
         return [str(address) for address in addresses]
 
     def _allows(self, address: Address, *, named: bool) -> bool:
-        """Return whether an address is allowed itself, or is the public address of an allowed name."""
         if any(address in network for network in self.networks):
             return True
         return (named or ANY in self.hosts) and _is_public(address)
@@ -119,7 +118,6 @@ def _address(text: str) -> Address | None:
 
 
 async def _look_up(host: str, port: int) -> list[Address]:
-    """Return the addresses of a name, of which there must be one."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

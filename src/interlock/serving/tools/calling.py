@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["hosted_tool", "result_item_fields", "result_text", "server_call"]
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-"""The hosted tools by the kind of their calls."""
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
 """The URL that a parser makes of a page number, and of the number of a link on that page."""
@@ -50,9 +49,16 @@ def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
         case "code_interpreter_call":
             return "python", {"code": call.text}
         case "web_search_call":
-            return _browser_call(members(call.fields["action"]))
+            action = members(call.fields["action"])
         case _:
             return str(call.fields["name"]), _arguments(call.text)
+    match action.get("type"):
+        case "open_page":
+            return "open", _page(str(action.get("url")))
+        case "find_in_page":
+            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
+        case _:
+            return "search", {"query": action.get("query")}
 
 
 def _arguments(text: str) -> Mapping[str, object]:
@@ -63,16 +69,6 @@ def _arguments(text: str) -> Mapping[str, object]:
     if not isinstance(arguments, dict):
         raise ToolError("The arguments are not a JSON object.")
     return cast("dict[str, object]", arguments)
-
-
-def _browser_call(action: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    match action.get("type"):
-        case "open_page":
-            return "open", _page(str(action.get("url")))
-        case "find_in_page":
-            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
-        case _:
-            return "search", {"query": action.get("query")}
 
 
 def _page(url: str) -> dict[str, object]:

@@ -42,7 +42,6 @@ class Approvals:
         return result
 
     def _request(self) -> list[Delta]:
-        """Return the request that replaces the pending call, if there is one."""
         if self._pending is None:
             return []
         fields = {name: self._pending.fields[name] for name in ("server_label", "name")}

@@ -123,7 +123,6 @@ class ResponseTools:
     _citations: Citations = field(factory=Citations, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Read the request's servers, and the lists that are in the conversation."""
         tools = map(members, elements(self._request.raw.get("tools")))
         self._servers = declared_servers(tool for tool in tools if LABELS.get(tool.get("server_label")) not in self._hosted)
         self._approvals = Approvals(self._needs_approval)
@@ -176,12 +175,10 @@ class ResponseTools:
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
-        """Return whether a call needs approval; one that cannot be run does not."""
         server, tool = self._servers.get(label), self._listed.get(label, {}).get(name)
         return server is not None and tool is not None and server.needs_approval(tool)
 
     def _approved_requests(self) -> Iterator[Item]:
-        """Yield the approval requests that the input approves, and whose calls have not been made."""
         requests = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
         done = {item.get("approval_request_id") for item in self._items if item.get("type") == "mcp_call"}
         for item in self._request.input:
@@ -262,5 +259,4 @@ class ResponseTools:
 
 
 def _declares(tool: Mapping[str, object], hosted: HostedTool) -> bool:
-    """Return whether a tool of a request declares a hosted tool, by its type or as the label of an MCP server."""
     return str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted

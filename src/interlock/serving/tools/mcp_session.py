@@ -40,7 +40,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPENING_SECONDS: Final = 10.0
-"""Seconds that a server may take to open a session, and to list its tools."""
 CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is abandoned."""
 PAGES: Final = 10
@@ -65,7 +64,6 @@ class Session:
     _opened: asyncio.Future[Client] = field(init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
     _faults: list[str] = field(factory=list[str], init=False)
-    """The faults of the transport."""
 
     @property
     def ended(self) -> bool:
@@ -186,7 +184,6 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
 
 
 def _explained(error: BaseException) -> str:
-    """Return the client-facing message of an error."""
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])

@@ -30,6 +30,7 @@ from interlock.fsm.acceptor import Finding, Judge, Judged, Step
 from interlock.fsm.acceptor.hindsight import hindsight
 from interlock.fsm.acceptor.json_digest import a_text, shown
 from interlock.fsm.acceptor.judging import DONE as MARKER
+from interlock.serving.requests.json_values import members
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
@@ -75,7 +76,6 @@ class Trace:
     dialect: DialectName = "openai"
     redact: bool = False
     events: int = field(default=0, init=False)
-    """The number of events so far."""
     _judge: Judge = field(init=False)
     _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
 
@@ -117,7 +117,9 @@ class Trace:
         number = None if judged.body is None else judged.body.get("sequence_number")
         type_ = (body or {}).get("type", judged.message.event)
         name = MARKER if data == MARKER else type_ if isinstance(type_, str) else shown(type_)
-        text = _hidden(data, body) if self.redact else data
+        text = data
+        if self.redact and data != MARKER:
+            text = str(redacted(data)) if body is None else dumps(body).decode()
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
         for finding in judged.findings:
             yield "f", self.stream, self.events, self._finding(finding)
@@ -155,8 +157,7 @@ class Trace:
         lane.events, lane.numbers, lane.steps = [], [], []
 
     def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
-        item = body.get("item")
-        fields: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
+        fields = members(body.get("item"))
         lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
             "kind": a_text(fields.get("type")) or machine,
@@ -175,10 +176,6 @@ class Trace:
             "expected": finding.expected,
             "line": finding.line,
         }
-
-
-def _hidden(data: str, body: Mapping[str, object] | None) -> str:
-    return data if data == MARKER else str(redacted(data)) if body is None else dumps(body).decode()
 
 
 def encoded(lines: Iterable[Line]) -> bytes:

@@ -44,7 +44,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""The headers of all responses of the viewer."""
 
 
 @cache

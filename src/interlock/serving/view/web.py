@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import orjson
 from attrs import define, field, frozen
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.json_values import members
 from interlock.serving.view.event_lines import Line, Trace, encoded
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 
@@ -30,17 +31,13 @@ MOUNT: Final = "/interlock/"
 CAPTURED: Final = "/v1/responses"
 
 STREAMS: Final = 50
-"""The most streams to store."""
 STREAM_BYTES: Final = 8 * 2**20
-"""The most bytes of a stream to store; the rest is dropped."""
 TOTAL_BYTES: Final = 64 * 2**20
-"""The most bytes of all streams to store; the oldest streams are evicted."""
 REQUEST_BYTES: Final = 2**18
-"""The size of the largest request to store."""
+"""The most streams to store, bytes of a stream and of all streams, and bytes of a request."""
 
 _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
-"""The most chunks to judge at once."""
 
 Batches: TypeAlias = Iterable[Iterable[Line]]
 """The lines of a page, those of a batch sent together; taking a batch may block."""
@@ -120,7 +117,6 @@ class CapturedStream:
     over: bool = field(default=False, init=False)
     truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
-    """The body of the request; None if it is too long."""
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
@@ -150,14 +146,11 @@ class CapturedStream:
 
 
 def _response(chunk: bytes) -> Mapping[str, object]:
-    """Return the response in the first event, as far as it can be read."""
     _, _, data = chunk.partition(b"data:")
     try:
-        body: object = orjson.loads(data.partition(b"\n")[0])
+        return members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
     except orjson.JSONDecodeError:
         return {}
-    response = cast("dict[str, object]", body).get("response") if isinstance(body, dict) else None
-    return cast("dict[str, object]", response) if isinstance(response, dict) else {}
 
 
 @define(eq=False)

@@ -45,8 +45,7 @@ class EmbeddedEngine:
     family: Tagged | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Load the vocabulary before the first request needs it."""
-        encoding()
+        encoding()  # loads the vocabulary before the first request needs it
 
     @property
     def format(self) -> Format:
@@ -117,7 +116,6 @@ def _pick(seed: int, index: int, count: int) -> int:
 
 
 def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
-    """Return a plausible log probability of a token in the API's shape; the chosen token is the first alternative."""
     likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
     others = [_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives)]
     top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate([token, *others][:alternatives])]

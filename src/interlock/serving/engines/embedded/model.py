@@ -101,7 +101,6 @@ def user_text(turn: Turn) -> str:
 
 
 def _thoughts(turn: Turn, plan: str) -> list[Message]:
-    """Return a thought about the request, as long as its reasoning effort says."""
     match turn.request.reasoning_effort:
         case "none":
             return []
@@ -145,7 +144,6 @@ def _cited(name: str, output: str) -> str:
 
 
 def _disapproved(turn: Turn) -> list[str]:
-    """Return the names of the tools whose last call the client did not approve."""
     refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
     names = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
     return [names[request] for item in refusals if (request := item.get("approval_request_id")) in names]
@@ -184,7 +182,6 @@ def turn_calls(turn: Turn) -> Sequence[Message]:
 
 
 def _last_item(items: Sequence[Item]) -> Item:
-    """Return the last item besides instructions and lists of tools."""
     for item in reversed(items):
         if item.get("role") not in ("system", "developer") and item.get("type") != "mcp_list_tools":
             return item
@@ -209,7 +206,6 @@ def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
 
 
 def _listed_tools(turn: Turn) -> Iterator[Tool]:
-    """Yield the tools that MCP servers listed in this conversation."""
     for item in turn.items:
         if item.get("type") == "mcp_list_tools":
             label = item.get("server_label")
@@ -266,7 +262,6 @@ def _call(tool: Tool, text: str) -> Message:
 
 
 def _code(text: str) -> str:
-    """Return the arithmetic in a text as a program, else one that prints the text."""
     for match in ARITHMETIC.findall(text):
         arithmetic = match.lstrip(" \n\t).+*/%-").rstrip(" \n\t(.+*/%-")
         if arithmetic.strip("0123456789. "):
@@ -279,7 +274,6 @@ def _words_after_colon(text: str) -> str | None:
 
 
 def _summary(items: Sequence[Item]) -> str:
-    """Return a summary of a conversation, a line for each of the latest items."""
     names = tool_names(items)
     lines = [line for item in items for line in _lines(item, names)]
     if _is_waiting(_last_item(items)):

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ValidationError
 from interlock.serving.requests.json_values import elements, is_array, members
 
 SUPPORTED: Final = ((0, 26), (0, 33))
-"""The first and the last supported release."""
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
@@ -402,12 +401,7 @@ def _missing() -> Iterator[str]:
             yield f"{module} {owner}".strip()
             continue
         for name, parameters in names.items():
-            if not _takes(getattr(holder, name, None), parameters):
+            value: Any = getattr(holder, name, None)
+            takes = not parameters or (callable(value) and inspect.signature(value).parameters.keys() >= {*parameters})
+            if value is None or not takes:
                 yield f"{owner or module}.{name}"
-
-
-def _takes(value: Any, parameters: tuple[str, ...]) -> bool:  # noqa: ANN401 - whatever vLLM has there
-    """Return whether a value exists and, if there are parameters, is callable with them."""
-    if value is None or not parameters:
-        return value is not None
-    return callable(value) and inspect.signature(value).parameters.keys() >= {*parameters}

@@ -84,7 +84,6 @@ def reader(
 
 
 def _with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    """Route the functions that stand for hosted tools to the items of those tools."""
     routes = {name: route for kind, functions in HOSTED.items() if kind in hosted for name, route in functions.items()}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing
 
@@ -120,7 +119,6 @@ class FamilyReader:
     _family: Family
     _call: Call = field(init=False)
     _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The tokens that end a turn, whose text is dropped."""
     _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
     _tokens: list[int] = field(factory=list[int], init=False)
     """The prompt and the output."""

@@ -73,7 +73,6 @@ SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "p
 """The parameters that only the service interprets; some mean something else to vLLM."""
 
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
-"""The API's own parameters."""
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss does not know, each with the nearest that it knows."""
@@ -96,7 +95,6 @@ SEARCH: Final = _function("web_search", "query", "Searches the web and returns t
 """The functions that stand for hosted tools if a model knows only functions."""
 
 END: Final = object()
-"""Follows the last output of a turn."""
 
 
 @frozen
@@ -330,9 +328,7 @@ class VllmGeneration:
     parser: Parser = field(init=False)
     _reader: Reader | None = field(default=None, init=False)
     _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
-    """The last rendered turn."""
     _generating: GenerationCall | None = field(default=None, init=False)
-    """The last turn that vLLM began to generate."""
     _previous: PreviousTurn | None = field(default=None, init=False)
     _output: Output | None = field(default=None, init=False)
     _metrics: object = field(default=None, init=False)
@@ -551,7 +547,6 @@ class VllmGeneration:
         return evolve(previous.call, sampling=sampling, arguments={**arguments, "engine_input": engine_input})
 
     def _entries(self, call: Call) -> Callable[[Output], Sequence[Entry]]:
-        """Return a function that returns the log probabilities of an output's tokens in the API's shape."""
         count = self._request.top_logprobs
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
