@@ -85,7 +85,8 @@ class AddressPolicy:
         if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
             raise ToolError(f"The host '{host}' is not allowed on this server.")
         candidates = [literal] if literal is not None else await _look_up(host, port)
-        addresses = [_unmapped(address) for address in candidates]
+        # An IPv4-mapped IPv6 address is the IPv4 address.
+        addresses = [(isinstance(each, IPv6Address) and each.ipv4_mapped) or each for each in candidates]
         for address in addresses:
             if not self._allows(address, named=literal is None):
                 raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
@@ -95,10 +96,6 @@ class AddressPolicy:
         if any(address in network for network in self.networks):
             return True
         return (named or ANY in self.hosts) and _is_public(address)
-
-
-def _unmapped(address: Address) -> Address:
-    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def _is_public(address: Address) -> bool:

@@ -51,8 +51,6 @@ IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
     logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
 
-SSE_PATH: Final = "/sse"
-
 
 @define(eq=False)
 class Session:
@@ -175,7 +173,7 @@ async def _result(future: asyncio.Future[T]) -> T:
 async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
     headers = dict(endpoint.headers)
     client = partial(http_client, policy=endpoint.policy, faults=faults)
-    if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
+    if urlsplit(endpoint.url).path.rstrip("/").endswith("/sse"):
         async with sse_client(endpoint.url, headers=headers, httpx_client_factory=client) as streams:
             yield streams
     else:

@@ -36,7 +36,6 @@ REFUSALS: Final[Mapping[int, str]] = {
 }
 """The messages for statuses that `mcp` reports without their meaning."""
 
-EVENT_STREAM: Final = "text/event-stream"
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
@@ -121,7 +120,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if refusal is not None:
             await response.aclose()
             raise ToolError(refusal)
-        events = response.headers.get("content-type", "").startswith(EVENT_STREAM)
+        events = response.headers.get("content-type", "").startswith("text/event-stream")
         response.stream = BoundedStream(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
         return response
 

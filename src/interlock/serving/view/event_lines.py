@@ -19,7 +19,7 @@ A line is an array whose first entry names it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from attrs import define, field
 
@@ -34,8 +34,6 @@ from interlock.serving.requests.json_values import members
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
-
-RESPONSE_LANE: Final = 0
 
 
 @define(eq=False)
@@ -59,10 +57,8 @@ class _Lane:
     """The state of an item, or of the response."""
 
     number: int
-    events: list[int] = field(factory=list[int])
-    """The events that moved its machine, except repetitions of a step."""
-    steps: list[Step] = field(factory=list[Step])
-    numbers: list[int] = field(factory=list[int])
+    moves: list[tuple[int, Step, int]] = field(factory=list["tuple[int, Step, int]"])
+    """The events that moved its machine, except repetitions of a step; each with the step and its number."""
     named: bool = False
     latest: tuple[Step, int] | None = None
 
@@ -81,7 +77,7 @@ class Trace:
 
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(dialect=self.dialect)
-        self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
+        self._lanes[None] = _Lane(0, named=True)
 
     def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
         """Yield the lines of the events that a chunk completes; `time` is its arrival in milliseconds since the start."""
@@ -138,15 +134,14 @@ class Trace:
             return lane.latest[1], None
         number, line = self.steps.number(step)
         lane.latest = (step, number)
-        lane.events.append(self.events)
-        lane.steps.append(step)
-        lane.numbers.append(number)
+        lane.moves.append((self.events, step, number))
         return number, line
 
     def _settle(self, lane: _Lane) -> Iterator[Line]:
         """Correct the steps, now that the end of the lane determines which edges fired."""
         fixes: list[int] = []
-        for event, before, step in zip(lane.events, lane.numbers, hindsight(lane.steps), strict=True):
+        steps = hindsight([step for _, step, _ in lane.moves])
+        for (event, _, before), step in zip(lane.moves, steps, strict=True):
             number, line = self.steps.number(step)
             if line is not None:
                 yield line
@@ -154,7 +149,7 @@ class Trace:
                 fixes += event, number
         if fixes:
             yield "fix", self.stream, fixes
-        lane.events, lane.numbers, lane.steps = [], [], []
+        lane.moves = []
 
     def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         fields = members(body.get("item"))

@@ -101,19 +101,14 @@ def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
 
 
 def _policy(connect: str) -> str:
-    hashes = {
-        name: base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode() for name in ("viewer.js", "viewer.css")
-    }
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src 'sha256-{hashes['viewer.js']}'",
-            f"style-src 'sha256-{hashes['viewer.css']}'",
-            f"connect-src {connect}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    return (
+        f"default-src 'none'; script-src 'sha256-{_digest('viewer.js')}'; style-src 'sha256-{_digest('viewer.css')}'; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
+
+
+def _digest(name: str) -> str:
+    return base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode()
 
 
 def _document(title: str, connect: str, data: str) -> str:

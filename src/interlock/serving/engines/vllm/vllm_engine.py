@@ -204,16 +204,7 @@ class GenerationCall:
 
 @frozen(eq=False)
 class VllmEngine:
-    """The engine of a vLLM server.
-
-    Args:
-        serving: vLLM's instance that serves responses.
-        hosted: The types of hosted tools that can run.
-        family: The family of models that Interlock's own parsers read; None for vLLM's.
-        hide_end: Whether to hide the token that ends a turn from vLLM's parsers.
-        salt: Who shares the prefix cache.
-        admissions: Tells when the engine has taken a request.
-    """
+    """The engine of a vLLM server, which runs the `hosted` types of tools; without a `family`, vLLM's own parsers read."""
 
     serving: Serving
     hosted: AbstractSet[str] = frozenset()
