@@ -87,8 +87,8 @@ def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = 
         number: int | None = request.path_params.get("number")
         if number is not None and number >= len(pages):
             return Response(status_code=404)
-        chosen = feed if number is None else _Feed(pages[number]())
-        return StreamingResponse(chosen.read(), media_type=NDJSON, headers=HEADERS)
+        source = feed if number is None else _Feed(pages[number]())
+        return StreamingResponse(source.read(), media_type=NDJSON, headers=HEADERS)
 
     routes = [
         Route(path, page),
@@ -271,14 +271,14 @@ class ViewerMiddleware:
         redact = self.recent.redact
         trace = Trace(dialect=stream.dialect, redact=redact)
         yield encoded([head("stream", [stream.about(redact=redact)], redact=redact)])
-        judged = 0
+        position = 0
         while True:
             over = stream.over
-            chunks = stream.chunks[judged:]
-            judged += len(chunks)
+            chunks = stream.chunks[position:]
+            position += len(chunks)
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judged, trace, chunks[start : start + _BATCH])
-            if over and judged == len(stream.chunks):
+            if over and position == len(stream.chunks):
                 break
             if not chunks:
                 await asyncio.sleep(_POLL_SECONDS)

@@ -275,13 +275,13 @@ class VllmEngine:
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return a body in which vLLM knows each value: the nearest effort, and no other service tier."""
-        known = dict(body)
+        result = dict(body)
         if body.get("service_tier") not in TIERS:
-            known.pop("service_tier", None)
+            result.pop("service_tier", None)
         effort = members(body.get("reasoning")).get("effort")
         if self.serving.use_harmony and effort in EFFORTS:
-            known["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
-        return known
+            result["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
+        return result
 
     def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
         """Return the field `cache_salt` for a request that has none of its own, if its cache is not shared by all."""
