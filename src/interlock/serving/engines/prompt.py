@@ -45,11 +45,7 @@ HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "we
 
 
 async def count_prompt(turn: Turn) -> int:
-    """Return how many tokens the prompt of a turn has.
-
-    Raises:
-        PromptError: It is longer than the context window.
-    """
+    """Return how many tokens the prompt of a turn has; `PromptError` is raised if it exceeds the context window."""
     count, characters, yielder = 0, 0, Yielder()
     for text, is_framing in prompt(turn):
         characters += len(text)

@@ -38,11 +38,7 @@ class ScriptedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the next turn, chosen by how many rounds of tools followed the user's last message.
-
-        Raises:
-            EngineError: The script has no such turn.
-        """
+        """Replay the next turn, chosen by how many rounds of tools followed the user's last message."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was asked for.")

@@ -27,11 +27,7 @@ CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares.
-
-    Raises:
-        ToolError: This server does not run calls of that kind.
-    """
+    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares."""
     if call.kind == "mcp_call":
         return "container" if call.fields.get("server_label") == CONTAINER else None
     if call.kind not in HOSTED:
@@ -40,11 +36,7 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
 
 
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
-    """Return the name and the arguments of the MCP server's tool for a call of the model.
-
-    Raises:
-        ToolError: The arguments are not a JSON object.
-    """
+    """Return the name and the arguments of the MCP server's tool for a call of the model."""
     match call.kind:
         case "code_interpreter_call":
             return "python", {"code": call.text}

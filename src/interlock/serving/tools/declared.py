@@ -57,11 +57,7 @@ class DeclaredServer:
     tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
 
     def endpoint(self, policy: AddressPolicy) -> Endpoint:
-        """Return the destination of a session with it.
-
-        Raises:
-            ToolError: The URL or a header is not usable.
-        """
+        """Return the destination of a session with it; an unusable URL or header is a `ToolError`."""
         url = self.tool.get("server_url")
         if not isinstance(url, str):
             raise ToolError("The tool has no 'server_url', and this server knows no connectors.")

@@ -69,11 +69,7 @@ class Session:
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
-        """List the server's tools.
-
-        Raises:
-            ToolError: The server failed, or lists too many tools.
-        """
+        """List the server's tools; a server that fails or lists too many is a `ToolError`."""
         client = await self._client()
         tools: list[Tool] = []
         cursor: str | None = None
@@ -88,11 +84,7 @@ class Session:
         return tools
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool; cancelling this cancels the call on the server.
-
-        Raises:
-            ToolError: The server failed; an error of the tool itself is a result.
-        """
+        """Call a tool; cancelling this cancels the call on the server. Only errors of the server are a `ToolError`."""
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 

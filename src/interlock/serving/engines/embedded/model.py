@@ -79,11 +79,7 @@ class Tool:
 
 
 def turn_messages(turn: Turn) -> list[Message]:
-    """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary.
-
-    Raises:
-        PromptError: A JSON schema cannot be filled.
-    """
+    """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary."""
     if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
     calls = turn_calls(turn)

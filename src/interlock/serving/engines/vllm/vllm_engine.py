@@ -172,11 +172,7 @@ class GenerationCall:
         self._first.add_done_callback(self._end_admission)
 
     async def admitted(self) -> None:
-        """Wait until the engine has taken the turn.
-
-        Raises:
-            Exception: vLLM's own, if the engine does not take it.
-        """
+        """Wait until the engine has taken the turn; if it does not, vLLM's own error is raised."""
         await self._taken.wait()
         if self._first.done():
             self._first.result().result()
@@ -259,11 +255,7 @@ class VllmEngine:
         return VllmGeneration(self, request, tenant, _as_request(connection), response_id, declared)
 
     def valid(self, raw: Mapping[str, object], body: Mapping[str, object]) -> compat.Request:
-        """Return a body as vLLM validates it; `raw` is the client's own for the answer to an error.
-
-        Raises:
-            VllmRefusedError: It is not valid.
-        """
+        """Return a body as vLLM validates it, or raise `VllmRefusedError` with an answer about `raw`, the client's own body."""
         with _refusals():
             try:
                 return compat.valid_request(body)
@@ -359,7 +351,7 @@ class VllmGeneration:
         }
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn and wait until the engine has taken it, unless there is nothing left that it could refuse.
+        """Begin the first turn and wait until the engine has taken it, unless the engine can no longer refuse it.
 
         A stream that asks for nothing beyond the API starts before the engine is reached, as vLLM's own does.
         """
