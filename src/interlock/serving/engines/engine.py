@@ -23,7 +23,7 @@ __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may have the number of the prompt's tokens, and of those that a prefix cache had or stored; 0 is unknown.
+    Any step may have the prompt's numbers of tokens: all, those read from a prefix cache, those written to it; 0 means unknown.
     """
 
     chunk: Chunk

@@ -136,7 +136,10 @@ def begin_generation(
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn with `truncation: auto` without its oldest items, as far as it then fits; the engine refuses it otherwise."""
+    """Return a turn without its oldest items if its prompt is too long and the request says `truncation: auto`.
+
+    If nothing fits, the turn stays as it is, for the engine to refuse it.
+    """
     if turn.request.raw.get("truncation") != "auto":
         return turn
 

@@ -49,7 +49,7 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
 
 @frozen
 class AddressPolicy:
-    """The names (`*` for all) and addresses that the operator allows; none by default. Allowed names may be at public ones."""
+    """The hosts (`*` for all, at public addresses) and networks that the operator allows; none by default."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()

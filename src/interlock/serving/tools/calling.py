@@ -1,4 +1,7 @@
-"""Translates hosted calls into those of an MCP server like gpt-oss's reference servers, and results into fields of items."""
+"""The translation of hosted calls into calls of an MCP server, and of results into fields of items.
+
+The tools are those of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)`, `find(pattern, cursor)`.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class DeclaredServer:
     tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
 
     def endpoint(self, policy: AddressPolicy) -> Endpoint:
-        """Return the destination of a session with it; an unusable URL or header is a `ToolError`."""
+        """Return the destination of a session, or raise `ToolError` for a URL or header that is not usable."""
         url = self.tool.get("server_url")
         if not isinstance(url, str):
             raise ToolError("The tool has no 'server_url', and this server knows no connectors.")

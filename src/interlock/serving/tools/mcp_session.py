@@ -69,7 +69,7 @@ class Session:
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
-        """List the server's tools; a server that fails or lists too many is a `ToolError`."""
+        """List the server's tools, or raise `ToolError` if the server fails or lists too many."""
         client = await self._client()
         tools: list[Tool] = []
         cursor: str | None = None
@@ -84,7 +84,7 @@ class Session:
         return tools
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool; cancelling this cancels the call on the server. Only errors of the server are a `ToolError`."""
+        """Call a tool, or raise `ToolError` if the server fails; a failing tool returns a result. Cancelling cancels the call."""
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 

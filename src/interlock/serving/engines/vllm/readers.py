@@ -264,7 +264,7 @@ def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
 
 @define(eq=False)
 class Pairing:
-    """Pairs the tokens of one turn with their text; that of `controls`, which end a turn, is dropped (rule R17).
+    """Pairs the tokens of one turn with their text; the text of `controls`, which end a turn, is dropped (rule R17).
 
     `decode` returns the text that a token adds to the tokens before it, "" while a character is not whole.
     """
