@@ -1,7 +1,6 @@
-"""The engine protocol: a source of model output that generates one turn at a time.
+"""The engine protocol: a source of model output that generates one turn at a time, and knows nothing of HTTP, events or items.
 
-An engine knows nothing of HTTP, events or items, and the service nothing of where output comes from; the engine's format names
-the parser. A server's own engine that also validates requests is a `HostEngine` (`interlock.serving.engines.generation`).
+A server's own engine that also validates requests is a `HostEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ __all__ = ["Engine", "EngineOutput", "Format", "Turn"]
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Args:
-        chunk: The output itself.
-        finish_reason: Why the turn ended, on its last step; None on the others.
-        input_tokens: Tokens of the turn's prompt, on any step; 0 means unknown.
-        cached_tokens: Prompt tokens that came from a prefix cache.
-        cache_write_tokens: Prompt tokens that were written to it.
+    Any step may have the prompt's numbers of tokens: all, those read from a prefix cache, those written to it; 0 means unknown.
     """
 
     chunk: Chunk
@@ -45,8 +39,7 @@ class Turn:
 
     Args:
         request: The request that the response answers.
-        items: The conversation so far, as input items: the history, the request's input, and this response's earlier items with
-            the results of their tools.
+        items: The history, the request's input, and this response's earlier items with the results of their tools.
         budget: Tokens that the turn may have, at least 1, or None for no limit.
         index: The number of this response's earlier turns.
     """

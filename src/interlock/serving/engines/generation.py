@@ -1,7 +1,6 @@
 """What an engine does for one response besides generating: refuse it, resolve its settings, read the model, add fields.
 
-A `HostEngine` gives each response a `Generation` of its own. A plain `Engine` only generates; its responses get a
-`PlainGeneration`, so that the service knows one kind.
+A `HostEngine` gives each response a `Generation`; the responses of a plain `Engine` get a `PlainGeneration`.
 """
 
 from __future__ import annotations
@@ -57,9 +56,7 @@ class Generation(Protocol):
         """
         del turn
 
-    async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
-        ...
+    async def count(self, turn: Turn) -> int: ...
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn; see `Engine.generate`."""
@@ -83,9 +80,7 @@ class HostEngine(Protocol):
     """An engine inside a server that validates requests, and refuses them, in its own words."""
 
     @property
-    def format(self) -> Format:
-        """The format of the output."""
-        ...
+    def format(self) -> Format: ...
 
     async def names(self) -> Sequence[str]:
         """Return the names of models that requests may name; an empty one if they may leave it out."""
@@ -114,11 +109,9 @@ class PlainGeneration(Generation):
     response_id: str | None = None  # pyright: ignore[reportIncompatibleMethodOverride] - see above
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
         return await self.engine.count(turn)
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Generate one turn."""
         return self.engine.generate(turn)
 
 
@@ -126,7 +119,6 @@ class Rendering(PlainGeneration):
     """The generation of a response without output: its prompt is rendered and counted, and its only turn ends at once."""
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Yield the end of a turn without output."""
         yield EngineOutput(Chunk(), "stop", await self.count(turn))
 
 

@@ -1,7 +1,6 @@
 """Text and messages as tokens of gpt-oss, and tokens as messages and log probabilities.
 
-The tokenizer blocks the event loop for a time that grows with the square of a word's length. So text is encoded in slices; where
-two slices meet, a word may take one token more.
+The tokenizer's time grows with the square of a word's length, so text is encoded in slices, between which a word may be split.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mc
 """The calls that a server runs, and whose items have the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
-"""The recipients of messages that call nothing."""
 
 
 def encoding() -> HarmonyEncoding:
@@ -64,14 +62,10 @@ def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:
 
 
 def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[object]:
-    """Return the messages of the tools that a turn called.
+    """Return the messages of the tools that a turn with these tokens and items called.
 
     A tool answers under the name and in the channel of its call; if the messages do not match the calls one by one, under the
     usual name of its kind.
-
-    Args:
-        tokens: The turn's output.
-        items: The turn's items; calls that a server ran have the tool's result as `output`.
     """
     harmony = import_module("openai_harmony")
     calls = [item for item in items if item.get("type") in SERVER_CALLS]
@@ -88,7 +82,6 @@ def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[obje
 
 
 def _usual_address(call: Item) -> tuple[str, str]:
-    """Return the name and the channel by which gpt-oss calls a tool."""
     match call["type"]:
         case "code_interpreter_call":
             return "python", "analysis"
@@ -99,12 +92,9 @@ def _usual_address(call: Item) -> tuple[str, str]:
 
 
 def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[Entry]:
-    """Return the log probabilities of tokens in the API's shape, with each token's bytes even if they divide a character.
+    """Return the log probabilities of tokens in the API's shape, each with `count` alternatives.
 
-    Args:
-        tokens: The output.
-        ranked: For each token the likeliest tokens, each with an object that has its `logprob`.
-        count: The alternatives listed for each token.
+    `ranked` has for each token the likeliest ones, each with an object that has its `logprob`.
     """
     entries: list[Entry] = []
     for token, likely in zip(tokens, ranked, strict=False):

@@ -1,6 +1,6 @@
 """How a stand-in for a model reads a conversation: its items as text, and as the tokens of a harmony prompt.
 
-Parts without text (images, files, items of hosted tools) are named in square brackets or written as JSON, so that they count.
+Parts without text (images, files, items of hosted tools) are written by name or as JSON, so that they count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
 
 CONTEXT: Final = 131_072
-"""The most tokens of a prompt, as for gpt-oss."""
 
 CHARACTERS: Final = 2_000_000
 """The most characters of a prompt: a token may stand for a hundred spaces."""
@@ -46,11 +45,7 @@ HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "we
 
 
 async def count_prompt(turn: Turn) -> int:
-    """Return how many tokens the prompt of a turn has.
-
-    Raises:
-        PromptError: It is longer than the context window.
-    """
+    """Return how many tokens the prompt of a turn has; `PromptError` is raised if it exceeds the context window."""
     count, characters, yielder = 0, 0, Yielder()
     for text, is_framing in prompt(turn):
         characters += len(text)
@@ -68,10 +63,7 @@ async def count_prompt(turn: Turn) -> int:
 
 
 def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the prompt of a turn as gpt-oss would get it, in chunks, each with whether it is framing.
-
-    Tools are written as JSON, not in the TypeScript of harmony, which cannot render every schema.
-    """
+    """Yield the prompt of a turn, with tools as JSON, as gpt-oss would get it: in chunks, each with whether it is framing."""
     yield _system(turn.request.reasoning_effort), True
     texts = [*_developer_texts(turn)]
     if texts:
@@ -90,7 +82,6 @@ def _system(effort: str | None) -> str:
 
 
 def _developer_texts(turn: Turn) -> Iterator[str]:
-    """Yield the instructions, the tools and the format of the answer."""
     if turn.request.instructions:
         yield turn.request.instructions
     if turn.request.tools:

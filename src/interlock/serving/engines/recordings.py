@@ -1,7 +1,5 @@
 """Recordings: an engine's outputs for one request, turn by turn, as JSON lines; read, written, rechunked and replayed.
 
-The first line is the header, then come chunks, and after each turn the results of the tools that it called:
-
 ```json
 {"interlock_recording": 1, "format": "harmony", "request": {"model": "gpt-oss-20b", "input": "What is 2 + 2?"}}
 {"token_ids": [200005, 35644], "finish_reason": null, "usage": {"input_tokens": 70, "cached_tokens": 64}}
@@ -9,11 +7,8 @@ The first line is the header, then come chunks, and after each turn the results 
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-The format `tagged` is the text of a model with its markers: the header names its family as `tool_parser` and `reasoning_parser`,
-with the values of vLLM's flags, and the chunks have `text`.
-
-A turn ends with a chunk that has a `finish_reason`, before the results of its tools, or at the end of the file; without a reason
-it stopped by itself.
+In the format `tagged`, chunks have `text`, and the header has a `tool_parser` and a `reasoning_parser`, named as for vLLM. A turn
+ends with a `finish_reason`, before the results of its tools, or at the end of the file; by default it stopped by itself.
 """
 
 from __future__ import annotations
@@ -41,11 +36,11 @@ from interlock.fsm.errors import InterlockError
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.requests.json_values import is_array, is_object
 
 T = TypeVar("T")
 
 VERSION: Final = 1
-"""The version of the format."""
 
 _DEEPEST: Final = 200
 """The most levels of values, so that a response can repeat them."""
@@ -62,7 +57,6 @@ class RecordingError(InterlockError):
     message: str
 
     def __str__(self) -> str:
-        """Return the line number and the message."""
         return f"line {self.line}: {self.message}"
 
 
@@ -129,8 +123,6 @@ class _ToolCall(_Fields):
 
 
 class _Delta(_Fields):
-    """The members of vLLM's `DeltaMessage`."""
-
     role: str | None = None
     reasoning: str | None = None
     content: str | None = None
@@ -158,8 +150,6 @@ class _ToolResult(_Fields):
 
 @frozen
 class _Line:
-    """A line that is a JSON object, with its number from 1."""
-
     number: int
     fields: Mapping[str, object]
 
@@ -169,11 +159,11 @@ class _Line:
             fields: object = loads(line)
         except (ValueError, RecursionError) as error:
             raise RecordingError(number, f"not JSON: {error}") from None
-        if not isinstance(fields, dict):
+        if not is_object(fields):
             raise RecordingError(number, "not a JSON object")
-        if _is_deep(cast("object", fields)):
+        if _is_deep(fields):
             raise RecordingError(number, f"nested more than {_DEEPEST} levels deep")
-        return cls(number, cast("dict[str, object]", fields))
+        return cls(number, fields)
 
     def read_as(self, kind: type[T]) -> T:
         try:
@@ -185,12 +175,9 @@ class _Line:
 
 
 def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
-    """Return whether a JSON value is nested in more levels."""
-    if isinstance(value, dict):
-        value = list(cast("dict[str, object]", value).values())
-    if not isinstance(value, list):
-        return False
-    return levels == 0 or any(_is_deep(inner, levels - 1) for inner in cast("list[object]", value))
+    if is_object(value):
+        value = [*value.values()]
+    return is_array(value) and (levels == 0 or any(_is_deep(inner, levels - 1) for inner in value))
 
 
 def read(source: Path | Iterable[str | bytes]) -> Recording:
@@ -212,7 +199,6 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def _format(header: _Header, number: int) -> Format:
-    """Return the format of a header; only text with markers has a family."""
     tagged = Tagged(header.tool_parser, header.reasoning_parser)
     if header.format != "tagged":
         if tagged != Tagged():
@@ -287,13 +273,10 @@ def _json(fields: Mapping[str, object]) -> str:
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
-    """Return the same recording in chunks of another size (rule R16).
+    """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
 
-    Tokens with their log probabilities are merged and divided over a whole turn. So is text, by token if the log probabilities
-    say how, else by character. Deltas of the format `vllm` are never merged, because only their parser knows how; a delta with
-    a single string and without log probabilities is divided.
-
-    A chunk has `size` tokens, or characters where there are no tokens.
+    Each turn is merged and divided as a whole, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
+    because only their parser knows how; a delta with one string and without log probabilities is divided.
 
     Raises:
         ValueError: The size is less than 1.

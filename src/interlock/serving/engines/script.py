@@ -23,16 +23,10 @@ SCRIPTED: Final = "interlock-script"
 
 @frozen
 class ScriptedEngine:
-    """An engine with fixed turns.
+    """An engine with fixed turns, the first for a user's message, each later one for the results of tools.
 
-    The first turn answers a user's message; each later turn answers the results of the tools that the turn before it called. A
-    budget truncates a turn that is recorded as tokens.
-
-    Args:
-        turns: The outputs of each turn; a last output without a finish reason means `stop`.
-        format: The format of the outputs.
-        models: The names of the engine's model.
-        rate: Tokens per second and turn, or outputs that have no tokens; 0 for no limit.
+    A budget truncates a turn that is recorded as tokens; a turn without a finish reason ends with `stop`. The rate is in tokens,
+    or outputs without tokens, per second and turn; 0 for no limit.
     """
 
     turns: Sequence[Sequence[EngineOutput]]
@@ -41,15 +35,10 @@ class ScriptedEngine:
     rate: float = field(default=0.0, validator=ge(0), kw_only=True)
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens of harmony the prompt of a turn would have."""
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the next turn, chosen by how many rounds of tools followed the user's last message.
-
-        Raises:
-            EngineError: The script has no such turn.
-        """
+        """Replay the next turn, chosen by how many rounds of tools followed the user's last message."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was asked for.")
@@ -67,7 +56,6 @@ def rounds(items: Sequence[Item]) -> int:
 
 
 def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
-    """Return a turn truncated to its budget, whose last output has a finish reason."""
     turn: list[EngineOutput] = []
     for output in outputs:
         tokens, entries = output.chunk.token_ids, output.chunk.logprobs

@@ -1,7 +1,6 @@
 """The SSRF guard: which hosts and addresses a request may make the server reach.
 
-The host of an MCP server's URL is resolved here, all of its addresses are checked, and the connection goes to one of them, so
-that a name cannot change its meaning in between.
+All addresses of a host are checked, and the connection goes to one of them, so that a name cannot change its meaning in between.
 """
 
 from __future__ import annotations
@@ -50,12 +49,7 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
 
 @frozen
 class AddressPolicy:
-    """The hosts and addresses that the operator allows; none by default.
-
-    Args:
-        hosts: The allowed names; `*` for all.
-        networks: The allowed addresses, besides the public ones of allowed names.
-    """
+    """The hosts (`*` for all, at public addresses) and networks that the operator allows; none by default."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
@@ -82,7 +76,7 @@ class AddressPolicy:
         return cls(frozenset(hosts), tuple(networks))
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the allowed addresses of a host, which is a name or an address; the port makes no difference.
+        """Return the allowed addresses of a host, which is a name or an address.
 
         Raises:
             ToolError: The host is not allowed, has no address, or has one that is not allowed.
@@ -91,22 +85,17 @@ class AddressPolicy:
         if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
             raise ToolError(f"The host '{host}' is not allowed on this server.")
         candidates = [literal] if literal is not None else await _look_up(host, port)
-        addresses = [_unmapped(address) for address in candidates]
+        # An IPv4-mapped IPv6 address is the IPv4 address.
+        addresses = [(isinstance(each, IPv6Address) and each.ipv4_mapped) or each for each in candidates]
         for address in addresses:
             if not self._allows(address, named=literal is None):
                 raise ToolError(f"The host '{host}' is at {address}, an address that is not allowed on this server.")
         return [str(address) for address in addresses]
 
     def _allows(self, address: Address, *, named: bool) -> bool:
-        """Return whether an address is allowed itself, or is the public address of an allowed name."""
         if any(address in network for network in self.networks):
             return True
         return (named or ANY in self.hosts) and _is_public(address)
-
-
-def _unmapped(address: Address) -> Address:
-    """Return the IPv4 address of an IPv4-mapped IPv6 address, and any other address unchanged."""
-    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def _is_public(address: Address) -> bool:
@@ -126,7 +115,6 @@ def _address(text: str) -> Address | None:
 
 
 async def _look_up(host: str, port: int) -> list[Address]:
-    """Return the addresses of a name, of which there must be one."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -139,12 +127,9 @@ async def _look_up(host: str, port: int) -> list[Address]:
 
 @frozen
 class Endpoint:
-    """The destination of a session with an MCP server.
+    """The destination of a session with an MCP server; without a policy, the operator chose it.
 
-    Args:
-        url: The server's URL; a path that ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
-        headers: The headers of every request; they may hold secrets.
-        policy: The addresses that may be reached; None if the operator chose the URL.
+    A URL whose path ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
     """
 
     url: str

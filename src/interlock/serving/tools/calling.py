@@ -1,7 +1,6 @@
 """The translation of hosted calls into calls of an MCP server, and of results into fields of items.
 
-The hosted tools have the signatures of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)` and
-`find(pattern, cursor)`.
+The tools are those of gpt-oss's reference servers: `python(code)`, `search(query)`, `open(id, cursor)`, `find(pattern, cursor)`.
 """
 
 from __future__ import annotations
@@ -25,18 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["hosted_tool", "result_item_fields", "result_text", "server_call"]
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-"""The hosted tools by the kind of their calls."""
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
 """The URL that a parser makes of a page number, and of the number of a link on that page."""
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares.
-
-    Raises:
-        ToolError: This server does not run calls of that kind.
-    """
+    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares."""
     if call.kind == "mcp_call":
         return "container" if call.fields.get("server_label") == CONTAINER else None
     if call.kind not in HOSTED:
@@ -45,18 +39,21 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
 
 
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
-    """Return the name and the arguments of the MCP server's tool for a call of the model.
-
-    Raises:
-        ToolError: The arguments are not a JSON object.
-    """
+    """Return the name and the arguments of the MCP server's tool for a call of the model."""
     match call.kind:
         case "code_interpreter_call":
             return "python", {"code": call.text}
         case "web_search_call":
-            return _browser_call(members(call.fields["action"]))
+            action = members(call.fields["action"])
         case _:
             return str(call.fields["name"]), _arguments(call.text)
+    match action.get("type"):
+        case "open_page":
+            return "open", _page(str(action.get("url")))
+        case "find_in_page":
+            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
+        case _:
+            return "search", {"query": action.get("query")}
 
 
 def _arguments(text: str) -> Mapping[str, object]:
@@ -67,16 +64,6 @@ def _arguments(text: str) -> Mapping[str, object]:
     if not isinstance(arguments, dict):
         raise ToolError("The arguments are not a JSON object.")
     return cast("dict[str, object]", arguments)
-
-
-def _browser_call(action: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    match action.get("type"):
-        case "open_page":
-            return "open", _page(str(action.get("url")))
-        case "find_in_page":
-            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
-        case _:
-            return "search", {"query": action.get("query")}
 
 
 def _page(url: str) -> dict[str, object]:

@@ -41,7 +41,6 @@ class ListedTool:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return str(self.fields.get("name"))
 
     @property
@@ -58,11 +57,7 @@ class DeclaredServer:
     tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
 
     def endpoint(self, policy: AddressPolicy) -> Endpoint:
-        """Return the destination of a session with it.
-
-        Raises:
-            ToolError: The URL or a header is not usable.
-        """
+        """Return the destination of a session, or raise `ToolError` for a URL or header that is not usable."""
         url = self.tool.get("server_url")
         if not isinstance(url, str):
             raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
@@ -84,7 +79,6 @@ class DeclaredServer:
             yield _sendable("Authorization", f"Bearer {authorization}")
 
     def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
-        """Return the tools that may be called."""
         rule = self.tool.get("allowed_tools")
         return tools if rule is None else filter(_matcher(rule), tools)
 

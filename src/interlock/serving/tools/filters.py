@@ -18,9 +18,6 @@ class Approvals:
     """Replaces each MCP call that needs approval by an `mcp_approval_request`.
 
     A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
-
-    Args:
-        needs_approval: Called with a server's label and a tool's name.
     """
 
     _needs_approval: Callable[[str, str], bool]
@@ -28,7 +25,6 @@ class Approvals:
     _arguments: list[str] = field(factory=list[str], init=False)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas for the driver."""
         result: list[Delta] = []
         for delta in deltas:
             match delta:
@@ -46,7 +42,6 @@ class Approvals:
         return result
 
     def _request(self) -> list[Delta]:
-        """Return the request that replaces the pending call, if there is one."""
         if self._pending is None:
             return []
         fields = {name: self._pending.fields[name] for name in ("server_label", "name")}
@@ -64,7 +59,6 @@ MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 """A citation of a page by its number: `【3†L5-L7】`."""
 OPENING: Final = "【"
 MAX_MARK: Final = 80
-"""The most characters of a mark."""
 
 
 @frozen
@@ -83,10 +77,7 @@ def pages_of(text: str) -> list[Page]:
 
 @define(eq=False)
 class Citations:
-    """Adds an annotation after each mark that cites a page; the mark stays in the text, and unknown numbers are ignored.
-
-    The driver, which knows where parts begin, computes the position of the mark.
-    """
+    """Adds an annotation after each mark that cites a known page; the driver computes the position of the mark."""
 
     _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
     _tail: str = field(default="", init=False)
@@ -97,7 +88,6 @@ class Citations:
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas with an annotation after each mark; any delta but text interrupts a mark."""
         if not self._pages:
             return [*deltas]
         result: list[Delta] = []

@@ -1,7 +1,6 @@
 """Hosted tools on MCP servers: listing, approved calls, and the calls of each turn of one response.
 
-A tool starts only when the `Run` delta that announces it was taken; from then on it does not wait for the reader of the deltas.
-Results are kept for the model even where the items do not show them.
+A tool starts only when its `Run` delta was taken; from then on it does not wait for the reader of the deltas.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 MAX_CALLS: Final = 128
 """The most calls of a response whose request sets no limit, so that a model cannot call for ever."""
 MAX_SERVERS: Final = 16
-"""The most MCP servers of a request."""
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 
@@ -52,13 +50,10 @@ def load_sessions() -> type[Session]:
 
 @frozen
 class ToolServers:
-    """The tools of a server, which creates those of each response.
+    """The tools of a server, which creates those of each response; `open` has the unfinished ones.
 
-    Args:
-        hosted: The trusted URL of the MCP server behind each hosted tool.
-        policy: The addresses that the URLs of requests may reach; none by default.
-        seconds: Seconds that a call may take.
-        open: The tools of the responses that are being generated.
+    `hosted` has the trusted URL of the MCP server behind each hosted tool, and `policy` the addresses that the URLs of requests
+    may reach; a call may take `seconds`.
     """
 
     hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])
@@ -73,7 +68,6 @@ class ToolServers:
 
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
-        """Yield the tools of one response, and close their sessions at the end."""
         tools = ResponseTools(self.hosted, self.policy, self.seconds, request, items)
         self.open.add(tools)
         try:
@@ -91,17 +85,14 @@ class Race:
     _outcomes: asyncio.Queue[Outcome[Delta]] = field(factory=asyncio.Queue[Outcome[Delta]], init=False)
 
     async def __aenter__(self) -> Self:
-        """Start without coroutines."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel the coroutines that still run, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[object, object, Delta]) -> None:
-        """Start a coroutine."""
         self._tasks.add(asyncio.create_task(self._run(work)))
 
     async def results(self) -> AsyncGenerator[Delta, None]:
@@ -128,12 +119,10 @@ class ResponseTools:
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
     """The result of each call, or its error, by the item's id."""
     _calls: int = field(default=0, init=False)
-    """The number of calls so far."""
     _approvals: Approvals = field(init=False)
     _citations: Citations = field(factory=Citations, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Read the request's servers, and the lists that are in the conversation."""
         tools = map(members, elements(self._request.raw.get("tools")))
         self._servers = declared_servers(tool for tool in tools if LABELS.get(tool.get("server_label")) not in self._hosted)
         self._approvals = Approvals(self._needs_approval)
@@ -143,7 +132,6 @@ class ResponseTools:
                 self._set_list(label, [ListedTool(members(tool)) for tool in elements(item.get("tools"))])
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """List the tools of servers whose lists are not in the conversation, then make the approved calls."""
         async with Race() as race:
             unlisted = [server for server in self._servers.values() if server.label not in self._listed]
             for index, server in enumerate(unlisted):
@@ -157,7 +145,6 @@ class ResponseTools:
             yield [call, str(request["arguments"]), Close()]
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Replace calls that need approval by approval requests, and add annotations to citations."""
         return self._citations.feed(self._approvals.feed(deltas) if self._servers else deltas)
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
@@ -182,20 +169,16 @@ class ResponseTools:
                 yield delta
 
     def with_outputs(self, items: Iterable[Item]) -> list[Item]:
-        """Return items for the model, with the results of their tools as `output`."""
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
-        """Close the sessions."""
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
-        """Return whether a call needs approval; one that cannot be run does not."""
         server, tool = self._servers.get(label), self._listed.get(label, {}).get(name)
         return server is not None and tool is not None and server.needs_approval(tool)
 
     def _approved_requests(self) -> Iterator[Item]:
-        """Yield the approval requests that the input approves, and whose calls have not been made."""
         requests = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
         done = {item.get("approval_request_id") for item in self._items if item.get("type") == "mcp_call"}
         for item in self._request.input:
@@ -206,7 +189,6 @@ class ResponseTools:
                     yield requests[request_id]
 
     async def _session(self, endpoint: Endpoint) -> Session:
-        """Return the open session with an endpoint, or a new one."""
         session_class = await asyncio.to_thread(load_sessions)  # the first import takes half a second
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
@@ -214,7 +196,6 @@ class ResponseTools:
         return session
 
     async def _list(self, item_id: str, server: DeclaredServer, *, allowed: bool) -> Delta:
-        """List the tools of a server, and return the delta that ends the item."""
         if not allowed:
             return Fail(item_id, f"A request may have {MAX_SERVERS} MCP servers.")
         try:
@@ -234,7 +215,6 @@ class ResponseTools:
         self._listed[label] = {tool.name: tool for tool in self._servers[label].allowed(tools)}
 
     async def _call(self, call: ReadyCall, session: Session, name: str, arguments: Mapping[str, object]) -> Delta:
-        """Run the tool of a call, and return the delta that ends the item."""
         try:
             result = await session.call(name, arguments)
         except ToolError as error:
@@ -254,7 +234,6 @@ class ResponseTools:
         return Succeed(call.id, result_item_fields(call, text, self._request.include))
 
     def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
-        """Return the destination of a call that the request allows."""
         if not allowed:
             raise ToolError("The response has made as many tool calls as it may.")
         hosted = hosted_tool(call)
@@ -280,5 +259,4 @@ class ResponseTools:
 
 
 def _declares(tool: Mapping[str, object], hosted: HostedTool) -> bool:
-    """Return whether a tool of a request declares a hosted tool, by its type or as the label of an MCP server."""
     return str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted

@@ -1,8 +1,7 @@
-"""A session with one MCP server, opened on first use in a task of its own.
+"""A session with one MCP server, opened on first use in a task of its own, as the `mcp` package requires.
 
-The `mcp` package binds a session to the task that opened it, but the calls of a response run in other tasks. A call waits for its
-result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken connection, a malformed
-answer) ends the task, and is raised where a call is awaited.
+A call waits for its result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken
+connection, a malformed answer) ends the task, and is raised where a call is awaited.
 """
 
 from __future__ import annotations
@@ -41,22 +40,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPENING_SECONDS: Final = 10.0
-"""Seconds that a server may take to open a session, and to list its tools."""
 CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is abandoned."""
 PAGES: Final = 10
-"""The most pages of a server's list that are read."""
 MAX_MESSAGE: Final = 500
-"""The most characters of a server's error that are repeated."""
 
 IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
 """Whether a session runs. Its faults are raised, so `mcp` need not log them as well."""
 
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
     logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
-
-SSE_PATH: Final = "/sse"
-"""The end of the path of a URL for the older transport."""
 
 
 @define(eq=False)
@@ -69,7 +62,6 @@ class Session:
     _opened: asyncio.Future[Client] = field(init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
     _faults: list[str] = field(factory=list[str], init=False)
-    """The faults of the transport."""
 
     @property
     def ended(self) -> bool:
@@ -77,11 +69,7 @@ class Session:
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
-        """List the server's tools.
-
-        Raises:
-            ToolError: The server failed, or lists too many tools.
-        """
+        """List the server's tools, or raise `ToolError` if the server fails or lists too many."""
         client = await self._client()
         tools: list[Tool] = []
         cursor: str | None = None
@@ -96,11 +84,7 @@ class Session:
         return tools
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool; cancelling this cancels the call on the server.
-
-        Raises:
-            ToolError: The server failed; an error of the tool itself is a result.
-        """
+        """Call a tool, or raise `ToolError` if the server fails; a failing tool returns a result. Cancelling cancels the call."""
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 
@@ -118,7 +102,6 @@ class Session:
                 await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
 
     async def _client(self) -> Client:
-        """Return the open session; the first call opens it."""
         if self._task is None:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
@@ -137,7 +120,6 @@ class Session:
             logger.debug("%s", self._faults[-1])  # not the error itself, which may repeat the request's headers
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine until it or the session ends, at most for some seconds."""
         task = asyncio.create_task(work, context=_session_context())
         session = self._task or task
         try:
@@ -159,7 +141,6 @@ class Session:
         raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
     def _lost(self) -> str:
-        """Return the reason why the connection was lost."""
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
@@ -182,10 +163,9 @@ async def _result(future: asyncio.Future[T]) -> T:
 
 @asynccontextmanager
 async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[Any]:
-    """Open the transport that the URL selects."""
     headers = dict(endpoint.headers)
     client = partial(http_client, policy=endpoint.policy, faults=faults)
-    if urlsplit(endpoint.url).path.rstrip("/").endswith(SSE_PATH):
+    if urlsplit(endpoint.url).path.rstrip("/").endswith("/sse"):
         async with sse_client(endpoint.url, headers=headers, httpx_client_factory=client) as streams:
             yield streams
     else:
@@ -194,7 +174,6 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
 
 
 def _explained(error: BaseException) -> str:
-    """Return the client-facing message of an error."""
     match error:
         case BaseExceptionGroup():
             return _explained(error.exceptions[0])

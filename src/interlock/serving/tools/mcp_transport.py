@@ -1,7 +1,4 @@
-"""The HTTP of MCP sessions: requests reach only allowed addresses, and the size of responses is limited.
-
-It lies below the `mcp` package, so that nothing in the package (a redirect, a reconnection) can bypass it.
-"""
+"""The HTTP of MCP sessions, below the `mcp` package: requests reach only allowed addresses, and responses have limits."""
 
 from __future__ import annotations
 
@@ -39,9 +36,7 @@ REFUSALS: Final[Mapping[int, str]] = {
 }
 """The messages for statuses that `mcp` reports without their meaning."""
 
-EVENT_STREAM: Final = "text/event-stream"
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-"""The end of an event."""
 
 
 class TooLarge(httpx2.StreamError):
@@ -64,12 +59,9 @@ def explained(error: Exception) -> str:
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The bytes of a response, up to the limits.
+    """The bytes of a response, up to the limits, which apply to each event if there are `events`.
 
-    Args:
-        stream: The bytes.
-        faults: Collects the messages of errors, because `mcp` may only report that the connection is closed.
-        events: Whether the bytes are events, to each of which the limits apply.
+    `faults` collects the messages of errors, because `mcp` may only report that the connection is closed.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -79,7 +71,6 @@ class BoundedStream(httpx2.AsyncByteStream):
         self._size, self._budget = 0, JsonBudget()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the bytes, or raise `TooLarge`."""
         last = b""
         try:
             async for chunk in self._stream:
@@ -104,15 +95,11 @@ class BoundedStream(httpx2.AsyncByteStream):
             raise TooLarge(f"The answer holds more than {MAX_VALUES} JSON values.")
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._stream.aclose()
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """A transport that checks the destination of every request (SSRF guard) and limits responses.
-
-    Without a policy, any destination is allowed, because the operator chose the URL.
-    """
+    """A transport that checks the destination of every request against the policy, if any, and limits responses."""
 
     def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
         self._policy = policy
@@ -120,7 +107,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; a destination that is not allowed, a refusal and a compressed response raise `ToolError`."""
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
@@ -128,14 +114,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
-        """Return a response with limits; a refusal or a compressed response is an error."""
         refusal = REFUSALS.get(response.status_code)
         if refusal is None and response.headers.get("content-encoding", "identity") != "identity":
             refusal = "The server compresses its responses, although it was asked not to."  # a few bytes may become gigabytes
         if refusal is not None:
             await response.aclose()
             raise ToolError(refusal)
-        events = response.headers.get("content-type", "").startswith(EVENT_STREAM)
+        events = response.headers.get("content-type", "").startswith("text/event-stream")
         response.stream = BoundedStream(cast("httpx2.AsyncByteStream", response.stream), self._faults, events=events)
         return response
 
@@ -151,7 +136,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return await self._inner.handle_async_request(_addressed(request, addresses[-1]))
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 

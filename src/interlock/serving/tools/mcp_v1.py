@@ -39,7 +39,6 @@ class Client:
     _session: Any = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
-        """Open the session."""
         async with AsyncExitStack() as opening:
             read, write, *_ = await opening.enter_async_context(self._transport)
             self._session = await opening.enter_async_context(import_module("mcp").ClientSession(read, write))
@@ -48,11 +47,9 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the session."""
         await self._stack.aclose()
 
     async def list_tools(self, *, cursor: str | None = None) -> SimpleNamespace:
-        """Return one page of the server's tools."""
         page = await self._session.list_tools(cursor)
         tools = [
             SimpleNamespace(
@@ -66,7 +63,6 @@ class Client:
         return SimpleNamespace(tools=tools, next_cursor=page.nextCursor)
 
     async def call_tool(self, name: str, arguments: Mapping[str, object]) -> SimpleNamespace:
-        """Call a tool."""
         result = await self._session.call_tool(name, arguments)
         content = [
             SimpleNamespace(type=block.type, text=getattr(block, "text", ""), mime_type=getattr(block, "mimeType", None))

@@ -24,8 +24,7 @@ class Tools(Protocol):
     def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield deltas before the model's first turn, in groups that belong together; hosted calls that are ready then are run.
 
-        Args:
-            output: Returns the items of the response so far, including those of the deltas already yielded.
+        `output` returns the items of the response so far, including those of the deltas already yielded.
         """
         ...
 
@@ -37,11 +36,8 @@ class Tools(Protocol):
         """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
 
         A tool starts after its `Run` was taken and written. A call without a delta is not run, and fails when the response ends.
-        `Finish` means that no turn may follow; nor does one if nothing is yielded and no call was rejected.
-
-        Args:
-            calls: The calls in the order in which the model made them.
-            rejected: The items of calls with invalid arguments, which have failed already, but count as calls.
+        `Finish` means that no turn may follow; nor does one if nothing is yielded and no call was rejected. `rejected` has the
+        items of calls with invalid arguments, which have failed already, but count as calls.
         """
         ...
 
@@ -54,12 +50,7 @@ class ToolRunner(Protocol):
     """Creates the tools of each response."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the tools of one response, whose resources are released at the end of the context.
-
-        Args:
-            request: The request, which declares the tools.
-            items: The conversation that the model continues, including the request's input.
-        """
+        """Return the tools of one response, which the request declares; `items` is the conversation with the request's input."""
         ...
 
 
@@ -68,27 +59,22 @@ class NullTools:
     """No hosted tools: calls of them fail."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the same tools for every response."""
         del request, items
         return nullcontext(self)
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Yield nothing."""
         del output
         return
         yield
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas unchanged."""
         return [*deltas]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Run nothing, so that no turn can follow."""
         if calls or rejected:
             yield Finish()
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Return the items unchanged."""
         return [*items]
 
 
@@ -99,7 +85,6 @@ class RecordedTools:
     turns: Sequence[RecordedTurn]
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the remaining results."""
         del request
         return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
 
@@ -111,7 +96,6 @@ class _RecordedResults(NullTools):
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Yield the next result of each call; a rejected call has none."""
         del rejected
         for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost
             for delta in tool_deltas(call, result):

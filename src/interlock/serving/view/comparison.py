@@ -1,7 +1,6 @@
 """The alignment of two streams: which events correspond, and how they differ.
 
-Items are aligned by kind and name, then their events, with consecutive deltas taken as one. What differs from run to run (ids,
-times, numbers, the boundaries of deltas) is no difference.
+Items are aligned by kind and name, then their events, with consecutive deltas taken as one. Volatile fields do not count.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import orjson
 from attrs import define, field
 
 from interlock.fsm.acceptor.judging import DONE
+from interlock.serving.requests.json_values import is_array, is_object, members
 from interlock.serving.view.event_lines import Line
 
 VOLATILE: Final = frozenset(
@@ -37,7 +37,6 @@ class _Run:
     start: int
     end: int
     data: str
-    """The data of the first event."""
     texts: list[str] = field(factory=list[str])
 
 
@@ -50,7 +49,6 @@ class Side:
     runs: list[_Run] = field(factory=list[_Run], init=False)
 
     def add(self, line: Line) -> None:
-        """Add a line of the stream's trace."""
         match line:
             case ("lane", _, int() as lane, about):
                 item = cast("Mapping[str, object]", about)
@@ -96,7 +94,6 @@ def _partners(left: Side, right: Side) -> Iterator[tuple[_Run, _Run]]:
 
 
 def _aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal values in two lists, each ascending."""
     if max(len(left), len(right)) > _LONGEST:
         yield from ((place, place) for place, (a, b) in enumerate(zip(left, right, strict=False)) if a == b)
         return
@@ -126,20 +123,14 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
 
 
 def _unequal(left: object, right: object, path: str) -> Iterator[str]:
-    """Yield the paths at which two JSON values differ, except in volatile fields."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        a, b = cast("dict[str, object]", left), cast("dict[str, object]", right)
-        for name in sorted({*a, *b} - VOLATILE):
-            if name not in a or name not in b:
+    if is_object(left) and is_object(right):
+        for name in sorted({*left, *right} - VOLATILE):
+            if name not in left or name not in right:
                 yield f"{path}.{name}"
             else:
-                yield from _unequal(a[name], b[name], f"{path}.{name}")
-    elif isinstance(left, list) and isinstance(right, list):
-        values = cast("list[object]", left), cast("list[object]", right)
-        if len(values[0]) != len(values[1]):
-            yield path
-            return
-        for place, pair in enumerate(zip(*values, strict=True)):
+                yield from _unequal(left[name], right[name], f"{path}.{name}")
+    elif is_array(left) and is_array(right) and len(left) == len(right):
+        for place, pair in enumerate(zip(left, right, strict=True)):
             yield from _unequal(*pair, f"{path}[{place}]")
     elif left != right:
         yield path
@@ -153,6 +144,5 @@ def _parsed(data: str) -> object:
 
 
 def _delta(data: str) -> str | None:
-    body = _parsed(data)
-    text = cast("dict[str, object]", body).get("delta") if isinstance(body, dict) else None
+    text = members(_parsed(data)).get("delta")
     return text if isinstance(text, str) else None

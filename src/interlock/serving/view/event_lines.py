@@ -19,7 +19,7 @@ A line is an array whose first entry names it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from attrs import define, field
 
@@ -30,11 +30,10 @@ from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
 from interlock.fsm.acceptor.json_digest import as_text, quoted
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.steps import narrow_steps
+from interlock.serving.requests.json_values import members
 from interlock.serving.view.redaction import MUCH, redacted, without_quotes
 
 Line: TypeAlias = Sequence[object]
-
-RESPONSE_LANE: Final = 0
 
 
 @define(eq=False)
@@ -58,13 +57,10 @@ class _Lane:
     """The state of an item, or of the response."""
 
     number: int
-    events: list[int] = field(factory=list[int])
-    """The events that moved its machine, except repetitions of a step."""
-    steps: list[Step] = field(factory=list[Step])
-    numbers: list[int] = field(factory=list[int])
+    moves: list[tuple[int, Step, int]] = field(factory=list["tuple[int, Step, int]"])
+    """The events that moved its machine, except repetitions of a step; each with the step and its number."""
     named: bool = False
     latest: tuple[Step, int] | None = None
-    """The last step and its number."""
 
 
 @define(eq=False)
@@ -76,14 +72,12 @@ class Trace:
     dialect: DialectName = "openai"
     redact: bool = False
     events: int = field(default=0, init=False)
-    """The number of events so far."""
     _judge: Judge = field(init=False)
     _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Add the lane of the response."""
         self._judge = Judge(dialect=self.dialect)
-        self._lanes[None] = _Lane(RESPONSE_LANE, named=True)
+        self._lanes[None] = _Lane(0, named=True)
 
     def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
         """Yield the lines of the events that a chunk completes; `time` is its arrival in milliseconds since the start."""
@@ -119,7 +113,9 @@ class Trace:
         number = None if judged.body is None else judged.body.get("sequence_number")
         type_ = (body or {}).get("type", judged.message.event)
         name = MARKER if data == MARKER else type_ if isinstance(type_, str) else quoted(type_)
-        text = _hidden(data, body) if self.redact else data
+        text = data
+        if self.redact and data != MARKER:
+            text = str(redacted(data)) if body is None else dumps(body).decode()
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
         for finding in judged.findings:
             yield "f", self.stream, self.events, self._finding(finding)
@@ -138,15 +134,14 @@ class Trace:
             return lane.latest[1], None
         number, line = self.steps.number(step)
         lane.latest = (step, number)
-        lane.events.append(self.events)
-        lane.steps.append(step)
-        lane.numbers.append(number)
+        lane.moves.append((self.events, step, number))
         return number, line
 
     def _settle(self, lane: _Lane) -> Iterator[Line]:
         """Correct the steps, now that the end of the lane determines which edges fired."""
         fixes: list[int] = []
-        for event, before, step in zip(lane.events, lane.numbers, narrow_steps(lane.steps), strict=True):
+        steps = narrow_steps([step for _, step, _ in lane.moves])
+        for (event, _, before), step in zip(lane.moves, steps, strict=True):
             number, line = self.steps.number(step)
             if line is not None:
                 yield line
@@ -154,11 +149,10 @@ class Trace:
                 fixes += event, number
         if fixes:
             yield "fix", self.stream, fixes
-        lane.events, lane.numbers, lane.steps = [], [], []
+        lane.moves = []
 
     def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
-        item = body.get("item")
-        fields: Mapping[str, object] = cast("Mapping[str, object]", item) if isinstance(item, Mapping) else {}
+        fields = members(body.get("item"))
         lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
             "kind": as_text(fields.get("type")) or machine,
@@ -177,10 +171,6 @@ class Trace:
             "expected": finding.expected,
             "line": finding.line,
         }
-
-
-def _hidden(data: str, body: Mapping[str, object] | None) -> str:
-    return data if data == MARKER else str(redacted(data)) if body is None else dumps(body).decode()
 
 
 def encoded(lines: Iterable[Line]) -> bytes:

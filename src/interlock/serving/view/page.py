@@ -1,7 +1,4 @@
-"""The HTML document of the viewer: its script and style, and its lines or the address that serves them.
-
-Streams are not trusted: the policy of the document allows only its own script, and loads nothing. It needs no network.
-"""
+"""The HTML document of the viewer, whose policy allows only its own script, because streams are not trusted."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""The headers of all responses of the viewer."""
 
 
 @cache
@@ -61,10 +57,7 @@ def _machines() -> object:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page, with the machines and rules that later lines refer to.
-
-    Each stream has a `name`, and its `request` (`method`, `url`, `body`) if that is known.
-    """
+    """Return the first line of a page; each stream has a `name`, and its `request` if that is known."""
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
@@ -108,19 +101,14 @@ def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
 
 
 def _policy(connect: str) -> str:
-    hashes = {
-        name: base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode() for name in ("viewer.js", "viewer.css")
-    }
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src 'sha256-{hashes['viewer.js']}'",
-            f"style-src 'sha256-{hashes['viewer.css']}'",
-            f"connect-src {connect}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    return (
+        f"default-src 'none'; script-src 'sha256-{_digest('viewer.js')}'; style-src 'sha256-{_digest('viewer.css')}'; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
+
+
+def _digest(name: str) -> str:
+    return base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode()
 
 
 def _document(title: str, connect: str, data: str) -> str:

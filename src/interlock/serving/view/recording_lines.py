@@ -34,8 +34,6 @@ def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENA
 
 @define(eq=False)
 class _Origin:
-    """What was read since the last event."""
-
     parser: HarmonyParser | None
     """A second parser, fed token by token to see how each moves the framing; None for other formats."""
     tokens: list[tuple[int, str]] = field(factory=list[tuple[int, str]], init=False)
@@ -45,7 +43,6 @@ class _Origin:
     deltas: list[Delta] = field(factory=list[Delta], init=False)
 
     def take(self, step: Step) -> None:
-        """Add a step of the replay."""
         self.deltas += step.deltas
         if step.output is not None:
             chunk = step.output.chunk

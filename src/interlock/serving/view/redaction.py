@@ -1,7 +1,4 @@
-"""Hiding the texts of a stream: marks replace their characters, and order, names and ids stay.
-
-The fields to show are listed by place; everything else is hidden, so that an unknown field cannot leak.
-"""
+"""Hiding the texts of a stream behind marks; only fields that are listed by place are shown, so unknown ones cannot leak."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import orjson
 from attrs import define, field, frozen
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.json_values import members
 from interlock.serving.view.event_lines import Line, Trace, encoded
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 
@@ -30,17 +31,13 @@ MOUNT: Final = "/interlock/"
 CAPTURED: Final = "/v1/responses"
 
 STREAMS: Final = 50
-"""The most streams to store."""
 STREAM_BYTES: Final = 8 * 2**20
-"""The most bytes of a stream to store; the rest is dropped."""
 TOTAL_BYTES: Final = 64 * 2**20
-"""The most bytes of all streams to store; the oldest streams are evicted."""
 REQUEST_BYTES: Final = 2**18
-"""The size of the largest request to store."""
+"""The most streams to store, bytes of a stream and of all streams, and bytes of a request."""
 
 _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
-"""The most chunks to judge at once."""
 
 Batches: TypeAlias = Iterable[Iterable[Line]]
 """The lines of a page, those of a batch sent together; taking a batch may block."""
@@ -63,7 +60,6 @@ class _Feed:
             self._chunks.append(encoded(batch))
 
     async def read(self) -> AsyncGenerator[bytes]:
-        """Yield all lines from the first, as they come."""
         sent = 0
         while True:
             ended = not self._thread.is_alive()
@@ -78,11 +74,8 @@ class _Feed:
 
 
 def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
-    """Return the path and the application of a page, and of the pages that it links to by number.
-
-    The path is random, so that no other page in the browser can read the streams.
-    """
-    path = f"/{secrets.token_urlsafe(16)}/"
+    """Return the path and the application of a page, and of the pages that it links to by number."""
+    path = f"/{secrets.token_urlsafe(16)}/"  # random, so that no other page in the browser can read the streams
     feed = _Feed(batches)
 
     async def page(request: Request) -> Response:
@@ -94,8 +87,8 @@ def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = 
         number: int | None = request.path_params.get("number")
         if number is not None and number >= len(pages):
             return Response(status_code=404)
-        chosen = feed if number is None else _Feed(pages[number]())
-        return StreamingResponse(chosen.read(), media_type=NDJSON, headers=HEADERS)
+        source = feed if number is None else _Feed(pages[number]())
+        return StreamingResponse(source.read(), media_type=NDJSON, headers=HEADERS)
 
     routes = [
         Route(path, page),
@@ -124,25 +117,21 @@ class CapturedStream:
     over: bool = field(default=False, init=False)
     truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
-    """The body of the request; None if it is too long."""
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
-        """Store a chunk of the stream."""
         self.truncated = self.truncated or self.size + len(chunk) > STREAM_BYTES
         if chunk and not self.truncated:
             self.chunks.append(((time.monotonic() - self._start) * 1000, chunk))
             self.size += len(chunk)
 
     def add_request(self, chunk: bytes) -> None:
-        """Store a chunk of the request."""
         if self.request is not None:
             self.request += chunk
             if len(self.request) > REQUEST_BYTES:
                 self.request = None
 
     def entry(self) -> dict[str, object]:
-        """Return its entry in the list."""
         response = _response(self.chunks[0][1] if self.chunks else b"")
         state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
@@ -157,14 +146,11 @@ class CapturedStream:
 
 
 def _response(chunk: bytes) -> Mapping[str, object]:
-    """Return the response in the first event, as far as it can be read."""
     _, _, data = chunk.partition(b"data:")
     try:
-        body: object = orjson.loads(data.partition(b"\n")[0])
+        return members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
     except orjson.JSONDecodeError:
         return {}
-    response = cast("dict[str, object]", body).get("response") if isinstance(body, dict) else None
-    return cast("dict[str, object]", response) if isinstance(response, dict) else {}
 
 
 @define(eq=False)
@@ -192,7 +178,6 @@ class RecentStreams:
         self._evict()
 
     def add(self, stream: CapturedStream, chunk: bytes) -> None:
-        """Store a chunk of a stream, unless the stream was evicted."""
         if str(stream.number) in self.streams:
             before = stream.size
             stream.add(chunk)
@@ -224,7 +209,6 @@ class ViewerMiddleware:
     recent: RecentStreams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show the captured streams, or pass a request on and capture its stream."""
         path = scope.get("path", "")
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -287,14 +271,14 @@ class ViewerMiddleware:
         redact = self.recent.redact
         trace = Trace(dialect=stream.dialect, redact=redact)
         yield encoded([head("stream", [stream.about(redact=redact)], redact=redact)])
-        judged = 0
+        position = 0
         while True:
             over = stream.over
-            chunks = stream.chunks[judged:]
-            judged += len(chunks)
+            chunks = stream.chunks[position:]
+            position += len(chunks)
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judged, trace, chunks[start : start + _BATCH])
-            if over and judged == len(stream.chunks):
+            if over and position == len(stream.chunks):
                 break
             if not chunks:
                 await asyncio.sleep(_POLL_SECONDS)

@@ -1,7 +1,4 @@
-"""The embedded engine writes a stand-in model's messages as real tokens, in chunks of varying size and at a settable rate.
-
-The tokens are harmony, or a family's text with its markers in harmony's vocabulary. They take the same path as a real model's.
-"""
+"""A stand-in model's messages as real tokens of harmony or of a family's text, which take the same path as a real model's."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["MODEL", "EmbeddedEngine"]
 
 MODEL: Final = "interlock-embedded"
-"""The name of the stand-in model."""
 
 LARGEST: Final = 6
 """The most tokens of a chunk; as with speculative decoding, chunks cross the borders of messages and characters."""
@@ -42,37 +38,23 @@ LIKELY: Final = 0.7
 
 @frozen
 class EmbeddedEngine:
-    """An engine without a model.
-
-    Args:
-        models: The names of the model.
-        rate: Tokens per second and turn; 0 for no limit.
-        family: The family whose format it writes; None for harmony.
-    """
+    """An engine without a model, for harmony or a family's format; `rate` is in tokens per second and turn, 0 for no limit."""
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
     family: Tagged | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Load the vocabulary before the first request needs it."""
-        encoding()
+        encoding()  # loads the vocabulary before the first request needs it
 
     @property
     def format(self) -> Format:
-        """The format of the output."""
         return self.family or "harmony"
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Yield the model's messages; a budget truncates them with the finish reason `length`.
-
-        Raises:
-            PromptError: The prompt is longer than the context window, or a JSON schema cannot be filled.
-        """
         prompt = await count_prompt(turn)
         messages = turn_messages(turn)
         tokens = await (_harmony(messages) if self.family is None else _tagged(messages, self.family))
@@ -110,7 +92,6 @@ async def _harmony(messages: Sequence[Message]) -> list[int]:
 
 
 async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
-    """Return messages as the text with which a model of a family completes a prompt."""
     thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
     items = [_in_family(message) for message in messages]
     return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
@@ -135,7 +116,6 @@ def _pick(seed: int, index: int, count: int) -> int:
 
 
 def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
-    """Return a plausible log probability of a token in the API's shape; the chosen token is the first alternative."""
     likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
     others = [_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives)]
     top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate([token, *others][:alternatives])]

@@ -1,7 +1,6 @@
 """Plain values for plain JSON schemas: the arguments of calls, and structured output.
 
-A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded,
-nothing is fetched, and no pattern is compiled.
+A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ SHALLOW: Final = 4
 """The level of the deepest value, counting references and alternatives, and of the deepest optional one."""
 
 LONGEST: Final = 2_000
-"""The longest required string."""
 
 LARGEST: Final = 2.0**53
-"""The largest number in a calculation."""
 
 FORMATS: Final[Mapping[str, str]] = {
     "date": "2026-01-01",
@@ -67,12 +64,7 @@ UNSUPPORTED: Final = frozenset(
 
 
 def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -> object:
-    """Return a value for a schema.
-
-    Args:
-        schema: A JSON schema.
-        text: The content of free strings.
-        strict: Whether to refuse unsupported keywords instead of ignoring them.
+    """Return a value for a schema, whose free strings are `text`; only a strict one refuses unsupported keywords.
 
     Raises:
         PromptError: The schema cannot be filled, or is too large.
@@ -191,7 +183,6 @@ class _Filler:
 
 
 def _type_of(schema: Schema) -> str:
-    """Return the type of the value, null only if there is no other."""
     kind = schema.get("type")
     if kind is None:
         return next((TYPES[keyword] for keyword in TYPES if keyword in schema), "string")
@@ -200,7 +191,6 @@ def _type_of(schema: Schema) -> str:
 
 
 def _number(schema: Schema, *, is_integer: bool) -> float:
-    """Return the plainest number within the limits of a schema."""
     least, most = _limits(schema, "minimum", "maximum", -inf)
     above, below = _limits(schema, "exclusiveMinimum", "exclusiveMaximum", -inf)
     start, end = max(least, above), min(most, below)

@@ -1,7 +1,6 @@
-"""The embedded model's messages: thoughts, preambles, calls, answers and summaries, made of the request's own words.
+"""The embedded model's messages, made of the request's own words: the same for the same turn.
 
-The same turn always has the same messages. The model calls the tools whose names and descriptions have the user's words, so that
-the tester of a client can predict the calls.
+The model calls the tools whose names and descriptions have the user's words, so that testers of clients can predict the calls.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ READ: Final = 4_000
 """Characters that are read of the user's text, of a tool's description and of a tool's output."""
 
 QUOTE: Final = 300
-"""The most characters of a quotation."""
 
 MOST_OUTPUTS: Final = 16
 MOST_LINES: Final = 200
@@ -81,11 +79,7 @@ class Tool:
 
 
 def turn_messages(turn: Turn) -> list[Message]:
-    """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary.
-
-    Raises:
-        PromptError: A JSON schema cannot be filled.
-    """
+    """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary."""
     if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
     calls = turn_calls(turn)
@@ -103,7 +97,6 @@ def user_text(turn: Turn) -> str:
 
 
 def _thoughts(turn: Turn, plan: str) -> list[Message]:
-    """Return a thought about the request, as long as its reasoning effort says."""
     match turn.request.reasoning_effort:
         case "none":
             return []
@@ -116,7 +109,6 @@ def _thoughts(turn: Turn, plan: str) -> list[Message]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return the answer in the format of the request."""
     match turn.request.text_format.get("type"):
         case "json_schema":
             schema = members(turn.request.text_format.get("schema"))
@@ -128,7 +120,6 @@ def _answer(turn: Turn) -> str:
 
 
 def _prose(turn: Turn) -> str:
-    """Return the outputs of the tools, or the user's words."""
     results = [_cited(name, output) for name, output in _outputs(turn)]
     refusals = [f"I was not allowed to call {name}." for name in _disapproved(turn)]
     if results or refusals:
@@ -149,7 +140,6 @@ def _cited(name: str, output: str) -> str:
 
 
 def _disapproved(turn: Turn) -> list[str]:
-    """Return the names of the tools whose last call the client did not approve."""
     refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
     names = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
     return [names[request] for item in refusals if (request := item.get("approval_request_id")) in names]
@@ -188,7 +178,6 @@ def turn_calls(turn: Turn) -> Sequence[Message]:
 
 
 def _last_item(items: Sequence[Item]) -> Item:
-    """Return the last item besides instructions and lists of tools."""
     for item in reversed(items):
         if item.get("role") not in ("system", "developer") and item.get("type") != "mcp_list_tools":
             return item
@@ -202,7 +191,6 @@ def _is_waiting(item: Item) -> bool:
 
 
 def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
-    """Yield the callable tools of a request, with a prefix in namespaces."""
     for tool in map(members, declarations):
         kind, name = str(tool.get("type")), str(tool.get("name", ""))
         if kind in ("function", "custom"):
@@ -214,7 +202,6 @@ def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
 
 
 def _listed_tools(turn: Turn) -> Iterator[Tool]:
-    """Yield the tools that MCP servers listed in this conversation."""
     for item in turn.items:
         if item.get("type") == "mcp_list_tools":
             label = item.get("server_label")
@@ -271,7 +258,6 @@ def _call(tool: Tool, text: str) -> Message:
 
 
 def _code(text: str) -> str:
-    """Return the arithmetic in a text as a program, else one that prints the text."""
     for match in ARITHMETIC.findall(text):
         arithmetic = match.lstrip(" \n\t).+*/%-").rstrip(" \n\t(.+*/%-")
         if arithmetic.strip("0123456789. "):
@@ -284,7 +270,6 @@ def _words_after_colon(text: str) -> str | None:
 
 
 def _summary(items: Sequence[Item]) -> str:
-    """Return a summary of a conversation, a line for each of the latest items."""
     names = tool_names(items)
     lines = [line for item in items for line in _lines(item, names)]
     if _is_waiting(_last_item(items)):

@@ -1,7 +1,6 @@
 """Everything that is used of vLLM: the names that must exist, its classes as protocols, and the only import of it.
 
-A release is recognized by its number, and then each used name is looked up with the parameters that it is called with. On a build
-that differs from its release, vLLM's own route stays in place.
+On a release that is not known, or a build that lacks a used name or parameter, vLLM's own route stays in place.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from pydantic import BaseModel, ValidationError
 from interlock.serving.requests.json_values import elements, is_array, members
 
 SUPPORTED: Final = ((0, 26), (0, 33))
-"""The first and the last supported release."""
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
@@ -170,14 +168,7 @@ class Router(Protocol):
 class Call:
     """A rendered request, and the call with which vLLM would generate.
 
-    Args:
-        request: The request itself.
-        sampling: Its sampling parameters.
-        parser: The parser of the turn, if the model has any.
-        messages: The prompt's messages, of gpt-oss only.
-        model: The name of the model or adapter.
-        tokenizer: The model's tokenizer.
-        arguments: The call's arguments: the engine's input, adapter, priority, trace headers and so on.
+    `messages` are the prompt's, of gpt-oss only; `arguments` has the engine's input, adapter, priority, trace headers and so on.
     """
 
     request: Request
@@ -222,8 +213,7 @@ def router() -> Router:
 def valid_request(body: Mapping[str, object]) -> Request:
     """Return a request as vLLM validates it.
 
-    vLLM tries some thirty types on each item, which takes 50 µs. It leaves plain messages and outputs of functions, of which an
-    agent sends hundreds, as they are; so only the other items are validated.
+    vLLM leaves plain messages and outputs of functions as they are, but takes 50 µs for each; so they are not validated.
 
     Raises:
         ValidationError: The request is not valid.
@@ -411,12 +401,7 @@ def _missing() -> Iterator[str]:
             yield f"{module} {owner}".strip()
             continue
         for name, parameters in names.items():
-            if not _takes(getattr(holder, name, None), parameters):
+            value: Any = getattr(holder, name, None)
+            takes = not parameters or (callable(value) and inspect.signature(value).parameters.keys() >= {*parameters})
+            if value is None or not takes:
                 yield f"{owner or module}.{name}"
-
-
-def _takes(value: Any, parameters: tuple[str, ...]) -> bool:  # noqa: ANN401 - whatever vLLM has there
-    """Return whether a value exists and, if there are parameters, is callable with them."""
-    if value is None or not parameters:
-        return value is not None
-    return callable(value) and inspect.signature(value).parameters.keys() >= {*parameters}

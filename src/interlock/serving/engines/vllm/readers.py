@@ -1,10 +1,8 @@
 """Parsers of models other than gpt-oss: Interlock's own if the server's flags name known families, else vLLM's.
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
-
-vLLM's engine yields tokens and text, but not always the text of those tokens: with stop sequences the text lags behind; with a
-stream interval, or on a busy machine, many tokens come at once; a stop sequence truncates the text. Parsers go wrong with each of
-these. So each token is paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
+With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens, or is truncated. So each token is
+paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def reader(
     """Return the parser of a response: of a known family, or vLLM's.
 
     vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named
-    call as JSON without the family's markers.
+    call (`forced`) as JSON without the family's markers.
 
     Args:
         family: The family of the server's flags, if any.
@@ -86,7 +84,6 @@ def reader(
 
 
 def _with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    """Route the functions that stand for hosted tools to the items of those tools."""
     routes = {name: route for kind, functions in HOSTED.items() if kind in hosted for name, route in functions.items()}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing
 
@@ -122,37 +119,31 @@ class FamilyReader:
     _family: Family
     _call: Call = field(init=False)
     _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The tokens that end a turn, whose text is dropped."""
     _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
-    """The control and special tokens."""
     _tokens: list[int] = field(factory=list[int], init=False)
     """The prompt and the output."""
-    _start: int = field(default=0, init=False)
-    """The length of the prompt."""
-    _thinks: bool = field(default=False, init=False)
-    """Whether the turn begins in reasoning."""
+    _prompt_length: int = field(default=0, init=False)
+    _starts_thinking: bool = field(default=False, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text if that comes later, because a stop sequence may truncate it."""
 
     def begin(self, call: Call) -> None:
-        """Begin a turn."""
-        self._call, self._tokens, self._start = call, [*call.prompt], len(call.prompt)
+        self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
         self._controls = _controls(call)
         self._marks = self._controls | self._special.keys()
         lags = bool(call.sampling.stop) and not call.sampling.include_stop_str_in_output
         self._pairing = _pairing(call, self._tokens) if lags else None
         start = self._starts(call)
-        self._thinks = (start or self._family.starts) == "thinking"
+        self._starts_thinking = (start or self._family.starts) == "thinking"
         self._parser.begin(start)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of an output; marker tokens are separated from text that is spelled like them."""
         token_ids = chunk.token_ids
         if self._pairing is None and (len(token_ids) == 1 or self._marks.isdisjoint(token_ids)):
             if token_ids and token_ids[0] in self._controls:
                 chunk.text = ""
             deltas = self._parser.feed(chunk)
-        else:
+        else:  # separate marker tokens from text that is spelled like them
             pairing = self._pairing or _pairing(self._call, self._tokens)
             finished = self._pairing is None or _is_last(chunk)
             chunks = pairing.pair(token_ids, chunk.text, chunk.logprobs, finished=finished)
@@ -161,7 +152,6 @@ class FamilyReader:
         return deltas
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return the pending deltas."""
         return self._parser.end(reason, evolve(usage, reasoning_tokens=self._count_reasoning()))
 
     def _count_reasoning(self) -> int:
@@ -169,8 +159,8 @@ class FamilyReader:
         reasoning = self._family.reasoning
         if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
             return 0
-        count, thinks = 0, self._thinks
-        for token in self._tokens[self._start :]:
+        count, thinks = 0, self._starts_thinking
+        for token in self._tokens[self._prompt_length :]:
             mark = self._special.get(token)
             if mark in reasoning.begins:
                 thinks = True
@@ -199,10 +189,7 @@ class FamilyReader:
 class DeltaReader:
     """Reads a model by the deltas of vLLM's parser, a new one for each turn, or as plain text without one.
 
-    Args:
-        parser: Reads the deltas.
-        one: Whether a turn may have one call only.
-        hide_end: Whether to hide the token that ends a turn, which has no text, from vLLM's parser.
+    A turn may have `one` call only; `hide_end` hides the token that ends a turn, which has no text, from vLLM's parser.
     """
 
     _parser: VllmParser
@@ -213,13 +200,11 @@ class DeltaReader:
     _pairing: Pairing = field(init=False)
 
     def begin(self, call: Call) -> None:
-        """Begin a turn."""
         self._call, self._pairing = call, _pairing(call, call.prompt)
         vllm_parser = call.parser
         self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of an output."""
         parse, finished, output = self._parse, _is_last(chunk), chunk.delta
         if parse is None:
             chunk.delta = {"content": chunk.text}
@@ -238,7 +223,6 @@ class DeltaReader:
         return join_text(deltas)
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn, and return the pending deltas."""
         return self._parser.end(reason, usage)
 
     def _hides_end(self, output: Output) -> bool:
@@ -271,23 +255,18 @@ def _one_call(parser: DeltaParser) -> Callable[..., object]:
 
 
 def _controls(call: Call) -> AbstractSet[int]:
-    """Return the special tokens that end a turn."""
     return call.sampling.all_stop_token_ids & {*call.tokenizer.all_special_ids}
 
 
 def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
-    """Return a pairing of the tokens after a prompt with the text of vLLM's detokenizer."""
     return Pairing(decoder(call, prompt), _controls(call))
 
 
 @define(eq=False)
 class Pairing:
-    """Pairs the tokens of one turn with their text.
+    """Pairs the tokens of one turn with their text; the text of `controls`, which end a turn, is dropped (rule R17).
 
-    Args:
-        decode: Returns the text that a token adds to those before it, "" while a character is not whole. It is called once for
-            each token, in order.
-        controls: The tokens that end a turn. Their text is dropped, because it is not the model's (rule R17).
+    `decode` returns the text that a token adds to the tokens before it, "" while a character is not whole.
     """
 
     _decode: Callable[[int], str]
@@ -295,7 +274,6 @@ class Pairing:
     _pending: deque[Chunk] = field(factory=deque[Chunk], init=False)
     """Tokens without their text yet, each with its expected text."""
     _text: str = field(default="", init=False)
-    """Text of the pending tokens."""
 
     def pair(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False

@@ -1,8 +1,7 @@
 """vLLM as an engine: each turn is a request that every release can render, from which vLLM generates exactly one turn.
 
-A later turn of gpt-oss continues from the exact tokens of the last one (prompt, output, the tools' messages), so that vLLM's
-prefix cache holds them; the templates of other models render the conversation anew. vLLM's refusals keep their words, and come
-before any answer.
+A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache holds them; the templates of
+other models render the conversation anew.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "p
 """The parameters that only the service interprets; some mean something else to vLLM."""
 
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
-"""The API's own parameters."""
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss does not know, each with the nearest that it knows."""
@@ -97,7 +95,6 @@ SEARCH: Final = _function("web_search", "query", "Searches the web and returns t
 """The functions that stand for hosted tools if a model knows only functions."""
 
 END: Final = object()
-"""Follows the last output of a turn."""
 
 
 @frozen
@@ -137,7 +134,6 @@ class Admissions:
     """Tells when the engine has taken a request, long before its first token, by watching the engine's client."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
-    """The events to set when the engine takes a request, by request id."""
 
     def watch(self, client: Client) -> None:
         """Watch the requests that a client hands to the engine."""
@@ -157,13 +153,11 @@ class Admissions:
 class GenerationCall:
     """A turn that vLLM generates in a task, so that its admission does not wait for its first token.
 
-    vLLM validates the parameters of a generation in the first step of its loop. A grammar is compiled after the engine has taken
-    the request, so with one the admission does wait for the first output.
+    vLLM compiles a grammar after the engine has taken the request, so with one the admission does wait for the first output.
     """
 
     call: Call
     steps: Steps
-    """vLLM's loop."""
     _serving: Serving
     _admissions: Admissions
     _request_id: str
@@ -172,18 +166,13 @@ class GenerationCall:
     _first: asyncio.Task[Outcome[object]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin."""
         if self.call.sampling.structured_outputs is None:
             self._admissions.waiting[self._request_id] = self._taken
         self._first = asyncio.create_task(outcome(self._step()))
         self._first.add_done_callback(self._end_admission)
 
     async def admitted(self) -> None:
-        """Wait until the engine has taken the turn.
-
-        Raises:
-            Exception: vLLM's own, if the engine does not take it.
-        """
+        """Wait until the engine has taken the turn; if it does not, vLLM's own error is raised."""
         await self._taken.wait()
         if self._first.done():
             self._first.result().result()
@@ -211,16 +200,7 @@ class GenerationCall:
 
 @frozen(eq=False)
 class VllmEngine:
-    """The engine of a vLLM server; see `interlock.serving.engines.generation.HostEngine`.
-
-    Args:
-        serving: vLLM's instance that serves responses.
-        hosted: The types of hosted tools that can run.
-        family: The family of models that Interlock's own parsers read; None for vLLM's.
-        hide_end: Whether to hide the token that ends a turn from vLLM's parsers.
-        salt: Who shares the prefix cache.
-        admissions: Tells when the engine has taken a request.
-    """
+    """The engine of a vLLM server, which runs the `hosted` types of tools; without a `family`, vLLM's own parsers read."""
 
     serving: Serving
     hosted: AbstractSet[str] = frozenset()
@@ -231,11 +211,9 @@ class VllmEngine:
 
     @property
     def format(self) -> Format:
-        """The format of the output."""
         return "harmony" if self.serving.use_harmony else "vllm"
 
     async def names(self) -> Sequence[str]:
-        """Return the names of models that requests may name; the empty one lets them leave it out."""
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
 
     @property
@@ -247,7 +225,6 @@ class VllmEngine:
         return HostedTools({kind: tool for kind, tool in functions.items() if kind.startswith(tuple(self.hosted))})
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate all parameters but the input and the tools, which vLLM validates when it renders them."""
         request = read_hosted(raw)
         continues = requested_conversation(raw) is not None or raw.get("previous_response_id") is not None
         require_input(request.input, continues=continues)
@@ -272,18 +249,13 @@ class VllmEngine:
     def begin(
         self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
     ) -> VllmGeneration:
-        """Return the generation of one response."""
         requested_id = request.raw.get("request_id")
         response_id = requested_id if isinstance(requested_id, str) and requested_id else random_id("resp")
         declared = {**request.raw, "tools": [*declare(request.tools, items)]}
         return VllmGeneration(self, request, tenant, _as_request(connection), response_id, declared)
 
     def valid(self, raw: Mapping[str, object], body: Mapping[str, object]) -> compat.Request:
-        """Return a body as vLLM validates it; `raw` is the client's own for the answer to an error.
-
-        Raises:
-            VllmRefusedError: It is not valid.
-        """
+        """Return a body as vLLM validates it, or raise `VllmRefusedError` with an answer about `raw`, the client's own body."""
         with _refusals():
             try:
                 return compat.valid_request(body)
@@ -295,13 +267,13 @@ class VllmEngine:
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return a body in which vLLM knows each value: the nearest effort, and no other service tier."""
-        known = dict(body)
+        result = dict(body)
         if body.get("service_tier") not in TIERS:
-            known.pop("service_tier", None)
+            result.pop("service_tier", None)
         effort = members(body.get("reasoning")).get("effort")
         if self.serving.use_harmony and effort in EFFORTS:
-            known["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
-        return known
+            result["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
+        return result
 
     def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
         """Return the field `cache_salt` for a request that has none of its own, if its cache is not shared by all."""
@@ -338,18 +310,13 @@ class VllmGeneration:
     """The request's body with the tools by which calls are read."""
     parser: Parser = field(init=False)
     _reader: Reader | None = field(default=None, init=False)
-    """The parser, if it has to know where turns begin."""
     _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
-    """The last rendered turn."""
     _generating: GenerationCall | None = field(default=None, init=False)
-    """The last turn that vLLM began to generate."""
     _previous: PreviousTurn | None = field(default=None, init=False)
     _output: Output | None = field(default=None, init=False)
-    """The last output."""
     _metrics: object = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
     _tokens: int = field(default=0, init=False)
-    """The number of generated tokens."""
     _input_messages: list[object] = field(factory=list[object], init=False)
     _output_messages: list[object] = field(factory=list[object], init=False)
     """The model's own messages, for a request with `enable_response_messages`."""
@@ -363,7 +330,6 @@ class VllmGeneration:
         return bool(self._request.raw.get("enable_response_messages"))
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        """Have vLLM validate and render the first turn, and return the settings that it resolved."""
         call = await self._call(turn)
         if self._serving.use_harmony:
             self.parser = parser_for("harmony", self._declared)
@@ -385,7 +351,7 @@ class VllmGeneration:
         }
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn and wait until the engine has taken it, unless there is nothing left that it could refuse.
+        """Begin the first turn and wait until the engine has taken it, unless the engine can no longer refuse it.
 
         A stream that asks for nothing beyond the API starts before the engine is reached, as vLLM's own does.
         """
@@ -402,16 +368,9 @@ class VllmGeneration:
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
         return compat.prompt_length(self._serving, await self._call(turn))
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Generate one turn.
-
-        Raises:
-            PromptError: vLLM refuses its prompt.
-            EngineError: vLLM failed with a message for clients.
-        """
         harmony = self._serving.use_harmony
         tokens: list[int] = []
         texts: list[str] = []
@@ -460,11 +419,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4).
-
-        They are the parameters of transfers of the KV and encoder caches, the messages in the model's own form, and timings on a
-        server with `--enable-per-request-metrics`.
-        """
+        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4)."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
@@ -480,14 +435,12 @@ class VllmGeneration:
             return {}
 
     def log(self, response: Mapping[str, object]) -> None:
-        """Log the response's output if vLLM was started with `--enable-log-outputs`."""
         log = self._serving.request_logger
         if log is not None and self._serving.enable_log_outputs:
             items, streamed = dumps(response["output"]).decode(), self._request.stream
             log.log_outputs(self.response_id, items, None, finish_reason=str(response["status"]), is_streaming=streamed)
 
     async def close(self) -> None:
-        """Abort a generation that is still running."""
         generating, self._generating = self._generating, None
         if generating is not None:
             await generating.close()
@@ -511,7 +464,6 @@ class VllmGeneration:
         return call
 
     async def _render(self, turn: Turn) -> Call:
-        """Have vLLM render a turn, or raise `VllmRefusedError`."""
         serving = self._serving
         vllm_request = self._engine.valid(self._request.raw, self._body(turn))
         vllm_request.request_id = self.response_id
@@ -527,10 +479,7 @@ class VllmGeneration:
         return call
 
     def _body(self, turn: Turn) -> dict[str, object]:
-        """Return the body of a request that every release of vLLM can render.
-
-        It has only functions, messages, reasoning, function calls and their outputs, in place of what vLLM would refuse or lose.
-        """
+        """Return a body that every release can render: functions, messages, reasoning, function calls and their outputs only."""
         engine, raw = self._engine, self._request.raw
         harmony = engine.serving.use_harmony
         tool_offer = offer(self._request.tools, raw.get("tool_choice"), turn.items, engine.tools)
@@ -581,7 +530,6 @@ class VllmGeneration:
         return evolve(previous.call, sampling=sampling, arguments={**arguments, "engine_input": engine_input})
 
     def _entries(self, call: Call) -> Callable[[Output], Sequence[Entry]]:
-        """Return a function that returns the log probabilities of an output's tokens in the API's shape."""
         count = self._request.top_logprobs
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
@@ -589,7 +537,6 @@ class VllmGeneration:
 
 
 def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
-    """Return a prompt or an output in vLLM's form of messages."""
     return {"message": text, "tokens": [*tokens], "type": "raw_message_tokens"}
 
 

@@ -4,8 +4,6 @@ Acknowledged writes are as durable as Redis makes them: with `appendfsync always
 `everysec` all but the last second does. Redis must not evict (`maxmemory-policy noeviction`).
 """
 
-# ruff: noqa: D102 - ResponseStore documents these methods
-
 from __future__ import annotations
 
 from collections import Counter

@@ -1,7 +1,5 @@
 """Connections to SQLite, and threads that run work on them, so that the event loop never waits for a disk or a lock."""
 
-# ruff: noqa: D102 - the methods of a connection are those of every SQL library
-
 from __future__ import annotations
 
 import asyncio

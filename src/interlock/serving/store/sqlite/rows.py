@@ -1,7 +1,5 @@
 """The rows of a store in SQL: carries out the effects of the tables `stored` and `conversation`."""
 
-# ruff: noqa: D102 - ResponseStore documents most of these methods
-
 from __future__ import annotations
 
 from collections import Counter

@@ -4,8 +4,6 @@ Acknowledged writes to a file survive a killed process, and with `synchronous=fu
 network file system: SQLite's write-ahead log needs memory that all processes share.
 """
 
-# ruff: noqa: D102 - ResponseStore documents these methods
-
 from __future__ import annotations
 
 import asyncio
