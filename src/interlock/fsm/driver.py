@@ -28,11 +28,11 @@ from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item_subject import RESULTS, Item, Late
+from interlock.fsm.item_subject import RESULTS, ItemState, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response_subject import SETTINGS, Response, usage_of
+from interlock.fsm.response_subject import SETTINGS, ResponseState, usage_of
 
 T = TypeVar("T")
 """What an event is written as: bytes, or `Event`."""
@@ -108,10 +108,10 @@ class ResponseDriver(Generic[T]):
         self._lifecycles = lifecycles
         self._ids = ids
         self._late = late
-        self._open: dict[str, Item[Any]] = {}
-        self._active: Item[Any] | None = None
+        self._open: dict[str, ItemState[Any]] = {}
+        self._active: ItemState[Any] | None = None
         self._usage = _NO_USAGE
-        self._response = Response(
+        self._response = ResponseState(
             lifecycles.response.states[lifecycles.response.initial],
             body=response.Response(
                 id=response_id or ids("resp"),
@@ -245,7 +245,7 @@ class ResponseDriver(Generic[T]):
             case _:
                 _refuse(delta)
 
-    def _begin_item(self, opening: deltas.Open) -> Item[Any]:
+    def _begin_item(self, opening: deltas.Open) -> ItemState[Any]:
         self._try("start")
         self._close_active()
         lifecycle = self._lifecycles.items[opening.kind]
@@ -256,7 +256,7 @@ class ResponseDriver(Generic[T]):
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # only an item that comes whole brings its status
-        item: Item[Any] = Item(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
+        item: ItemState[Any] = ItemState(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
         self._fire_item(item, "open")
         rows = item.state.rows
         if rows:
@@ -400,7 +400,7 @@ class ResponseDriver(Generic[T]):
         if trigger in self._response.state.rows:
             self._fire(self._response, trigger)
 
-    def _fire_item(self, item: Item[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+    def _fire_item(self, item: ItemState[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         """Fire an edge of an item, and return the last event that it emitted."""
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows

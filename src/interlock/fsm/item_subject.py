@@ -32,7 +32,7 @@ RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
 """The result of a tool that returned nothing, by the kind of the call, for a kind that must show one."""
 
 
-class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
+class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     """One item.
 
     Args:
@@ -98,7 +98,7 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
         self.sent_size, self.logprob_count = self.sent.tell(), len(self.logprobs)
         return replace(self)
 
-    def restore(self, saved: Subject[Item[Any]]) -> None:
+    def restore(self, saved: Subject[ItemState[Any]]) -> None:
         """Undo what firing an edge has recorded."""
         super().restore(saved)
         self.sent.truncate(self.sent.seek(self.sent_size))

@@ -22,10 +22,10 @@ from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import loads
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
-from interlock.fsm.item_subject import RESULTS, Item
+from interlock.fsm.item_subject import RESULTS, ItemState
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]
@@ -63,7 +63,7 @@ def bodies_of(frames: Iterable[bytes]) -> list[Body]:
     return bodies
 
 
-def open_items(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> list[Item[Any]]:
+def open_items(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> list[ItemState[Any]]:
     """Bring a response to where its events left it, and return its open items in the order of their indices.
 
     Args:
@@ -90,20 +90,20 @@ def open_items(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles
     return [item for item in rebuilt if item.state.rows]
 
 
-def _end(subject: Response, shown: object, lifecycles: Lifecycles) -> None:
+def _end(subject: ResponseState, shown: object, lifecycles: Lifecycles) -> None:
     """Bring a response to its end; how it came there changes nothing any more."""
     subject.body = convert(shown, response.Response)
     subject.state = lifecycles.response.states[str(subject.body.status)]
 
 
-def _item(subject: Response, bodies: Sequence[Body], lifecycles: Lifecycles) -> Item[Any]:
+def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> ItemState[Any]:
     """Return an item as its events left it; it has joined the response."""
     first, last = bodies[0], bodies[-1]
     if first["type"] != wire_name(ItemAdded):
         raise ValueError(f"the log has {first['type']} of an item that was not added")
     body = _body(first["item"])
     lifecycle = lifecycles.items[wire_name(type(body))]
-    item: Item[Any] = Item(lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output))
+    item: ItemState[Any] = ItemState(lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output))
     if last["type"] == wire_name(ItemDone):  # how it came there changes nothing any more
         item.body = item.shown = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
@@ -207,7 +207,7 @@ def _between(edge: _Explained) -> State[str, Emission[object]]:
 
 def _hold(item: object, bodies: Iterable[Body], edge: _Explained) -> None:
     """Hold the texts of an edge's events, so that the edge sends them as it sent the parser's."""
-    if not isinstance(item, Item):
+    if not isinstance(item, ItemState):
         return
     for body in bodies:
         text = body.get("delta")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from interlock.events import response_object as response
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Subject
 
 _OWN: Final = frozenset(
@@ -20,7 +20,7 @@ SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
 """The fields of a response that are settled when it is created."""
 
 
-class Response(Subject["Response"], kw_only=True):
+class ResponseState(Subject["ResponseState"], kw_only=True):
     """One response.
 
     Args:
@@ -34,7 +34,7 @@ class Response(Subject["Response"], kw_only=True):
     body: response.Response
     clock: Clock
     additions: Callable[[], Mapping[str, object]] = dict[str, object]
-    output: list[Item[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
+    output: list[ItemState[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
     def end(self, **fields: object) -> response.Response:
         """Record how the response ended, and return it as it is then."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from interlock.events.items import ItemKind
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
 from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
@@ -38,11 +38,11 @@ from interlock.fsm.lifecycles.shell_call_output import SHELL_CALL_OUTPUT
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
-LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
+LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[ItemState[Any]]]] = {
     lifecycle.name: lifecycle
     for lifecycle in (
         REASONING,
@@ -71,8 +71,8 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
 class Lifecycles:
     """What a driver composes."""
 
-    response: Lifecycle[Response]
-    items: Mapping[ItemKind, Lifecycle[Item[Any]]]
+    response: Lifecycle[ResponseState]
+    items: Mapping[ItemKind, Lifecycle[ItemState[Any]]]
 
 
 DECLARED: Final = Lifecycles(RESPONSE, LIFECYCLES)

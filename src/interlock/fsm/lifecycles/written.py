@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
 
-def _written(kind: ItemKind) -> Lifecycle[Item[Any]]:
+def _written(kind: ItemKind) -> Lifecycle[ItemState[Any]]:
     return Lifecycle(
         name=kind,
         initial="absent",
