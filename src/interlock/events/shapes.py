@@ -17,7 +17,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 @frozen
-class Fault:
+class Mismatch:
     """What is wrong at one place of a value.
 
     Args:
@@ -58,9 +58,9 @@ class _At:
         return (*reversed(steps),)
 
 
-_Task: TypeAlias = "Fault | tuple[_Shape, object, _At]"
+_Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
 _Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
-"""Look into a value of the right JSON type: return faults, and what is to be looked at next, in the order of the value."""
+"""Look into a value of the right JSON type: return mismatches, and what is to be looked at next, in the order of the value."""
 
 
 @frozen(eq=False)
@@ -75,7 +75,7 @@ class _Shape:
     choices: frozenset[object] = frozenset()
 
 
-def faults(value: object, type_: Any, *, direction: Direction) -> Iterator[Fault]:  # noqa: ANN401 - a type, or a union of them
+def mismatches(value: object, type_: Any, *, direction: Direction) -> Iterator[Mismatch]:  # noqa: ANN401 - a type, or a union of them
     """Yield what is wrong with a value, in its order; what an object lacks comes after what it has.
 
     Args:
@@ -86,13 +86,13 @@ def faults(value: object, type_: Any, *, direction: Direction) -> Iterator[Fault
     waiting: list[_Task] = [(_shape_of(type_, direction), value, _At())]
     while waiting:
         task = waiting.pop()
-        if isinstance(task, Fault):
+        if isinstance(task, Mismatch):
             yield task
             continue
         shape, inner, at = task
         look = shape.looks.get(type(inner), _MISFIT)
         if look is _MISFIT:
-            yield Fault(at.path, "type", at.holder, shape.expected, inner)
+            yield Mismatch(at.path, "type", at.holder, shape.expected, inner)
         elif look is not None:
             waiting += reversed(look(inner, at))
 
@@ -201,7 +201,7 @@ def _among(choices: Sequence[str]) -> str:
 
 def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:  # noqa: ANN401 - a value with a size
     return [
-        Fault(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
+        Mismatch(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
         for name, limit in limits.items()
         for words, is_beyond in (_BEYOND[name],)
         if is_beyond(value, limit)
@@ -216,7 +216,7 @@ def _choice(choices: tuple[str, ...]) -> _Look:
     expected = _among(choices)
 
     def look(value: str, at: _At) -> Sequence[_Task]:
-        return () if value in choices else (Fault(at.path, "value", at.holder, expected, value, choices),)
+        return () if value in choices else (Mismatch(at.path, "value", at.holder, expected, value, choices),)
 
     return look
 
@@ -235,7 +235,7 @@ def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Look:
 
 
 def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Look:
-    """Look into an object with names of any kind; one that is too long is a fault of the object."""
+    """Look into an object with names of any kind; one that is too long is a mismatch of the object."""
 
     def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
         tasks = _beyond(value, at, limits)
@@ -260,8 +260,8 @@ def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
             return looks[tag](value, at)
         inner = (*at.path, "type")
         if "type" not in value:
-            return (Fault(inner, "missing", at.holder, expected, choices=choices),)
-        return (Fault(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
+            return (Mismatch(inner, "missing", at.holder, expected, choices=choices),)
+        return (Mismatch(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
 
     return look
 
@@ -276,12 +276,12 @@ def _members(kind: type[Struct], direction: Direction) -> _Look:
         for field, inner in value.items():
             shape = shapes.get(field)
             if shape is None:
-                tasks.append(Fault((*at.path, field), "unknown", name, "", inner))
+                tasks.append(Mismatch((*at.path, field), "unknown", name, "", inner))
             elif shape.looks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
                 tasks.append((shape, inner, _At(name, at, field)))
         if not required <= value.keys():
             lacks = (field for field in shapes if field in required and field not in value)
-            tasks += (Fault((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
+            tasks += (Mismatch((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
         return tasks
 
     return look
@@ -319,7 +319,7 @@ def _presence(hint: Any) -> str:  # noqa: ANN401 - likewise
 
 def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | None]:
     def look(_value: None, at: _At) -> Sequence[_Task]:
-        return (Fault(at.path, "null", at.holder, shape.expected),)
+        return (Mismatch(at.path, "null", at.holder, shape.expected),)
 
     looks = {kind: inner for kind, inner in shape.looks.items() if kind is not _NULL}
     return {**looks, _NULL: look} if tolerated else looks
@@ -327,6 +327,6 @@ def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | No
 
 def _tag(tag: str) -> _Look:
     def look(value: str, at: _At) -> Sequence[_Task]:
-        return () if value == tag else (Fault(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
+        return () if value == tag else (Mismatch(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
 
     return look
