@@ -41,7 +41,7 @@ class Dialect:
         """Return the name of an event in this dialect."""
         return self.event_names.get(name, name)
 
-    def spoken(self, body: Mapping[str, object]) -> dict[str, object]:
+    def convert(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return an event, or a response, in this dialect.
 
         Args:
@@ -158,7 +158,7 @@ def _nested(body: dict[str, object], under: str) -> dict[str, object]:
 
 def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
     """Return an event, or a response, of OpenAI's dialect in Open Responses'."""
-    return OPEN_RESPONSES.spoken(body)
+    return OPEN_RESPONSES.convert(body)
 
 
 def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:

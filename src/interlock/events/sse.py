@@ -105,7 +105,7 @@ def _with(event: Any, text: str, number: int) -> StreamEvent:  # noqa: ANN401 - 
 def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
     """Return an event as a frame of a dialect."""
     if isinstance(event, _NESTED):
-        body = dialect.spoken(cast("Mapping[str, object]", as_json(event)))
+        body = dialect.convert(cast("Mapping[str, object]", as_json(event)))
         return b"%b%b\n\n" % (_head(str(body["type"])), dumps(body))
     start, length = _renaming(event.__class__, dialect)
     return b"%b%b\n\n" % (start, dumps(event)[length:])

@@ -1,6 +1,6 @@
-"""What the edges of items' lifecycles emit: for each event a function that records what the event says, and returns it.
+"""The emissions of the items' lifecycles: for each event a function that updates the item and returns the event.
 
-An event is made here and nowhere else, and only where an edge fires.
+Only these functions make events of items, and they are called only when an edge fires.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def partial_image(call: ItemState[ImageGenerationCall]) -> PartialImage:
 
 
 def progress(event: type[ItemEvent]) -> ItemEmission:
-    """Return the emission of an event that says how far a call has come, and nothing else."""
+    """Return the emission of an event that has no fields but the item's id and index."""
     return Emission(lambda call: event(call.id, call.output_index), event)
 
 
@@ -335,7 +335,7 @@ def _begin_output(output: ItemState[ShellCallOutput]) -> Mapping[str, str]:
 
 
 def _end_output(output: ItemState[ShellCallOutput], outcome: object) -> OutputDone:
-    """Record that the command which printed last has ended, or one that printed nothing."""
+    """Record the end of a command, whether it printed anything or not."""
     part = cast("ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
     output.update(output=[*output.body.output, part])
     output.printed = None

@@ -131,7 +131,7 @@ def stream(
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))
     bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
-    return [DIALECTS[dialect].spoken(body) for body in bodies] if dialect != "openai" else bodies
+    return [DIALECTS[dialect].convert(body) for body in bodies] if dialect != "openai" else bodies
 
 
 def frames(events: Sequence[Body]) -> bytes:

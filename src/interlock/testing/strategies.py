@@ -83,7 +83,7 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
     events = copy.deepcopy(stream(chance, kinds=fault.kinds, endings=fault.endings, min_items=1, max_items=3))
     assume(fault.apply(chance, events))
     assume(any(finding.rule == fault.rule for finding in findings(events)))
-    bodies = events if dialect == "openai" else [DIALECTS[dialect].spoken(body) for body in events]
+    bodies = events if dialect == "openai" else [DIALECTS[dialect].convert(body) for body in events]
     return Broken(bodies, fault.rule, fault.what)
 
 

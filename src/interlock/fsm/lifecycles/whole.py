@@ -1,4 +1,4 @@
-"""The lifecycles of items that come whole: outputs of tools above all, which somebody else has made."""
+"""The lifecycles of items that are added and done at once, mostly tool outputs."""
 
 from typing import Any, Final
 
@@ -36,4 +36,4 @@ _KINDS: Final[tuple[ItemKind, ...]] = (
     "multi_agent_call_output",
 )
 WHOLE: Final = tuple(map(_whole, _KINDS))
-"""The lifecycle of each kind that comes whole."""
+"""The lifecycles of the items that are added and done at once."""

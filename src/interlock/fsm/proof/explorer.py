@@ -86,7 +86,7 @@ class WatchedDriver(ResponseDriver[bytes]):
             self._response.state.name,
             None if self._active is None else _abstract(self._active),
             tuple(sorted(waiting)),
-            self._again is not None,
+            self._write_delta is not None,
             any(item.id not in self._open for item in self._response.output),
             expectation.stance,
         )
