@@ -39,18 +39,18 @@ class Release:
 
     Args:
         mcp_error_is_text: Whether the `error` of an `mcp_call` is a string; on the wire it is an object.
-        web_search_knows_incomplete: Whether a web search can have the status `incomplete`; if not, it becomes `failed`.
+        web_search_can_be_incomplete: Whether a web search can have the status `incomplete`; if not, it becomes `failed`.
     """
 
     mcp_error_is_text: bool
-    web_search_knows_incomplete: bool
+    web_search_can_be_incomplete: bool
 
     @classmethod
     def installed(cls) -> Release:
         """Inspect the types of the installed package."""
         return cls(
             mcp_error_is_text=str in get_args(McpCall.model_fields["error"].annotation),
-            web_search_knows_incomplete="incomplete" in get_args(ResponseFunctionWebSearch.model_fields["status"].annotation),
+            web_search_can_be_incomplete="incomplete" in get_args(ResponseFunctionWebSearch.model_fields["status"].annotation),
         )
 
     def adapted(self, body: Mapping[str, object]) -> dict[str, object]:
@@ -73,7 +73,7 @@ class Release:
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and isinstance(item.get("error"), Mapping):
                 return {**item, "error": _as_text(cast("Mapping[str, object]", item["error"]))}
-            case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_knows_incomplete:
+            case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_can_be_incomplete:
                 return {**item, "status": "failed"}
             case _:
                 return item

@@ -108,11 +108,11 @@ _NULL: Final = type(None)
 
 
 @cache
-def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
+def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
     return _compile(type_, direction)
 
 
-def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
+def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
     """Compile a type, with the check of each arm of a union under its JSON type."""
     looks: dict[type, _Look | None] = {}
     words: list[str] = []
@@ -149,7 +149,7 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - like
     return _Shape(expected, looks, frozenset(choices))
 
 
-def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - likewise
+def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - a type
     """Yield the arms of a union, with the annotations of each."""
     origin = get_origin(type_)
     if origin is Annotated:
@@ -161,7 +161,7 @@ def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[
         yield type_, meta
 
 
-def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - likewise
+def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - a type
     return next(_limits(meta) for _, meta in _arms(type_))
 
 
@@ -311,7 +311,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     return shapes, frozenset(required)
 
 
-def _presence(hint: Any) -> str:  # noqa: ANN401 - likewise
+def _presence(hint: Any) -> str:  # noqa: ANN401 - a type
     """Return how a field may be omitted (`interlock.events.parts`); an empty string if it is required."""
     extras = (cast("dict[str, str] | None", one.extra) for one in getattr(hint, "__metadata__", ()))
     return next((extra["presence"] for extra in extras if extra), "")

@@ -25,7 +25,7 @@ effects.
 - An *effect* is any object: a member of an enum that the caller matches on, a function, an event. The table returns the effects
   of an edge in order and never looks into them; the caller carries them out.
 
-There are no guards. The caller decides a condition and fires one of two triggers, so that both cases stand in the table.
+There are no guards. The caller decides a condition and fires one of two triggers, so that both cases are in the table.
 
 An invalid table cannot be constructed. `Table` raises `DeclarationError`, with a message that names the state, for a state that
 cannot be reached or left, or that leads to no final state, for two edges on one trigger, and for triggers that are missing from
