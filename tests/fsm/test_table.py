@@ -47,7 +47,7 @@ def test_a_state_is_linked_to_those_that_follow_and_shows_its_triggers():
 
 
 def test_a_state_knows_the_shortest_way_to_fire_each_trigger():
-    assert {name: state.ways for name, state in TASK.states.items()} == {
+    assert {name: state.paths for name, state in TASK.states.items()} == {
         "queued": {"start": ("start",), "lose": ("lose",), "wait": ("start", "wait"), "end": ("start", "end")},
         "running": {"wait": ("wait",), "end": ("end",)},
         "lost": {},

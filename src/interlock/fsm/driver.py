@@ -271,13 +271,13 @@ class ResponseDriver(Generic[T]):
             if getattr(opening.body, name) is not None or name not in opening.fields
         }
 
-    def _id(self, name: str, wanted: object, prefix: str) -> str:
-        """Return the id for a field of an item: `wanted` if it is valid and free, else a new one (rule R7)."""
-        taken = {getattr(item.body, name, None) for item in self._response.output}
-        known = f"{wanted}" if f"{wanted}".startswith(f"{prefix}_") else f"{prefix}_{wanted}"
-        while not wanted or known in taken:
-            wanted = known = self._ids(prefix)
-        return known
+    def _id(self, name: str, value: object, prefix: str) -> str:
+        """Return the id for a field of an item: `value`, with its prefix, if it is unused, else a new one (rule R7)."""
+        used = {getattr(item.body, name, None) for item in self._response.output}
+        result = f"{value}" if f"{value}".startswith(f"{prefix}_") else f"{prefix}_{value}"
+        while not value or result in used:
+            value = result = self._ids(prefix)
+        return result
 
     def _add_text(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
         if not text and not logprobs:
@@ -344,8 +344,8 @@ class ResponseDriver(Generic[T]):
     def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
         """Fire a tool's trigger after the triggers that lead to it. Do nothing if the trigger can no longer become legal."""
         item = self._open.get(item_id)
-        if item is not None and trigger in item.state.ways:
-            *before, last = item.state.ways[trigger]
+        if item is not None and trigger in item.state.paths:
+            *before, last = item.state.paths[trigger]
             for step in before:
                 self._fire_item(item, step)
             self._fire_item(item, last, args)

@@ -93,9 +93,9 @@ class State(Generic[T, E]):
         self.rows = {}
 
     @cached_property
-    def ways(self) -> dict[T, tuple[T, ...]]:
+    def paths(self) -> dict[T, tuple[T, ...]]:
         """For each trigger that can still become legal, the shortest sequence of triggers that ends with it."""
-        return _ways(self)
+        return _paths(self)
 
     def row(self, trigger: T) -> tuple[State[T, E], tuple[E, ...]]:
         """Return the next state and the effects of a trigger.
@@ -237,16 +237,16 @@ def _reach(start: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[
     return reached
 
 
-def _ways(start: State[T, E]) -> dict[T, tuple[T, ...]]:
+def _paths(start: State[T, E]) -> dict[T, tuple[T, ...]]:
     """Return the shortest path to each trigger from a state; ties go to the one declared first."""
-    ways: dict[T, tuple[T, ...]] = {}
+    paths: dict[T, tuple[T, ...]] = {}
     seen = {start}
     waiting: deque[tuple[State[T, E], tuple[T, ...]]] = deque([(start, ())])
     while waiting:
-        state, way = waiting.popleft()
+        state, path = waiting.popleft()
         for trigger, (dest, _) in state.rows.items():
-            ways.setdefault(trigger, (*way, trigger))
+            paths.setdefault(trigger, (*path, trigger))
             if dest not in seen:
                 seen.add(dest)
-                waiting.append((dest, (*way, trigger)))
-    return ways
+                waiting.append((dest, (*path, trigger)))
+    return paths
