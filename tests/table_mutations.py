@@ -11,11 +11,11 @@ from attrs import frozen
 
 from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof import prove
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 from interlock.fsm.table import Edge, Table
 
 
@@ -85,7 +85,7 @@ def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
         yield f"swap {effects[first].name} and {effects[second].name}", swapped
 
 
-def fate_of_item(mutation: Mutation[Item[Any]], kind: ItemKind) -> Fate:
+def fate_of_item(mutation: Mutation[ItemState[Any]], kind: ItemKind) -> Fate:
     try:
         changed = attrs.evolve(DECLARED, items={**DECLARED.items, kind: mutation.declare()})
     except DeclarationError:
@@ -93,7 +93,7 @@ def fate_of_item(mutation: Mutation[Item[Any]], kind: ItemKind) -> Fate:
     return _try(changed, {kind, _BESIDE})
 
 
-def fate_of_response(mutation: Mutation[Response]) -> Fate:
+def fate_of_response(mutation: Mutation[ResponseState]) -> Fate:
     try:
         changed = attrs.evolve(DECLARED, response=mutation.declare())
     except DeclarationError:

@@ -1,4 +1,7 @@
-"""A driver with random ids and the system clock, which `interlock.fsm` may not use itself."""
+"""`driver_for`: a driver with random ids and the system clock.
+
+`interlock.fsm` uses neither, so that its output is reproducible.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ def driver_for(
     clock: Clock = now,
     response_id: str | None = None,
 ) -> ResponseDriver[T]:
-    """Create the driver of one response.
+    """Create a driver for one response.
 
     Args:
-        request: The valid body of `POST /v1/responses`.
+        request: The validated body of a `POST /v1/responses`.
         writer: The form of the events; by default, server-sent events in OpenAI's dialect.
-        ids: Makes ids; by default, of 128 random bits.
+        ids: Makes ids; by default, from 128 random bits.
         clock: Returns the time in seconds since the epoch.
         response_id: The id of the response; by default, a new one.
     """

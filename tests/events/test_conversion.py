@@ -14,8 +14,8 @@ from interlock.events.conversion import (
 )
 from interlock.events.dialects import to_open_responses
 
-OLD = Release(mcp_error_is_text=True, web_search_knows_incomplete=False)
-NEW = Release(mcp_error_is_text=False, web_search_knows_incomplete=True)
+OLD = Release(mcp_error_is_text=True, web_search_can_be_incomplete=False)
+NEW = Release(mcp_error_is_text=False, web_search_can_be_incomplete=True)
 EVENTS = [pytest.param(body, id=f"{name}-{n}") for name, bodies in LEGAL.items() for n, body in enumerate(bodies)]
 
 

@@ -81,8 +81,8 @@ def test_a_response_has_what_the_specification_requires():
 
 
 def test_openais_dialect_changes_nothing():
-    assert OPENAI.spoken(ERROR) == ERROR
-    assert OPENAI.spoken(response("queued", [], temperature=None)) == response("queued", [], temperature=None)
+    assert OPENAI.convert(ERROR) == ERROR
+    assert OPENAI.convert(response("queued", [], temperature=None)) == response("queued", [], temperature=None)
 
 
 def test_the_dialects_are_found_by_name():

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from interlock.events.items import InputItem, OutputItem
 from interlock.events.response_object import CreateResponse, ItemList, Response
-from interlock.events.shapes import Fault, faults, name_of, param_of
+from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import EVENTS, OutputDelta, TextDelta
 from interlock.events.tools import And, AnyTool, Equal, FunctionTool
 
@@ -20,88 +20,88 @@ PRINTED = {"type": "response.shell_call_output_content.delta", "item_id": "sho_1
 STATUSES = ("in_progress", "completed", "incomplete")
 
 
-def said(value: object, type_: Any) -> list[Fault]:
-    return list(faults(value, type_, direction="stream"))
+def in_stream(value: object, type_: Any) -> list[Mismatch]:
+    return list(mismatches(value, type_, direction="stream"))
 
 
-def asked(value: object, type_: Any) -> list[Fault]:
-    return list(faults(value, type_, direction="request"))
+def in_request(value: object, type_: Any) -> list[Mismatch]:
+    return list(mismatches(value, type_, direction="request"))
 
 
-def test_what_is_as_its_type_says_has_no_faults():
-    assert said(CALL, OutputItem) == []
-    assert said([None], Any) == []
+def test_what_is_as_its_type_says_has_no_mismatches():
+    assert in_stream(CALL, OutputItem) == []
+    assert in_stream([None], Any) == []
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "mismatch"),
     [
-        ({"arguments": 1}, Fault(("arguments",), "type", "function_call", "a string", 1)),
-        ({"arguments": None}, Fault(("arguments",), "type", "function_call", "a string")),
-        ({"status": None}, Fault(("status",), "type", "function_call", "one of 'in_progress', 'completed' and 'incomplete'")),
+        ({"arguments": 1}, Mismatch(("arguments",), "type", "function_call", "a string", 1)),
+        ({"arguments": None}, Mismatch(("arguments",), "type", "function_call", "a string")),
+        ({"status": None}, Mismatch(("status",), "type", "function_call", "one of 'in_progress', 'completed' and 'incomplete'")),
         (
             {"status": "done"},
-            Fault(("status",), "value", "function_call", "one of 'in_progress', 'completed' and 'incomplete'", "done", STATUSES),
+            Mismatch(("status",), "value", "function_call", "one of 'in_progress', 'completed' and 'incomplete'", "done", STATUSES),
         ),
-        ({"namespace": None}, Fault(("namespace",), "null", "function_call", "a string")),
+        ({"namespace": None}, Mismatch(("namespace",), "null", "function_call", "a string")),
         ({"created_by": None}, None),
-        ({"async": 1}, Fault(("async",), "type", "function_call", "a boolean", 1)),
-        ({"copilot": 1}, Fault(("copilot",), "unknown", "function_call", "", 1)),
-        ({"agent": {}}, Fault(("agent", "agent_name"), "missing", "Agent", "a string")),
+        ({"async": 1}, Mismatch(("async",), "type", "function_call", "a boolean", 1)),
+        ({"copilot": 1}, Mismatch(("copilot",), "unknown", "function_call", "", 1)),
+        ({"agent": {}}, Mismatch(("agent", "agent_name"), "missing", "Agent", "a string")),
         (
             {"caller": {"type": "me"}},
-            Fault(("caller", "type"), "tag", "function_call", "one of 'direct' and 'program'", "me", ("direct", "program")),
+            Mismatch(("caller", "type"), "tag", "function_call", "one of 'direct' and 'program'", "me", ("direct", "program")),
         ),
         (
             {"caller": {"type": []}},
-            Fault(("caller", "type"), "type", "function_call", "one of 'direct' and 'program'", [], ("direct", "program")),
+            Mismatch(("caller", "type"), "type", "function_call", "one of 'direct' and 'program'", [], ("direct", "program")),
         ),
         (
             {"caller": {}},
-            Fault(("caller", "type"), "missing", "function_call", "one of 'direct' and 'program'", choices=("direct", "program")),
+            Mismatch(("caller", "type"), "missing", "function_call", "one of 'direct' and 'program'", choices=("direct", "program")),
         ),
     ],
 )
-def test_a_fault_says_where_it_is_and_what_may_stand_there(change, fault):
-    assert said(CALL | change, OutputItem) == ([fault] if fault else [])
+def test_a_mismatch_says_where_it_is_and_what_may_stand_there(change, mismatch):
+    assert in_stream(CALL | change, OutputItem) == ([mismatch] if mismatch else [])
 
 
 @pytest.mark.parametrize("name", CALL)
 def test_a_stream_has_every_field_that_is_not_optional(name):
-    (fault,) = said({field: value for field, value in CALL.items() if field != name}, OutputItem)
-    assert (fault.path, fault.kind) == ((name,), "missing")
+    (mismatch,) = in_stream({field: value for field, value in CALL.items() if field != name}, OutputItem)
+    assert (mismatch.path, mismatch.kind) == ((name,), "missing")
 
 
 def test_a_request_may_leave_out_or_say_null_for_what_only_a_response_always_has():
-    assert asked({"type": "function_call", "call_id": "c", "name": "n", "arguments": "", "id": None}, InputItem) == []
-    assert asked({**CALL, "namespace": None, "status": None}, InputItem) == []
+    assert in_request({"type": "function_call", "call_id": "c", "name": "n", "arguments": "", "id": None}, InputItem) == []
+    assert in_request({**CALL, "namespace": None, "status": None}, InputItem) == []
 
 
 def test_a_field_with_a_default_may_be_left_out_of_a_request_alone():
     tool = {"type": "function", "name": "sum"}
-    assert asked(tool, AnyTool) == said(tool, AnyTool) == []
-    assert asked({"name": "sum"}, FunctionTool) == []
-    assert said({"name": "sum"}, FunctionTool) == [Fault(("type",), "missing", "function", "'function'")]
-    assert asked({"data": [], "first_id": None, "last_id": None, "has_more": False}, ItemList) == []
+    assert in_request(tool, AnyTool) == in_stream(tool, AnyTool) == []
+    assert in_request({"name": "sum"}, FunctionTool) == []
+    assert in_stream({"name": "sum"}, FunctionTool) == [Mismatch(("type",), "missing", "function", "'function'")]
+    assert in_request({"data": [], "first_id": None, "last_id": None, "has_more": False}, ItemList) == []
 
 
 def test_an_image_may_be_null_though_every_response_has_it():
     image = {"type": "image_generation_call", "id": "ig_1", "status": "generating"}
-    assert said({**image, "result": None}, OutputItem) == []
-    assert said(image, OutputItem) == [Fault(("result",), "missing", "image_generation_call", "a string")]
+    assert in_stream({**image, "result": None}, OutputItem) == []
+    assert in_stream(image, OutputItem) == [Mismatch(("result",), "missing", "image_generation_call", "a string")]
 
 
 def test_an_object_of_another_type_than_the_only_one_is_found():
-    assert said({"type": "custom", "name": "sum"}, FunctionTool) == [
-        Fault(("type",), "tag", "function", "'function'", "custom", ("function",))
+    assert in_stream({"type": "custom", "name": "sum"}, FunctionTool) == [
+        Mismatch(("type",), "tag", "function", "'function'", "custom", ("function",))
     ]
 
 
 @pytest.mark.parametrize("stdout", [1, None, {}])
 def test_what_a_command_prints_is_text(stdout):
-    (fault,) = said({**PRINTED, "delta": {"stdout": stdout}, "sequence_number": 0}, OutputDelta)
+    (mismatch,) = in_stream({**PRINTED, "delta": {"stdout": stdout}, "sequence_number": 0}, OutputDelta)
     kind = "null" if stdout is None else "type"
-    assert fault == Fault(("delta", "stdout"), kind, "ShellDelta", "a string", stdout)
+    assert mismatch == Mismatch(("delta", "stdout"), kind, "ShellDelta", "a string", stdout)
 
 
 @pytest.mark.parametrize(
@@ -134,41 +134,41 @@ def test_what_a_command_prints_is_text(stdout):
     ],
 )
 def test_the_parameter_of_a_request_is_named_by_its_path(setting, param, kind, expected, limit):
-    fault = asked({"model": "m", **setting}, CreateResponse)[0]
-    assert (param_of(fault.path), fault.kind, fault.expected, fault.limit) == (param, kind, expected, limit)
+    mismatch = in_request({"model": "m", **setting}, CreateResponse)[0]
+    assert (param_of(mismatch.path), mismatch.kind, mismatch.expected, mismatch.limit) == (param, kind, expected, limit)
 
 
-def test_faults_come_in_the_order_of_the_value_and_what_is_missing_last():
+def test_mismatches_come_in_the_order_of_the_value_and_what_is_missing_last():
     value = {"output": [3, {"type": "x"}], "id": 1, "new": 0, "model": "m"}
-    told = [(param_of(fault.path), fault.kind) for fault in said(value, Response)]
-    assert told[:4] == [("output[0]", "type"), ("output[1].type", "tag"), ("id", "type"), ("new", "unknown")]
-    assert told[4:] == [(name, "missing") for name in ("object", "created_at", "parallel_tool_calls", "tool_choice", "tools")]
+    differences = [(param_of(mismatch.path), mismatch.kind) for mismatch in in_stream(value, Response)]
+    assert differences[:4] == [("output[0]", "type"), ("output[1].type", "tag"), ("id", "type"), ("new", "unknown")]
+    assert differences[4:] == [(name, "missing") for name in ("object", "created_at", "parallel_tool_calls", "tool_choice", "tools")]
 
 
 def test_lists_of_unlike_values_are_put_into_words():
-    (fault,) = asked({"type": "eq", "key": "a", "value": None}, Equal)
-    assert fault.expected == "a string or a number or a boolean or an array of strings or numbers"
-    (fault,) = asked({"type": "function", "name": "f", "allowed_callers": 1}, FunctionTool)
-    assert fault.expected == "an array of values, each one of 'direct' and 'programmatic'"
+    (mismatch,) = in_request({"type": "eq", "key": "a", "value": None}, Equal)
+    assert mismatch.expected == "a string or a number or a boolean or an array of strings or numbers"
+    (mismatch,) = in_request({"type": "function", "name": "f", "allowed_callers": 1}, FunctionTool)
+    assert mismatch.expected == "an array of values, each one of 'direct' and 'programmatic'"
 
 
 def test_what_is_nested_deeply_is_looked_at_all_the_same():
     value: object = {"type": "and", "filters": 1}
     for _ in range(5000):
         value = {"type": "and", "filters": [value]}
-    (fault,) = asked(value, And)
-    assert (len(fault.path), fault.kind, fault.value) == (10001, "type", 1)
+    (mismatch,) = in_request(value, And)
+    assert (len(mismatch.path), mismatch.kind, mismatch.value) == (10001, "type", 1)
 
 
 def test_every_observed_event_is_what_its_type_says_but_for_what_services_add():
-    told = set()
+    differences = set()
     for path in sorted(OBSERVED.glob("*.sse")):
         for line in path.read_text().splitlines():
             if line.startswith("data: {"):
                 body = json.loads(line.removeprefix("data: "))
                 if not isinstance(body.get("error"), dict):
-                    told |= {(fault.type, fault.path[-1], fault.kind) for fault in said(body, EVENTS[body["type"]])}
-    assert {fault for fault in told if fault[2] != "unknown"} == {
+                    differences |= {(mismatch.type, mismatch.path[-1], mismatch.kind) for mismatch in in_stream(body, EVENTS[body["type"]])}
+    assert {mismatch for mismatch in differences if mismatch[2] != "unknown"} == {
         ("web_search_call", "action", "missing"),
         ("image_generation_call", "result", "missing"),
         ("response.output_text.done", "logprobs", "missing"),
@@ -202,12 +202,12 @@ def test_no_value_raises(junk):
             {"type": name, **dict.fromkeys(names, junk)},
             {"type": name, "item": {"type": "reasoning", "summary": junk}},
         ):
-            assert said(body, ANY_EVENT)
-            assert said(body, event)
+            assert in_stream(body, ANY_EVENT)
+            assert in_stream(body, event)
 
 
 def test_what_is_no_object_is_found_at_the_root():
-    assert said([], TextDelta) == [Fault((), "type", "", "an object", [])]
+    assert in_stream([], TextDelta) == [Mismatch((), "type", "", "an object", [])]
     assert param_of(()) == ""
 
 
@@ -224,9 +224,9 @@ def test_objects_are_called_by_their_type_or_their_class():
         (Annotated[str, Meta(pattern="^a")], "b", ("pattern", "^a")),
     ],
 )
-def test_a_value_beyond_a_limit_is_a_fault(type_, value, limit):
-    assert [fault.limit for fault in asked(value, type_)] == [limit]
+def test_a_value_beyond_a_limit_is_a_mismatch(type_, value, limit):
+    assert [mismatch.limit for mismatch in in_request(value, type_)] == [limit]
 
 
 def test_a_value_within_its_limits_is_none():
-    assert asked([1, "ab"], list[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern="^a")]]) == []
+    assert in_request([1, "ab"], list[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern="^a")]]) == []

@@ -27,12 +27,12 @@ def test_an_item_is_refused_without_what_its_added_event_must_show():
 
 
 def test_a_finish_reason_of_another_api_is_refused():
-    with pytest.raises(ValueError, match=r"^'tool_calls' is no finish reason, which are: stop, length, .*calls has 'stop'\)$"):
+    with pytest.raises(ValueError, match=r"^unknown finish reason 'tool_calls'; choose one of stop, length, .*\('stop' if a turn ends with calls\)$"):
         EndTurn("tool_calls")
 
 
 @pytest.mark.parametrize("make", [Run, lambda known: Progress(known, {}), Succeed, lambda known: Fail(known, "no")])
 def test_the_id_of_a_call_is_not_taken_for_that_of_its_item(make):
-    with pytest.raises(ValueError, match=r"^'call_1' is the id of a call; what is wanted is the id of its item"):
+    with pytest.raises(ValueError, match=r"^'call_1' is a call_id; pass the item's id"):
         make("call_1")
     assert make("mcp_1").item_id == "mcp_1"

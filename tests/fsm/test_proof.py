@@ -6,7 +6,7 @@ import pytest
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof import Coverage, prove
@@ -163,17 +163,17 @@ def test_an_edge_that_raises_is_undone():
 
 
 def test_a_field_that_is_not_undone_is_found(monkeypatch):
-    restore = Item.restore
+    restore = ItemState.restore
 
     def forget(item, saved):
         annotations = item.annotations
         restore(item, saved)
         item.annotations = annotations
 
-    monkeypatch.setattr(Item, "restore", forget)
+    monkeypatch.setattr(ItemState, "restore", forget)
     assert f"{ANSWER[:3]!r}, call 0: annotations was not undone" in [*faults_of(DECLARED, PATHS)]
 
 
 def test_text_that_is_not_undone_is_found(monkeypatch):
-    monkeypatch.setattr(Item, "restore", Subject.restore)
+    monkeypatch.setattr(ItemState, "restore", Subject.restore)
     assert f"{ANSWER[:2]!r}, call 2: sent was not undone" in [*faults_of(DECLARED, [ANSWER[:2]])]

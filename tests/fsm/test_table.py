@@ -47,7 +47,7 @@ def test_a_state_is_linked_to_those_that_follow_and_shows_its_triggers():
 
 
 def test_a_state_knows_the_shortest_way_to_fire_each_trigger():
-    assert {name: state.ways for name, state in TASK.states.items()} == {
+    assert {name: state.paths for name, state in TASK.states.items()} == {
         "queued": {"start": ("start",), "lose": ("lose",), "wait": ("start", "wait"), "end": ("start", "end")},
         "running": {"wait": ("wait",), "end": ("end",)},
         "lost": {},
@@ -86,8 +86,8 @@ WRONG = {
     "state 'd' has no way to a final state": {"edges": [*GOOD, Edge("b", "stop", "d"), Edge("d", "wait", "d")]},
     "state 'b' has no edge for go": {"total": ["end", "go"], "edges": [*GOOD, Edge("a", "end", "c")]},
     "state 'a' has no edge for stop, halt": {"total": ["go", "end", "stop", "halt"], "edges": [*GOOD, Edge("a", "end", "c")]},
-    "state 'a' has an edge for go, which it must not answer": {"total": {"a": [], "b": ["end"]}},
-    "triggers are required of a, c, the states are a, b": {"total": {"a": ["go"], "c": []}},
+    "state 'a' has an edge for go, which total does not list": {"total": {"a": [], "b": ["end"]}},
+    "total must list exactly the non-final states a, b; it lists a, c": {"total": {"a": ["go"], "c": []}},
 }
 
 

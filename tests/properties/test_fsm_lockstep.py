@@ -18,11 +18,11 @@ from interlock.events import response_object as events
 from interlock.events.items import opened
 from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof.inputs import FIELDS
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 
@@ -67,9 +67,9 @@ def begun(kind):
     """Give an item, or the response, that nothing has happened to, with all that any of its events could need."""
     if kind == "response":
         body = events.Response(id="resp_1", created_at=7, model="m")
-        return Response(DECLARED.response.states[DECLARED.response.initial], body=body, clock=lambda: 7)
+        return ResponseState(DECLARED.response.states[DECLARED.response.initial], body=body, clock=lambda: 7)
     lifecycle = DECLARED.items[kind]
-    return Item(lifecycle.states[lifecycle.initial], id="id_1", body=opened(kind, FIELDS[kind]), output_index=0)
+    return ItemState(lifecycle.states[lifecycle.initial], id="id_1", body=opened(kind, FIELDS[kind]), output_index=0)
 
 
 def remembered(subject):

@@ -51,7 +51,7 @@ def taken_up(frames, dialect="openai"):
         response_id=shown.get("id"),
         created_at=shown.get("created_at"),
     )
-    driver.take_up(frames)
+    driver.resume(frames)
     return driver
 
 
@@ -135,11 +135,11 @@ def test_a_driver_that_has_taken_up_a_text_can_go_on_with_it() -> None:
 
 def test_what_is_no_log_is_refused() -> None:
     *frames, _ = replay_frames(read(RECORDINGS[0]))
-    with pytest.raises(ValueError, match="the log has no event 1 where it should be"):
+    with pytest.raises(ValueError, match="the log does not continue with event 1"):
         taken_up([frames[0], frames[2]])
     with pytest.raises(ValueError, match="of an item that was not added"):
         taken_up([frames[0], frames[1], frames[3].replace(b'"sequence_number":3', b'"sequence_number":2')])
-    with pytest.raises(ValueError, match="nothing in state absent of response explains"):
+    with pytest.raises(ValueError, match="response: no edge in state absent emits"):
         taken_up([frames[1].replace(b'"sequence_number":1', b'"sequence_number":0')])
 
 

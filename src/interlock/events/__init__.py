@@ -1,17 +1,17 @@
-"""The vocabulary of a Responses stream: events, items, and how they are written and read. It knows no order.
+"""The types of a Responses stream: events and items, and their encoding and decoding. The order of events is in `interlock.fsm`.
 
-    parts            content parts, annotations, log probabilities, and the ways in which a field may be left out
-    items            every kind of item
+    parts            content parts, annotations, log probabilities, and the ways in which a field may be omitted
+    items            all kinds of items
     tools            tools, tool choices, text formats
     response_object  the response and the request
-    stream           every event, and the messages of a WebSocket
-    shapes           what is wrong with a JSON value, by such a type
-    resource         the settings that a response repeats from its request
+    stream           all events, and the messages of a WebSocket
+    shapes           validation of JSON values against these types
+    resource         the settings of a request that its response echoes
     sse              the writers: bytes of server-sent events, or objects
     decode           the decoder of server-sent events
-    dialects         OpenAI's dialect and that of Open Responses
-    json             JSON that can always be written
-    conversion       to the types of the `openai` package, which it imports
+    dialects         the dialects of OpenAI and Open Responses
+    json             JSON encoding that accepts any text
+    conversion       conversion to the types of the `openai` package, which it imports
 
 What an embedder needs is exported here.
 """

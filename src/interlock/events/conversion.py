@@ -1,7 +1,6 @@
-"""Events and responses as the typed models of the installed `openai` package, and what its types do not know.
+"""Convert events and responses to the installed `openai` package's models.
 
-It looks at the installed types, never at version numbers: where a release types a field otherwise than the wire has it,
-the field is adapted to the type that is there. It knows nothing of order.
+Where a release types a field differently from the wire, the field is adapted to the installed type; version numbers are not used.
 """
 
 from __future__ import annotations
@@ -24,42 +23,38 @@ class UnknownEventError(ValueError):
 
 
 def _literal(model: type[BaseModel]) -> str:
-    """Return the one value that the field `type` of a model can take."""
+    """Return the only value of a model's field `type`."""
     (name,) = get_args(model.model_fields["type"].annotation)
     return str(name)
 
 
 _UNION: Final = cast("tuple[type[BaseModel], ...]", get_args(get_args(ResponseStreamEvent)[0]))
 EVENT_MODELS: Final[Mapping[str, type[BaseModel]]] = {_literal(model): model for model in _UNION}
-"""The installed package's model of every streaming event, by the event's name."""
+"""The installed package's models of the streaming events, by event name."""
 
 
 @frozen
 class Release:
-    """What releases of the `openai` package type differently.
+    """Types that differ between releases of the `openai` package.
 
     Args:
-        mcp_error_is_text: Whether the `error` of an `mcp_call` is a text; on the wire it is an object.
-        web_search_knows_incomplete: Whether `incomplete` is a status of a web search; if not, `failed` comes nearest.
+        mcp_error_is_text: Whether the `error` of an `mcp_call` is a string; on the wire it is an object.
+        web_search_can_be_incomplete: Whether a web search can have the status `incomplete`; if not, it becomes `failed`.
     """
 
     mcp_error_is_text: bool
-    web_search_knows_incomplete: bool
+    web_search_can_be_incomplete: bool
 
     @classmethod
     def installed(cls) -> Release:
-        """Look at the types of the installed package."""
+        """Inspect the types of the installed package."""
         return cls(
             mcp_error_is_text=str in get_args(McpCall.model_fields["error"].annotation),
-            web_search_knows_incomplete="incomplete" in get_args(ResponseFunctionWebSearch.model_fields["status"].annotation),
+            web_search_can_be_incomplete="incomplete" in get_args(ResponseFunctionWebSearch.model_fields["status"].annotation),
         )
 
     def adapted(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return an event, or a response, as this release types it.
-
-        Args:
-            body: The event or response; it is not changed.
-        """
+        """Return a copy of an event, or a response, as this release types it."""
         new = dict(body)
         if body.get("type") == "response.function_call_arguments.done":
             new.setdefault("name", "")
@@ -78,14 +73,14 @@ class Release:
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and isinstance(item.get("error"), Mapping):
                 return {**item, "error": _as_text(cast("Mapping[str, object]", item["error"]))}
-            case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_knows_incomplete:
+            case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_can_be_incomplete:
                 return {**item, "status": "failed"}
             case _:
                 return item
 
 
 def _as_text(error: Mapping[str, object]) -> str:
-    """Return the error of an MCP call as one text: its message, the texts of its content, or the whole of it as JSON."""
+    """Return the error of an MCP call as a string: its message, the texts of its content, or its JSON."""
     if isinstance(message := error.get("message"), str):
         return message
     if isinstance(content := error.get("content"), list):
@@ -94,7 +89,7 @@ def _as_text(error: Mapping[str, object]) -> str:
 
 
 def _usage(usage: Mapping[str, object]) -> dict[str, object]:
-    """Supply the count of tokens written to a cache, which newer releases require and older ones do not know."""
+    """Add the count of tokens written to a cache, which only newer releases have, and require."""
     details = usage.get("input_tokens_details")
     if not isinstance(details, Mapping):
         return dict(usage)
@@ -106,14 +101,11 @@ INSTALLED: Final = Release.installed()
 
 
 def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
-    """Return an event as the installed package's validated model.
-
-    Args:
-        body: The event, in either dialect.
+    """Return an event, in either dialect, as the installed package's validated model.
 
     Raises:
-        UnknownEventError: If the package has no event of that name.
-        pydantic.ValidationError: If the event is not what its model wants; values are not converted to make them fit.
+        UnknownEventError: The package has no event of that name.
+        pydantic.ValidationError: The event does not validate (strict mode).
     """
     body = from_open_responses(body)
     model = EVENT_MODELS.get(str(body.get("type")))
@@ -125,11 +117,8 @@ def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
 def response_to_openai(body: Mapping[str, object]) -> Response:
     """Return a response as the installed package's validated model.
 
-    Args:
-        body: The response object.
-
     Raises:
-        pydantic.ValidationError: If it is not what the model wants.
+        pydantic.ValidationError: The response does not validate (strict mode).
     """
     return Response.model_validate(INSTALLED.adapted(body), strict=True)
 
@@ -139,7 +128,7 @@ IN_OTHER_RELEASES: Final = frozenset(
         ("response.function_call_arguments.done", "name"),  # required by 2.25, unknown to 3.51
         ("input_tokens_details", "cache_write_tokens"),  # required by 3.51, unknown to 2.25
         ("custom_tool_call", "status"),  # sent by the API, typed by no release
-        ("logprobs", "bytes"),  # likewise, in the events about text
+        ("logprobs", "bytes"),  # sent by the API, typed by no release in the events about text
         ("top_logprobs", "bytes"),
         # Required of a response by the Open Responses specification.
         ("response", "background"),
@@ -159,35 +148,29 @@ IN_OTHER_RELEASES: Final = frozenset(
         ("response.reasoning_summary_part.done", "status"),
     }
 )
-"""Fields that belong where they are though the installed package may not type them, each with the `type` of the object
-that has it, or the field that holds the object."""
+"""Valid fields that the installed package may not type, as pairs of the object's `type`, or the field that holds the object,
+and the name."""
 
 
 def stray_fields(body: Mapping[str, object]) -> list[str]:
-    """Find the fields of an event that its model does not know, at any depth (rule R14).
-
-    Args:
-        body: The event.
-
-    Returns:
-        The way to each, as in `item.content[0].text`.
+    """Return the paths of the fields that an event's model does not have, as in `item.content[0].text` (rule R14).
 
     Raises:
-        UnknownEventError: If the package has no event of that name.
-        pydantic.ValidationError: If the event is not what its model wants.
+        UnknownEventError: The package has no event of that name.
+        pydantic.ValidationError: The event does not validate (strict mode).
     """
     return list(_strays(to_openai(body), "", ""))
 
 
-def _strays(value: object, way: str, held_by: str) -> Iterator[str]:
-    """Walk a validated value, and give the ways to the extra fields of its models."""
+def _strays(value: object, path: str, held_by: str) -> Iterator[str]:
+    """Yield the paths of the extra fields in a validated value."""
     if isinstance(value, BaseModel):
         kind = str(getattr(value, "type", held_by))
         for name in value.model_extra or {}:
             if (kind, name) not in IN_OTHER_RELEASES:
-                yield f"{way}{name}"
+                yield f"{path}{name}"
         for name in type(value).model_fields:
-            yield from _strays(getattr(value, name), f"{way}{name}.", name)
+            yield from _strays(getattr(value, name), f"{path}{name}.", name)
     elif isinstance(value, list):
         for place, entry in enumerate(cast("list[object]", value)):
-            yield from _strays(entry, f"{way.removesuffix('.')}[{place}].", held_by)
+            yield from _strays(entry, f"{path.removesuffix('.')}[{place}].", held_by)

@@ -1,8 +1,8 @@
-"""The incremental decoder of server-sent events: bytes in, however they are split, messages out.
+"""An incremental decoder of server-sent events: bytes in, however they are split, messages out.
 
-It follows the event stream interpretation of the WHATWG HTML standard (section 9.2.6), and beside what that hands to a
-client it notes how each message was framed, for those who check framing (rule R5). It does not know what the data says,
-and it never raises: bytes that are no UTF-8 become U+FFFD, and a message that is too long is cut and says so.
+It follows the event stream interpretation of the WHATWG HTML standard (section 9.2.6), and also records how each message was
+framed, to check the framing (rule R5). It does not parse the data, and it never raises: invalid UTF-8 becomes U+FFFD, and a
+message that is too long is truncated and marked `overlong`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""How many bytes one message may have, by default."""
+"""The default limit of a message, in bytes."""
 
 
 @frozen
@@ -27,14 +27,14 @@ class SseMessage:
     """One message of a stream.
 
     Args:
-        event: Its type; `message` if it names none.
+        event: Its type; `message` by default.
         data: Its data lines, joined by line feeds.
-        last_event_id: The last id that the stream gave, in this message or before.
+        last_event_id: The last id in the stream, of this message or an earlier one.
         fields: The names of its lines, in order; a comment has an empty name.
         had_cr: Whether one of its lines ended with a carriage return, alone or before a line feed.
-        invalid_utf8: Whether bytes had to be replaced.
-        overlong: Whether it was longer than the limit; `data` is then what fitted, in whole lines.
-        complete: Whether its empty line came; without it a client throws the message away.
+        invalid_utf8: Whether invalid bytes were replaced.
+        overlong: Whether it was longer than the limit; `data` then has the complete lines up to the limit.
+        complete: Whether an empty line ended it; clients discard a message without one.
         line: The line of the stream on which it begins, counted from 1.
     """
 
@@ -46,27 +46,27 @@ class SseMessage:
     invalid_utf8: bool = False
     overlong: bool = False
     complete: bool = True
-    line: int = field(default=1, eq=False)  # the same message is the same wherever it stands
+    line: int = field(default=1, eq=False)  # equal messages are equal wherever they stand
 
     @property
     def data_lines(self) -> int:
-        """How many lines of data it had."""
+        """The number of data lines."""
         return self.fields.count("data")
 
     @property
     def has_id(self) -> bool:
-        """Whether it had an id."""
+        """Whether the message has an id."""
         return "id" in self.fields
 
     @property
     def comments(self) -> int:
-        """How many comments it had."""
+        """The number of comments."""
         return self.fields.count("")
 
 
 @define
 class _Block:
-    """What has come of a message: everything since the last empty line."""
+    """The current message: everything since the last empty line."""
 
     event: str = ""
     data: list[str] = field(factory=list[str])
@@ -77,7 +77,7 @@ class _Block:
     line: int = 1
 
     def text(self, value: bytes) -> str:
-        """Decode the value of a field, whatever its bytes are."""
+        """Decode the value of a field, and replace invalid bytes."""
         try:
             return value.decode()
         except UnicodeDecodeError:
@@ -87,32 +87,28 @@ class _Block:
 
 @define
 class SseDecoder:
-    """Turns the bytes of one stream into its messages; it holds no more than one message and a line.
+    """Decodes the bytes of one stream into messages; it buffers at most one message and a line.
 
     Args:
-        limit: How many bytes a message may have.
+        limit: The limit of a message, in bytes.
     """
 
     limit: int = DEFAULT_LIMIT
     last_event_id: str = field(default="", init=False)
     retry: int | None = field(default=None, init=False)
-    """The reconnection time that the stream asked for last, in milliseconds."""
+    """The last reconnection time of the stream, in milliseconds."""
     without_data: int = field(default=0, init=False)
-    """How many blocks named an event but had no data, which a client passes over in silence."""
+    """The number of blocks with an event but no data, which clients ignore."""
     _block: _Block = field(factory=_Block, init=False)
     _line: list[bytes] = field(factory=list[bytes], init=False)
-    """The pieces of the line that has not ended."""
+    """The chunks of the current line."""
     _line_size: int = field(default=0, init=False)
     _lines: int = field(default=0, init=False)
     _last: bytes = field(default=b"", init=False)
-    """The byte before the next one: a line feed that follows a carriage return ends no further line."""
+    """The previous byte: a line feed after a carriage return does not end another line."""
 
     def feed(self, data: bytes) -> list[SseMessage]:
-        """Decode some bytes, and return the messages that they complete.
-
-        Returns:
-            The messages that they complete.
-        """
+        """Decode some bytes, and return the messages that they complete."""
         if not data:
             return []
         start = 1 if self._last == b"\r" and data.startswith(b"\n") else 0
@@ -129,11 +125,7 @@ class SseDecoder:
         return messages
 
     def _take_plain(self, data: bytes, start: int, messages: list[SseMessage]) -> int:
-        """Parse the messages of the commonest form, which follow a message and are whole, without cutting them into lines.
-
-        Returns:
-            Where the rest begins.
-        """
+        """Parse complete messages of the most common form without splitting them into lines; return where the rest begins."""
         while (match := _PLAIN.match(data, start)) and match.end() - start <= self.limit:
             try:
                 event, text = match[1].decode(), match[2].decode()
@@ -146,23 +138,19 @@ class SseDecoder:
         return start
 
     def end(self) -> list[SseMessage]:
-        """End the stream, and return a last message that it completes.
-
-        Returns:
-            The message in the middle of which it ended, if there is one; it is not `complete`.
-        """
+        """End the stream, and return its unfinished last message, if there is one; it is not `complete`."""
         if self._line_size:
             self._take_line()
         return [self._dispatch(complete=False)] if self._block.fields or self._block.size else []
 
-    def _keep(self, piece: bytes) -> None:
-        """Add to the line, unless the message has become too long."""
-        self._line_size += len(piece)
-        if piece and self._block.size + self._line_size <= self.limit:
-            self._line.append(piece)
+    def _keep(self, chunk: bytes) -> None:
+        """Add to the line, unless the message is too long."""
+        self._line_size += len(chunk)
+        if chunk and self._block.size + self._line_size <= self.limit:
+            self._line.append(chunk)
 
     def _end_line(self, terminator: bytes) -> list[SseMessage]:
-        """End the line: an empty one ends the message."""
+        """End the line; an empty line ends the message."""
         if terminator != b"\n":
             self._block.had_cr = True
         if self._line_size and not self._is_lone_bom():
@@ -176,7 +164,7 @@ class SseDecoder:
         return []
 
     def _is_lone_bom(self) -> bool:
-        """Return whether the line is the stream's first and has nothing but a byte order mark."""
+        """Return whether the line is the stream's first and is only a byte order mark."""
         return not self._lines and self._line_size == len(_BOM) and b"".join(self._line) == _BOM
 
     def _take_line(self) -> None:
@@ -191,7 +179,7 @@ class SseDecoder:
             self._take_field(name, value.removeprefix(b" "))
 
     def _take_field(self, name: bytes, value: bytes) -> None:
-        """Set a field; one that the standard does not know, or a value it does not allow, changes nothing."""
+        """Set a field; unknown fields and invalid values are ignored."""
         block = self._block
         block.fields.append(block.text(name))
         match name:
@@ -207,7 +195,7 @@ class SseDecoder:
                 pass
 
     def _dispatch(self, *, complete: bool) -> SseMessage:
-        """Create a message of the block, and begin another block."""
+        """Return the message of the block, and begin another block."""
         block, self._block = self._block, _Block(line=self._lines + 1)
         return SseMessage(
             event=block.event or "message",

@@ -1,7 +1,7 @@
-"""The two dialects of a stream: OpenAI's, which the rest of this package speaks, and Open Responses'.
+"""The two dialects of a stream: OpenAI's, which is used internally, and Open Responses'.
 
-A dialect is data: other names for some events, where the fields of an error event stand, which nulls it refuses and what a
-response object must have. Order and content are the same in both, so nothing here knows what an event means.
+A dialect is data: its names of some events, the place of an error event's fields, the nulls that it omits and the fields that an
+object requires. Order and content are the same in both.
 
 Source: the Open Responses specification of 2026-04-24 (its OpenAPI document) and the types of the `openai` package.
 """
@@ -14,21 +14,20 @@ from typing import Final, Literal, cast
 from attrs import field, frozen
 
 DialectName = Literal["openai", "open_responses"]
-"""What a dialect is called in settings and on the command line."""
+"""The name of a dialect in settings and on the command line."""
 
 
 @frozen(eq=False)
 class Dialect:
-    """One way of writing events.
+    """A form of events on the wire.
 
     Args:
-        name: What it is called.
-        event_names: The events that it names otherwise, from OpenAI's name to its own.
-        error_field: The field under which an error event keeps its fields; empty if they stand in the event itself.
-        refused_nulls: The fields that it leaves out instead of sending null, by the kind of the object that has them.
-            The kind of an object is its `type`, or, if it has none, a dot and the name of the field that holds it.
-        required: The fields that an object must have, by its kind, with what stands in for one that is missing, or is
-            null where null is refused.
+        name: The dialect's name.
+        event_names: Names of events that differ from OpenAI's, by OpenAI's name.
+        error_field: The field that nests an error event's fields; empty if they are not nested.
+        refused_nulls: The fields that are omitted instead of sent as null, by the kind of their object. The kind of an object is
+            its `type`, or, without one, a dot and the name of the field that holds it.
+        required: The fields that an object must have, by its kind, with the default for a missing field or a refused null.
     """
 
     name: DialectName
@@ -41,40 +40,31 @@ class Dialect:
         """Return the name of an event in this dialect."""
         return self.event_names.get(name, name)
 
-    def spoken(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return an event, or a response, in this dialect.
-
-        Args:
-            body: What OpenAI's dialect says; it is not changed, but parts of it may be shared by what is returned.
-        """
+    def convert(self, body: Mapping[str, object]) -> dict[str, object]:
+        """Convert an event, or a response, from OpenAI's dialect; the copy may share objects with `body`."""
         if self is OPENAI:
             return dict(body)
         if body.get("object") == "response":
             return self._object(".response", body)
-        said = self._object("", body)
-        said["type"] = self.event_name(str(body.get("type")))
-        return _nested(said, self.error_field) if said["type"] == "error" and self.error_field else said
+        event = self._object("", body)
+        event["type"] = self.event_name(str(body.get("type")))
+        return _nested(event, self.error_field) if event["type"] == "error" and self.error_field else event
 
     def _object(self, untyped: str, body: Mapping[str, object]) -> dict[str, object]:
-        """Return an object: leave out the nulls that are refused, supply what is required.
-
-        Args:
-            untyped: Its kind if it has no type.
-            body: The object.
-        """
+        """Return an object without refused nulls and with the required fields; `untyped` is its kind if it has no type."""
         kind = str(body.get("type", untyped))
         refused = self.refused_nulls.get(kind, _NOTHING)
         required = self.required.get(kind, {})
-        said = {
+        fields = {
             name: self._value(name, value)
             for name, value in body.items()
             if value is not None or (name not in refused and required.get(name) is None)
         }
-        return {**required, **said}
+        return {**required, **fields}
 
     def _value(self, held_by: str, value: object) -> object:
-        """Return a value; only what can hold an item, a part or a response is looked into."""
-        if held_by not in _LOOKED_INTO:
+        """Convert the value of a field, if it can hold objects that differ between the dialects."""
+        if held_by not in _CONVERTED:
             return value
         if isinstance(value, Mapping):
             return self._object(f".{held_by}", cast("Mapping[str, object]", value))
@@ -85,11 +75,11 @@ class Dialect:
 
 
 _NOTHING: Final[frozenset[str]] = frozenset()
-_LOOKED_INTO: Final = frozenset({"response", "output", "item", "part", "content", "text", "reasoning", "tools"})
+_CONVERTED: Final = frozenset({"response", "output", "item", "part", "content", "text", "reasoning", "tools"})
 """The fields that hold objects in which the dialects can differ."""
 
 OPENAI: Final = Dialect("openai")
-"""The dialect that everything is first said in."""
+"""The dialect used internally."""
 
 OPEN_RESPONSES: Final = Dialect(
     "open_responses",
@@ -145,11 +135,11 @@ OPEN_RESPONSES: Final = Dialect(
 """The dialect of the Open Responses specification."""
 
 DIALECTS: Final[Mapping[DialectName, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
-"""Both dialects by their names."""
+"""Both dialects, by name."""
 
 
 def _nested(body: dict[str, object], under: str) -> dict[str, object]:
-    """Nest the fields of an error event under one of its fields; the error's own type is its code."""
+    """Nest the fields of an error event under one field; the `type` of the error is its code."""
     code = body.get("code")
     error = {"type": code or "server_error", "code": code, "message": body.get("message"), "param": body.get("param")}
     own = {name: value for name, value in body.items() if name not in error or name == "type"}
@@ -157,25 +147,24 @@ def _nested(body: dict[str, object], under: str) -> dict[str, object]:
 
 
 def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Return an event, or a response, of OpenAI's dialect in Open Responses'."""
-    return OPEN_RESPONSES.spoken(body)
+    """Convert an event, or a response, from OpenAI's dialect to Open Responses'."""
+    return OPEN_RESPONSES.convert(body)
 
 
 def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Return an event of Open Responses in OpenAI's dialect; what was left out as null stays left out.
+    """Convert an event from Open Responses' dialect to OpenAI's; omitted nulls stay omitted.
 
-    Args:
-        body: The event; one that is OpenAI's already is given back as it is.
+    An event in OpenAI's dialect is copied unchanged.
     """
-    said = dict(body)
+    event = dict(body)
     name = body.get("type")
-    said["type"] = _FROM_OPEN_RESPONSES.get(name, name) if isinstance(name, str) else name
-    error = said.get(OPEN_RESPONSES.error_field)
-    if said["type"] == "error" and isinstance(error, Mapping):
-        del said[OPEN_RESPONSES.error_field]
+    event["type"] = _FROM_OPEN_RESPONSES.get(name, name) if isinstance(name, str) else name
+    error = event.get(OPEN_RESPONSES.error_field)
+    if event["type"] == "error" and isinstance(error, Mapping):
+        del event[OPEN_RESPONSES.error_field]
         fields = cast("Mapping[str, object]", error)
-        said.update({name: fields.get(name) for name in ("code", "message", "param")})
-    return said
+        event.update({name: fields.get(name) for name in ("code", "message", "param")})
+    return event
 
 
-_FROM_OPEN_RESPONSES: Final = {theirs: openai for openai, theirs in OPEN_RESPONSES.event_names.items()}
+_FROM_OPEN_RESPONSES: Final = {name: openai_name for openai_name, name in OPEN_RESPONSES.event_names.items()}

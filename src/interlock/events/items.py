@@ -1,4 +1,4 @@
-"""Every kind of item, with what belongs to a kind and no other field says: how its ids begin and what may be known late."""
+"""All kinds of items, with the prefix of their ids and the fields that may be known only when an item closes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
 class Agent(Struct, kw_only=True):
-    """The agent that an item or an event is of, in the beta of several agents."""
+    """The agent of an item or event, in the multi-agent beta."""
 
     agent_name: str
 
@@ -41,9 +41,8 @@ class Agent(Struct, kw_only=True):
 class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
-    `prefix` is what the ids of its kind begin with, `made` the fields whose id is made where none is known, with its prefix,
-    `late` the fields that may be known only when the item is closed, and `opaque` the one of them that nobody can read and that
-    counts as content all the same.
+    `prefix` is the prefix of the item's ids. `made` has the fields with generated ids, and their prefixes. `late` names the fields
+    that may be known only when the item closes. `opaque` names the field with encrypted content, which counts as content.
     """
 
     prefix: ClassVar[str] = ""
@@ -59,7 +58,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
 
 class Reasoning(Item, tag="reasoning", kw_only=True):
-    """What the model thought, in clear, as a summary or encrypted."""
+    """The reasoning of the model: text, a summary, or encrypted."""
 
     prefix = "rs"
     late = ("encrypted_content",)
@@ -83,7 +82,7 @@ class Message(Item, tag="message", kw_only=True):
 
 
 class InputMessage(Item, tag="message", kw_only=True):
-    """A message of anybody's in a request."""
+    """A message of any role in a request."""
 
     prefix = "msg"
 
@@ -94,7 +93,7 @@ class InputMessage(Item, tag="message", kw_only=True):
 
 
 class Compaction(Item, tag="compaction", kw_only=True):
-    """What stands for a conversation that was compacted."""
+    """A compacted conversation."""
 
     prefix = "cmp"
 
@@ -102,19 +101,19 @@ class Compaction(Item, tag="compaction", kw_only=True):
     created_by: Nullable[str] = UNSET
 
 
-# Who called, of a call that a program made.
+# The caller of a tool.
 
 
 class Caller(Struct, tag_field="type", kw_only=True):
-    """Who made a call."""
+    """The caller of a tool."""
 
 
 class DirectCaller(Caller, tag="direct", kw_only=True):
-    """The model."""
+    """The model called the tool."""
 
 
 class ProgramCaller(Caller, tag="program", kw_only=True):
-    """A program that the model wrote."""
+    """A program that the model wrote called the tool."""
 
     caller_id: str
 
@@ -123,7 +122,7 @@ AnyCaller: TypeAlias = DirectCaller | ProgramCaller
 
 
 class ClientCall(Item, kw_only=True):
-    """A call of a tool that is the client's."""
+    """A call of a client's tool."""
 
     prefix = "fc"
     made = CALL_ID
@@ -138,13 +137,13 @@ class ClientCall(Item, kw_only=True):
 
 
 class FunctionCall(ClientCall, tag="function_call", kw_only=True):
-    """A call of a function."""
+    """A function call."""
 
     arguments: str
 
 
 class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
-    """A call of a tool that takes text. The `openai` package types no status of it in a stream; the API sends it."""
+    """A call of a tool that takes text. The API sends its status in a stream; the `openai` package does not type it."""
 
     prefix = "ctc"
 
@@ -153,7 +152,7 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
 
 
 class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
-    """What a function returned."""
+    """The output of a function."""
 
     prefix = "fco"
 
@@ -167,7 +166,7 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
 
 
 class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
-    """What a custom tool returned."""
+    """The output of a custom tool."""
 
     prefix = "ctco"
 
@@ -182,11 +181,11 @@ class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
 
 
 class McpError(Struct, tag_field="type", kw_only=True):
-    """What went wrong with a call of an MCP server's tool."""
+    """The error of an MCP call."""
 
 
 class McpProtocolError(McpError, tag="mcp_protocol_error", kw_only=True):
-    """The server answered with an error."""
+    """The MCP server returned an error."""
 
     code: int
     message: str
@@ -199,14 +198,14 @@ class McpToolExecutionError(McpError, tag="mcp_tool_execution_error", kw_only=Tr
 
 
 class McpHttpError(McpError, tag="http_error", kw_only=True):
-    """The server was not reached."""
+    """The MCP server was not reached."""
 
     code: int
     message: str
 
 
 class McpCall(Item, tag="mcp_call", kw_only=True):
-    """A call of an MCP server's tool. Its error is a text in older releases."""
+    """A call of an MCP server's tool. In older releases its error is a string."""
 
     prefix = "mcp"
 
@@ -239,7 +238,7 @@ class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
 
 
 class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
-    """The question whether a tool may be called."""
+    """A request to approve a tool call."""
 
     prefix = "mcpr"
 
@@ -249,7 +248,7 @@ class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
 
 
 class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
-    """The answer to the question whether a tool may be called."""
+    """The approval, or not, of a tool call."""
 
     prefix = "mcpra"
 
@@ -262,23 +261,23 @@ class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
 
 
 class CodeOutput(Struct, tag_field="type", kw_only=True):
-    """An output of a run of code."""
+    """An output of code."""
 
 
 class Logs(CodeOutput, tag="logs", kw_only=True):
-    """What the code printed."""
+    """Text that the code printed."""
 
     logs: str
 
 
 class OutputImage(CodeOutput, tag="image", kw_only=True):
-    """An image that it made."""
+    """An image that the code made."""
 
     url: str
 
 
 class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
-    """A run of Python."""
+    """A call of the Python interpreter."""
 
     prefix = "ci"
     made = MappingProxyType({"container_id": "cntr"})
@@ -293,27 +292,27 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
 
 
 class Source(Struct, tag_field="type", kw_only=True):
-    """What a search of the web read."""
+    """A source of a web search."""
 
 
 class UrlSource(Source, tag="url", kw_only=True):
-    """A page of the web."""
+    """A web page."""
 
     url: str
 
 
 class ApiSource(Source, tag="api", kw_only=True):
-    """A service such as that of the weather, which the API sends and no release of the `openai` package types."""
+    """A service such as a weather API. The API sends it; no release of the `openai` package types it."""
 
     name: str
 
 
 class WebAction(Struct, tag_field="type", kw_only=True):
-    """A step of a search of the web."""
+    """A step of a web search."""
 
 
 class Search(WebAction, tag="search", kw_only=True):
-    """A search."""
+    """A search query."""
 
     query: Maybe[str] = UNSET
     queries: Maybe[list[str]] = UNSET
@@ -321,20 +320,20 @@ class Search(WebAction, tag="search", kw_only=True):
 
 
 class OpenPage(WebAction, tag="open_page", kw_only=True):
-    """A page that is read."""
+    """Opens a page."""
 
     url: Nullable[str] = UNSET
 
 
 class FindInPage(WebAction, tag="find_in_page", kw_only=True):
-    """A pattern that is looked for in a page."""
+    """Searches a page for a pattern."""
 
     url: str
     pattern: str
 
 
 class WebSearchCall(Item, tag="web_search_call", kw_only=True):
-    """A search of the web, which the API opens without an action. openai 2.25 does not know the status `incomplete`."""
+    """A web search; the API opens it without an action. openai 2.25 has no status `incomplete`."""
 
     prefix = "ws"
     late = ("action",)
@@ -344,7 +343,7 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
 
 
 class FileSearchResult(Struct, kw_only=True):
-    """A passage that a search of files returned."""
+    """A passage found by a file search."""
 
     attributes: Nullable[dict[str, str | Number | bool]] = UNSET
     file_id: Maybe[str] = UNSET
@@ -354,7 +353,7 @@ class FileSearchResult(Struct, kw_only=True):
 
 
 class FileSearchCall(Item, tag="file_search_call", kw_only=True):
-    """A search of files."""
+    """A file search."""
 
     prefix = "fs"
 
@@ -364,7 +363,7 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
 
 
 class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
-    """A search for tools. One that the server runs has no `call_id`."""
+    """A search for tools. A search that the server runs has no `call_id`."""
 
     prefix = "tsc"
     made = CALL_ID
@@ -390,7 +389,7 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
 
 
 class AdditionalTools(Item, tag="additional_tools", kw_only=True):
-    """Tools that are there from this item on."""
+    """Tools that are available from this item on."""
 
     prefix = "at"
 
@@ -402,14 +401,14 @@ class AdditionalTools(Item, tag="additional_tools", kw_only=True):
 
 
 class ModerationDetails(Struct, kw_only=True):
-    """Why an image was refused."""
+    """Why moderation blocked an image."""
 
     categories: list[str]
     moderation_stage: Literal["input", "output", "unknown"]
 
 
 class ImageError(Struct, kw_only=True):
-    """Why there is no image. `type` is any text."""
+    """Why an image generation failed. `type` is any string."""
 
     type: str
     code: Nullable[str] = UNSET
@@ -419,7 +418,7 @@ class ImageError(Struct, kw_only=True):
 
 
 class SvgUsage(Struct, kw_only=True):
-    """The tokens of a model that drew."""
+    """The tokens of a model that made an SVG."""
 
     model: str
     input_tokens: int
@@ -429,7 +428,7 @@ class SvgUsage(Struct, kw_only=True):
 
 
 class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
-    """An image that is made, which the API opens without a result."""
+    """An image generation; the API opens it without a result."""
 
     prefix = "ig"
 
@@ -449,31 +448,31 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
 
 
 class Operation(Struct, tag_field="type", kw_only=True):
-    """What a patch does to a file."""
+    """A file operation of a patch."""
 
     path: str
 
 
 class CreateFile(Operation, tag="create_file", kw_only=True):
-    """A file that is created."""
+    """Creates a file."""
 
     diff: str = ""
 
 
 class UpdateFile(Operation, tag="update_file", kw_only=True):
-    """A file that is changed."""
+    """Changes a file."""
 
     diff: str = ""
 
 
 class DeleteFile(Operation, tag="delete_file", kw_only=True):
-    """A file that is deleted. The API has no `diff` here; a model may write one all the same, and its text is shown (rule R9)."""
+    """Deletes a file. The API has no `diff` here; if a model writes one, it is sent (rule R9)."""
 
     diff: Maybe[str] = UNSET
 
 
 class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
-    """A patch that the client applies."""
+    """A patch for the client to apply."""
 
     prefix = "apc"
     made = CALL_ID
@@ -486,7 +485,7 @@ class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
 
 
 class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
-    """Whether a patch was applied."""
+    """The result of a patch."""
 
     prefix = "apco"
 
@@ -501,7 +500,7 @@ class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
 
 
 class ShellAction(Struct, kw_only=True):
-    """The commands of a shell."""
+    """The commands of a shell call."""
 
     commands: list[str] = []
     max_output_length: Nullable[int] = None
@@ -509,7 +508,7 @@ class ShellAction(Struct, kw_only=True):
 
 
 class ShellCall(Item, tag="shell_call", kw_only=True):
-    """Commands that a shell runs."""
+    """Commands for a shell."""
 
     prefix = "sh"
     made = CALL_ID
@@ -527,13 +526,13 @@ class Outcome(Struct, tag_field="type", kw_only=True):
 
 
 class Exit(Outcome, tag="exit", kw_only=True):
-    """By itself."""
+    """The command exited."""
 
     exit_code: int
 
 
 class Timeout(Outcome, tag="timeout", kw_only=True):
-    """It took too long."""
+    """The command timed out."""
 
 
 class ShellOutput(Struct, kw_only=True):
@@ -546,7 +545,7 @@ class ShellOutput(Struct, kw_only=True):
 
 
 class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
-    """The outputs of the commands of a shell."""
+    """The outputs of a shell call's commands."""
 
     prefix = "sho"
 
@@ -569,7 +568,7 @@ class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
 
 
 class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
-    """A command that the client's shell runs."""
+    """A command for the client's shell."""
 
     prefix = "lsh"
     made = CALL_ID
@@ -581,7 +580,7 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
 
 
 class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
-    """What a command of the client's shell printed. No release of the `openai` package types `call_id`; clients send it."""
+    """The output of a command of the client's shell. Clients send `call_id`; no release of the `openai` package types it."""
 
     prefix = "lsho"
 
@@ -590,11 +589,11 @@ class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
     output: str
 
 
-# The use of a computer.
+# Computer use.
 
 
 class SafetyCheck(Struct, kw_only=True):
-    """What a user has to agree to."""
+    """A check that the user has to acknowledge."""
 
     id: str
     code: Nullable[str] = UNSET
@@ -602,18 +601,18 @@ class SafetyCheck(Struct, kw_only=True):
 
 
 class Action(Struct, tag_field="type", kw_only=True):
-    """What the model does with a computer."""
+    """An action of the model on a computer."""
 
 
 class Point(Struct, kw_only=True):
-    """A place on the screen."""
+    """A point on the screen."""
 
     x: int
     y: int
 
 
 class PointAction(Action, kw_only=True):
-    """An action at a place on the screen."""
+    """An action at a point on the screen."""
 
     x: int
     y: int
@@ -627,39 +626,39 @@ class Click(PointAction, tag="click", kw_only=True):
 
 
 class DoubleClick(PointAction, tag="double_click", kw_only=True):
-    """Two clicks."""
+    """A double click."""
 
 
 class Drag(Action, tag="drag", kw_only=True):
-    """A way with the button down."""
+    """A drag along a path."""
 
     path: list[Point]
     keys: Nullable[list[str]] = UNSET
 
 
 class Keypress(Action, tag="keypress", kw_only=True):
-    """Keys, pressed together."""
+    """A key press, possibly of several keys."""
 
     keys: list[str]
 
 
 class Move(PointAction, tag="move", kw_only=True):
-    """A move of the pointer."""
+    """A pointer movement."""
 
 
 class Screenshot(Action, tag="screenshot", kw_only=True):
-    """A look at the screen."""
+    """A screenshot."""
 
 
 class Scroll(PointAction, tag="scroll", kw_only=True):
-    """A turn of the wheel."""
+    """A scroll."""
 
     scroll_x: int
     scroll_y: int
 
 
 class TypeText(Action, tag="type", kw_only=True):
-    """Text that is typed."""
+    """Typed text."""
 
     text: str
 
@@ -672,7 +671,7 @@ AnyAction: TypeAlias = Click | DoubleClick | Drag | Keypress | Move | Screenshot
 
 
 class ComputerCall(Item, tag="computer_call", kw_only=True):
-    """Actions at a computer."""
+    """Actions on a computer."""
 
     prefix = "cu"
     made = CALL_ID
@@ -686,7 +685,7 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
 
 
 class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
-    """The screen after actions at a computer."""
+    """A screenshot after the actions."""
 
     prefix = "cuo"
 
@@ -701,7 +700,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
 
 
 class Program(Item, tag="program", kw_only=True):
-    """A program of the model's that calls tools."""
+    """A program of the model that calls tools."""
 
     prefix = "prog"
     made = CALL_ID
@@ -713,7 +712,7 @@ class Program(Item, tag="program", kw_only=True):
 
 
 class ProgramOutput(Item, tag="program_output", kw_only=True):
-    """What a program returned."""
+    """The output of a program."""
 
     prefix = "progo"
 
@@ -722,13 +721,13 @@ class ProgramOutput(Item, tag="program_output", kw_only=True):
     result: str
 
 
-# The beta of several agents.
+# The multi-agent beta.
 
 AgentAction: TypeAlias = Literal["spawn_agent", "interrupt_agent", "list_agents", "send_message", "followup_task", "wait_agent"]
 
 
 class AgentMessage(Item, tag="agent_message", kw_only=True):
-    """What one agent says to another."""
+    """A message between agents."""
 
     prefix = "amsg"
 
@@ -738,7 +737,7 @@ class AgentMessage(Item, tag="agent_message", kw_only=True):
 
 
 class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
-    """What an agent does with others."""
+    """A call that manages other agents."""
 
     prefix = "mac"
 
@@ -750,7 +749,7 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
 
 
 class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
-    """What came of a call of other agents."""
+    """The output of a call that manages other agents."""
 
     prefix = "maco"
 
@@ -759,34 +758,34 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     output: list[OutputText]
 
 
-# What only a request has.
+# Items of requests only.
 
 
 class CompactionTrigger(Item, tag="compaction_trigger", kw_only=True):
-    """The conversation is to be compacted here."""
+    """A request to compact the conversation at this item."""
 
 
 class ItemReference(Struct, tag_field="type", tag="item_reference", kw_only=True):
-    """An item that the server has, by its id."""
+    """A reference to a stored item."""
 
     id: str
     agent: Nullable[Agent] = UNSET
 
 
 class NewReasoning(Struct, kw_only=True):
-    """How much the model thinks from here on."""
+    """The reasoning effort from here on."""
 
     effort: Nullable[Effort] = UNSET
 
 
 class NewText(Struct, kw_only=True):
-    """The form of the answer from here on."""
+    """The text format from here on."""
 
     format: TextFormat | JsonSchemaFormat
 
 
 class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
-    """Settings that change in the midst of a conversation."""
+    """New settings in the middle of a conversation."""
 
     reasoning: Maybe[NewReasoning] = UNSET
     text: Maybe[NewText] = UNSET
@@ -794,21 +793,21 @@ class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
 
 if TYPE_CHECKING:
     OutputItem: TypeAlias = Item
-    """An item of a response; a request may send back any but a `Message`."""
+    """An item of a response."""
     InputItem: TypeAlias = Item | ItemReference
     """An item of a request's input."""
 else:
     _OF_REQUESTS = (InputMessage, CompactionTrigger, ConfigurationUpdate)
-    OutputItem = Union[tuple(kind for kind in kinds_of(Item) if kind not in _OF_REQUESTS)]  # noqa: UP007 - as many as there are
+    OutputItem = Union[tuple(kind for kind in kinds_of(Item) if kind not in _OF_REQUESTS)]  # noqa: UP007 - made from a tuple
     InputItem = Union[(InputMessage, *(kind for kind in kinds_of(Item) if kind is not Message), ItemReference)]
 
 ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
     {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
 )
-"""Every kind of item of a response, by its type."""
+"""The classes of a response's items, by type."""
 
 ItemKind: TypeAlias = str
-"""The type of an item, by the API's name: a key of `ITEMS`."""
+"""The `type` of an item: a key of `ITEMS`."""
 
 _WRITTEN: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
     {
@@ -822,16 +821,16 @@ _WRITTEN: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
         "compaction": {"encrypted_content": ""},
     }
 )
-"""The fields that are written while an item is open, as they are when it begins."""
+"""The initial values of the fields that are written while an item is open."""
 _OPENS_WITH: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"web_search_call": ("action",), "tool_search_call": ("execution",), "tool_search_output": ("execution", "call_id")}
 )
-"""What an item of ours begins with, beside the required fields."""
+"""The fields that an item must open with, besides the required ones."""
 
 
 @cache
 def _required(kind: type[Item]) -> tuple[str, ...]:
-    """Return the fields that an item of a kind cannot begin without."""
+    """Return the fields that an item must open with."""
     tag = str(kind.__struct_config__.tag)
     required = [field.encode_name for field in structs.fields(kind) if field.required]
     known = {*kind.made, *_WRITTEN.get(tag, {})}
@@ -839,14 +838,14 @@ def _required(kind: type[Item]) -> tuple[str, ...]:
 
 
 def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
-    """Return an item as it begins, but for its ids.
+    """Return a new item without its ids.
 
     Args:
-        kind: Its type.
-        fields: What is known of it, by the API's names. Fields that its kind does not have are left out.
+        kind: The item's type.
+        fields: The known fields, by the API's names. Fields that the kind does not have are ignored.
 
     Raises:
-        ValueError: There is no such kind, or a field is missing or of a wrong type.
+        ValueError: The kind is unknown, or a field is missing or has a wrong type.
     """
     if kind not in ITEMS:
         raise ValueError(f"there is no item of kind {kind!r}")
@@ -862,7 +861,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
 
 
 def example(kind: ItemKind) -> dict[str, object]:
-    """Return what an item of a kind may open with: the fields that it cannot begin without, each text the name of its field."""
+    """Return the fields that an item must open with, with example values; each string is the name of its field."""
     item = ITEMS[kind]
     types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
     return {name: _example(name, types[name]) for name in _required(item)}
@@ -897,19 +896,19 @@ def _is_required(kind: type[Item], name: str) -> bool:
 
 @cache
 def literals_of(kind: type[Struct], name: str) -> tuple[str, ...]:
-    """Return the texts that a field can have; none if the type has no such field."""
+    """Return the literals of a field's type; empty if there is no such field."""
     hints = get_type_hints(kind)
     return tuple(_literals(hints[name])) if name in hints else ()
 
 
 @cache
 def statuses_of(kind: type[Item]) -> tuple[str, ...]:
-    """Return the values that the status of an item can have; none for a kind without the field."""
+    """Return the statuses that an item can have; empty for a kind without a status."""
     return literals_of(kind, "status")
 
 
 def _literals(annotation: object) -> Iterator[str]:
-    """Yield the texts of the literals in a type."""
+    """Yield the strings of the literals in a type."""
     for inner in get_args(annotation):
         if isinstance(inner, str):
             yield inner
@@ -918,15 +917,15 @@ def _literals(annotation: object) -> Iterator[str]:
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
-    """Return the fields in which an item of a kind carries the plain text of its tool's result.
+    """Return the fields for `Succeed` that hold the plain text of a tool's result.
 
     Args:
         kind: The kind of the call.
-        output: What the tool returned, as text.
+        output: The text that the tool returned.
 
     Returns:
-        The fields for `Succeed`; empty for a kind whose item shows nothing of it (a web search: its results go to the
-        model, its sources into `action`).
+        The fields; empty for a kind whose item has no result (a web search: its results go to the model, its sources into
+        `action`).
     """
     match kind:
         case "mcp_call":
@@ -943,11 +942,11 @@ NOT_RUN: Final = "The call was not executed."
 """The error of a hosted call whose tool never started."""
 
 NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
-"""The error of one that was rejected."""
+"""The error of a hosted call with invalid arguments."""
 
 
 def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Return where an item of a kind carries what went wrong with its tool; empty for a kind that has no such field."""
+    """Return the fields that hold the error of a tool; empty for a kind without such a field."""
     match kind:
         case "mcp_call":
             content = [{"type": "text", "text": message}]

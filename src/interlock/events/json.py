@@ -1,4 +1,4 @@
-"""JSON that never fails: any text a model or a tool wrote can be written on the wire."""
+"""JSON encoding that accepts any text, including lone surrogates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Replace what UTF-8 cannot carry (surrogates, one by one) with U+FFFD; other text is given back as it is."""
+    """Replace each lone surrogate, which UTF-8 cannot encode, with U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -30,18 +30,15 @@ def _as_dict(value: object) -> object:
 
 
 encode: Final = msgspec.json.Encoder(enc_hook=_as_dict).encode
-"""Write a value as JSON, as `dumps` does but for surrogates, which raise `UnicodeEncodeError`."""
+"""Encode a value like `dumps`, but raise `UnicodeEncodeError` for surrogates."""
 
 
 def dumps(value: object) -> bytes:
-    """Write a value as JSON.
+    """Encode a value as JSON, in UTF-8 without white space between tokens.
 
     Args:
-        value: Anything made of Structs, mappings, lists, tuples, strings, numbers, booleans and None. Surrogates become U+FFFD,
-            infinite and undefined floats null; integers may be of any size.
-
-    Returns:
-        UTF-8, without white space and without a line break.
+        value: Structs, mappings, lists, tuples, strings, numbers, booleans and None. Lone surrogates become U+FFFD, NaN and
+            infinities null; integers may be of any size.
     """
     try:
         return encode(value)
@@ -50,25 +47,25 @@ def dumps(value: object) -> bytes:
 
 
 def as_json(value: object) -> object:
-    """Return a value as plain JSON values that share nothing with it."""
+    """Return a copy of a value as plain JSON values."""
     return msgspec.json.decode(dumps(value))
 
 
 def loads(data: str | bytes) -> object:
-    """Parse JSON, and nothing beyond it: `NaN` and `Infinity` are none.
+    """Parse strict JSON, without `NaN` and `Infinity`.
 
     Args:
-        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may be of any size; half a character may be escaped.
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may be of any size; escaped lone surrogates are accepted.
 
     Raises:
-        ValueError: It is not JSON.
-        RecursionError: It is nested too deep.
+        ValueError: The text is not JSON.
+        RecursionError: The text is nested too deeply.
     """
     return json.loads(data, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _clean(value: object) -> object:

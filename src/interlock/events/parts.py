@@ -1,4 +1,4 @@
-"""Content parts, annotations and log probabilities, and the three ways in which a field may be left out."""
+"""Content parts, annotations and log probabilities, and the three ways in which a field may be omitted."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 Maybe: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "optional"})]
-"""A field that may be left out. The API never says null for it, but a client that sends an item back may: null means the same."""
+"""A field that may be omitted. The API never sends null for it; a client that sends an item back may, with the same meaning."""
 Nullable: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "nullable"})]
-"""A field that may be left out or null, from either side."""
+"""A field that may be omitted or null in requests and responses."""
 Outbound: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "outbound"})]
-"""A field that a request may leave out, or say null for, and that a response always has."""
+"""A field that may be omitted or null in a request, and that a response always has."""
 
 Json: TypeAlias = Any
 """Free-form JSON: a schema, the arguments or the result of a tool."""
 Number: TypeAlias = int | float
-"""A number, written as it was read."""
+"""A number; integers stay integers."""
 
 
 def kinds_of(base: type[S]) -> Iterator[type[S]]:
-    """Yield the types that are declared with a base, but for those that are bases themselves."""
+    """Yield the subclasses of a base that have no subclasses themselves."""
     below = base.__subclasses__()
     for kind in below:
         yield from kinds_of(kind)
@@ -36,11 +36,11 @@ def kinds_of(base: type[S]) -> Iterator[type[S]]:
 
 
 class Annotation(Struct, tag_field="type", kw_only=True):
-    """What a stretch of an answer's text refers to."""
+    """A reference in the text of an answer."""
 
 
 class FileCitation(Annotation, tag="file_citation", kw_only=True):
-    """A file that was searched."""
+    """A citation of a file."""
 
     file_id: str
     filename: str
@@ -48,7 +48,7 @@ class FileCitation(Annotation, tag="file_citation", kw_only=True):
 
 
 class UrlCitation(Annotation, tag="url_citation", kw_only=True):
-    """A page of the web."""
+    """A citation of a web page."""
 
     start_index: int
     end_index: int
@@ -57,7 +57,7 @@ class UrlCitation(Annotation, tag="url_citation", kw_only=True):
 
 
 class ContainerFileCitation(Annotation, tag="container_file_citation", kw_only=True):
-    """A file in the container of a code interpreter or a shell."""
+    """A citation of a file in the container of a code interpreter or a shell."""
 
     container_id: str
     file_id: str
@@ -67,7 +67,7 @@ class ContainerFileCitation(Annotation, tag="container_file_citation", kw_only=T
 
 
 class FilePath(Annotation, tag="file_path", kw_only=True):
-    """A file that the model wrote."""
+    """The path of a file that the model wrote."""
 
     file_id: str
     index: int
@@ -77,13 +77,7 @@ AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | 
 
 
 def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
-    """Return an annotation with the fields that say where it stands; one of another type as it is.
-
-    Args:
-        annotation: In the API's shape, with its `type`.
-        start: Where the text that it is about begins, in characters of the part.
-        end: Where that text ends.
-    """
+    """Return an annotation with its position in the part, from `start` to `end` in characters; types without one are unchanged."""
     match annotation.get("type"):
         case "url_citation" | "container_file_citation":
             return {**annotation, "start_index": start, "end_index": end}
@@ -97,7 +91,7 @@ def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[st
 
 
 class TopLogprob(Struct, kw_only=True):
-    """A token that might have stood in the place of another."""
+    """An alternative token with its log probability."""
 
     token: str
     logprob: Number
@@ -105,7 +99,7 @@ class TopLogprob(Struct, kw_only=True):
 
 
 class Logprob(Struct, kw_only=True):
-    """A token of a text with its log probability. The events of the `openai` package know no `bytes`; the API sends them."""
+    """A token with its log probability. The API sends `bytes`; the events of the `openai` package do not type it."""
 
     token: str
     logprob: Number
@@ -135,13 +129,13 @@ class Refusal(Part, tag="refusal", kw_only=True):
 
 
 class ReasoningText(Part, tag="reasoning_text", kw_only=True):
-    """Text of a model's reasoning."""
+    """Text of the model's reasoning."""
 
     text: str
 
 
 class SummaryText(Part, tag="summary_text", kw_only=True):
-    """Text of the summary of a reasoning."""
+    """Text of a reasoning summary."""
 
     text: str
 
@@ -150,7 +144,7 @@ class SummaryText(Part, tag="summary_text", kw_only=True):
 
 
 class CacheBreakpoint(Struct, kw_only=True):
-    """The end of a prompt's part that the cache shall keep."""
+    """The end of a prompt prefix to cache."""
 
     mode: Literal["explicit"]
     ttl: Maybe[Literal["30m", "12h"]] = UNSET
@@ -187,26 +181,26 @@ class InputFile(InputPart, tag="input_file", kw_only=True):
 
 
 class Audio(Struct, kw_only=True):
-    """The data of a sound."""
+    """Audio data."""
 
     data: str
     format: str
 
 
 class InputAudio(InputPart, tag="input_audio", kw_only=True):
-    """A sound."""
+    """Audio."""
 
     input_audio: Audio
 
 
 class InputVideo(InputPart, tag="input_video", kw_only=True):
-    """A video, by its URL. Open Responses has it, and no release of the `openai` package."""
+    """A video, by its URL. Open Responses has it; no release of the `openai` package does."""
 
     video_url: str
 
 
 class ComputerScreenshot(InputPart, tag="computer_screenshot", kw_only=True):
-    """The screen of a computer that the model uses."""
+    """A screenshot of a computer that the model uses."""
 
     detail: Maybe[Literal["low", "high", "auto", "original"]] = UNSET
     file_id: Nullable[str] = UNSET
@@ -214,13 +208,13 @@ class ComputerScreenshot(InputPart, tag="computer_screenshot", kw_only=True):
 
 
 class PlainText(Part, tag="text", kw_only=True):
-    """Text of nobody in particular."""
+    """Text without a role."""
 
     text: str
 
 
 class EncryptedContent(Part, tag="encrypted_content", kw_only=True):
-    """What one agent says to another, for the server alone to read."""
+    """A message between agents that only the server can read."""
 
     encrypted_content: str
 
@@ -243,4 +237,4 @@ ContentPart: TypeAlias = (
 )
 """A part of any item."""
 Content: TypeAlias = str | list[ContentPart]
-"""A text, or parts."""
+"""A string, or parts."""

@@ -1,9 +1,7 @@
-"""The settings of a request as a response object echoes them, complete as Open Responses' `ResponseResource` wants it.
+"""The settings of a request as its response echoes them, with every field that Open Responses' `ResponseResource` requires.
 
-This module knows what each setting is when a request leaves it out or says null, and that no echo may break the type of
-the response (rule R14): a value that its field cannot have is not echoed; its default is, and a tool of an unknown type is left
-out of `tools`. It does not judge requests, and it knows nothing of what a response becomes while it runs: its id, status, output
-and usage are the driver's.
+A setting that is missing, null or invalid gets its default. Tools of unknown types are dropped, so that the response is valid
+(rule R14). Requests are validated elsewhere; the driver sets the id, the status, the output and the usage.
 """
 
 from __future__ import annotations
@@ -30,33 +28,33 @@ FIELDS: Final[Mapping[str, type[Struct]]] = {
     for name, hint in {**get_type_hints(Response, include_extras=True), "tool": AnyTool}.items()
     if name in (*SETTINGS, "tool")
 }
-"""What each setting may be, and a tool: an object of one member, which msgspec compiles once."""
+"""The type of each setting, and of a tool, as a Struct with one field, which msgspec compiles once."""
 
 DEFAULTS: Final = {name: getattr(Response(id="", created_at=0, model=""), name) for name in SETTINGS}
-"""The settings of a request that sets nothing."""
+"""The settings of a request without any."""
 
 SECRETS: Final = frozenset({"authorization", "headers"})
-"""What a request says about an MCP server that no response repeats: it may be stored, logged and shown."""
+"""Fields of an MCP tool that a response must not repeat, because responses are stored and logged."""
 
 UNFIT: Final = object()
-"""Stands for a value that a field cannot have."""
+"""Marks a value that its field cannot have."""
 
 
 def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return a tool as anybody may know it: an MCP server without what only that server is to get."""
+    """Return a tool without its credentials."""
     return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
 
 
 def response_settings(request: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of a request as its response object echoes them.
+    """Return the settings of a request as its response echoes them.
 
     Args:
-        request: The body of a `POST /v1/responses`, already found valid.
+        request: The validated body of a `POST /v1/responses`.
 
     Returns:
-        Every field that `ResponseResource` requires but `id`, `object`, `created_at`, `completed_at`, `status`,
-        `output`, `usage`, `error` and `incomplete_details`. The numbers and booleans are never null. With them `conversation`,
-        if the request belongs to one.
+        Every field that `ResponseResource` requires, except `id`, `object`, `created_at`, `completed_at`, `status`, `output`,
+        `usage`, `error` and `incomplete_details`; and `conversation`, if the request belongs to one. Numbers and booleans are never
+        null, except `max_output_tokens` and `max_tool_calls`.
     """
     settings = cast("dict[str, object]", to_builtins(DEFAULTS))
     for name in SETTINGS:
@@ -72,7 +70,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
 
 def _fitted(value: object, name: str) -> object:
-    """Return a value as it is, or as a lenient host reads it (`"false"` as false), if a field can have it."""
+    """Return a value, converted if possible (`"false"` to false), or `UNFIT` if the field cannot have it."""
     for strict in (True, False):
         try:
             fitted = convert({"value": value}, FIELDS[name], strict=strict)
@@ -83,7 +81,7 @@ def _fitted(value: object, name: str) -> object:
 
 
 def _completed(name: str, value: object) -> object:
-    """Return a setting with what Open Responses requires of it; `fast` is another name for `priority`, which responses say."""
+    """Return a setting with the fields that Open Responses requires; `fast` becomes `priority`."""
     members = {field: inner for field, inner in _members(value).items() if inner is not None}
     match name:
         case "reasoning":
@@ -100,15 +98,15 @@ def _completed(name: str, value: object) -> object:
 
 
 def _tools(value: object) -> list[dict[str, object]]:
-    """Return the tools of known types, each with what Open Responses requires of it and with what else the request says."""
-    given = cast("list[object]", value) if isinstance(value, list) else []
-    completed = [{**without_secrets(tool), **_required(tool)} for tool in map(_members, given)]
-    read = [(tool, _fitted(tool, "tool")) for tool in completed]
-    return [tool if fitted is tool else {**tool, **_members(fitted)} for tool, fitted in read if fitted is not UNFIT]
+    """Return the tools of known types, with the fields that Open Responses requires and without credentials."""
+    tools = cast("list[object]", value) if isinstance(value, list) else []
+    completed = [{**without_secrets(tool), **_required(tool)} for tool in map(_members, tools)]
+    pairs = [(tool, _fitted(tool, "tool")) for tool in completed]
+    return [tool if fitted is tool else {**tool, **_members(fitted)} for tool, fitted in pairs if fitted is not UNFIT]
 
 
 def _required(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that a tool of a response has and that this one lacks."""
+    """Return the fields that a tool in a response requires and that this one lacks."""
     match tool.get("type"):
         case "function":
             fields: dict[str, object] = {"description": None, "parameters": None, "strict": None}

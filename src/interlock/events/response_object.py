@@ -1,4 +1,4 @@
-"""The response, its usage and errors, and the request that asks for it."""
+"""The response, its usage and errors, and the request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Summary: TypeAlias = Literal["auto", "concise", "detailed"]
 
 
 class CacheWriteTokens(Struct, kw_only=True):
-    """The tokens that were written to the cache, by how long it keeps them."""
+    """Tokens written to the cache, by time to live."""
 
     ttl_12h_tokens: int
     ttl_30m_tokens: int
 
 
 class InputTokensDetails(Struct, kw_only=True):
-    """What of the prompt was cached. openai 2.25 does not know what was written."""
+    """Cached tokens of the prompt. openai 2.25 does not have `cache_write_tokens`."""
 
     cached_tokens: int = 0
     cache_write_tokens: Maybe[int] = UNSET
@@ -33,7 +33,7 @@ class InputTokensDetails(Struct, kw_only=True):
 
 
 class OutputTokensDetails(Struct, kw_only=True):
-    """What of the answer was reasoning."""
+    """Reasoning tokens of the output."""
 
     reasoning_tokens: int = 0
 
@@ -48,17 +48,17 @@ class Usage(Struct, kw_only=True):
     total_tokens: int
 
 
-# What went wrong.
+# Errors.
 
 
 class MisalignmentSteer(Struct, kw_only=True):
-    """What may be said to the model to go on."""
+    """A message to send to the model to continue."""
 
     message: str
 
 
 class Misalignment(Struct, kw_only=True):
-    """What the model did that nobody asked it for."""
+    """An action of the model that nobody asked for."""
 
     detailed_explanation: Nullable[str] = UNSET
     error_type: Nullable[str] = UNSET
@@ -67,7 +67,7 @@ class Misalignment(Struct, kw_only=True):
 
 
 class ResponseError(Struct, kw_only=True):
-    """Why a response failed. The API's codes are a closed list in the `openai` package; other services have others."""
+    """Why a response failed. The `openai` package has a closed list of codes; other services have others."""
 
     code: str
     message: str
@@ -77,7 +77,7 @@ class ResponseError(Struct, kw_only=True):
 
 
 class RequestError(Struct, kw_only=True):
-    """Why a request is refused."""
+    """Why a request is rejected."""
 
     type: str
     code: Nullable[str] = UNSET
@@ -97,7 +97,7 @@ class IncompleteDetails(Struct, kw_only=True):
 
 
 class ReasoningSettings(Struct, kw_only=True):
-    """How much the model thinks, and how much of that is shown."""
+    """The reasoning effort, and how much of the reasoning is shown."""
 
     effort: Nullable[Effort] = None
     summary: Nullable[Summary] = None
@@ -107,7 +107,7 @@ class ReasoningSettings(Struct, kw_only=True):
 
 
 class TextSettings(Struct, kw_only=True):
-    """The form of the answer."""
+    """The format of the answer."""
 
     format: Maybe[AnyFormat] = field(default_factory=TextFormat)
     verbosity: Nullable[Size] = UNSET
@@ -120,7 +120,7 @@ class Conversation(Struct, kw_only=True):
 
 
 class Prompt(Struct, kw_only=True):
-    """A prompt that the server has, and what stands in the places of its variables."""
+    """A stored prompt, and the values of its variables."""
 
     id: str
     variables: Nullable[dict[str, str | InputText | InputImage | InputFile]] = UNSET
@@ -128,19 +128,19 @@ class Prompt(Struct, kw_only=True):
 
 
 class AccessPrograms(Struct, kw_only=True):
-    """The programs that a customer takes part in."""
+    """The access programs of a customer."""
 
     cyber: Outbound[Literal["standard", "daybreak_blue", "daybreak_red"]] = UNSET
 
 
 class ImageSettings(Struct, kw_only=True):
-    """Whether images are made smaller before the model sees them; a response never says `auto`."""
+    """Whether images are compressed before the model sees them; a response never has `auto`."""
 
     context_compression: Outbound[Literal["auto", "enabled", "disabled"]] = UNSET
 
 
 class CacheOptions(Struct, kw_only=True):
-    """How the prompt is cached. Only a request says `prewarm`."""
+    """How the prompt is cached. Only a request has `prewarm`."""
 
     mode: Outbound[Literal["implicit", "explicit"]] = UNSET
     ttl: Outbound[Literal["30m", "12h"]] = UNSET
@@ -148,11 +148,11 @@ class CacheOptions(Struct, kw_only=True):
     prewarm: Maybe[bool] = UNSET
 
 
-# What a response says of how it was made.
+# Diagnostics of a response.
 
 
 class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=True):
-    """An item of the input that the model did not see."""
+    """An input item that was removed before the model saw it."""
 
     id: str
     action: Literal["removed"]
@@ -160,11 +160,11 @@ class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=Tru
 
 
 class ModerationOutcome(Struct, tag_field="type", kw_only=True):
-    """What moderation says of the input or of the output."""
+    """The moderation of the input or the output."""
 
 
 class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True):
-    """Its judgement."""
+    """The verdict of the moderation."""
 
     model: str
     flagged: bool
@@ -174,25 +174,25 @@ class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True)
 
 
 class ModerationError(ModerationOutcome, tag="error", kw_only=True):
-    """Why there is none."""
+    """Why the moderation failed."""
 
     code: str
     message: str
 
 
 class Moderation(Struct, kw_only=True):
-    """What moderation says of both."""
+    """The moderation of the input and the output."""
 
     input: ModerationResult | ModerationError
     output: ModerationResult | ModerationError
 
 
 class CacheDiagnostics(Struct, tag_field="type", kw_only=True):
-    """How the cache did, compared with another response."""
+    """A comparison of the prompt cache with another response."""
 
 
 class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
-    """It did not help, and why."""
+    """Cached tokens were missed, and why."""
 
     cache_missed_tokens: int
     reason: Literal[
@@ -210,33 +210,33 @@ class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
 
 
 class CacheHit(CacheDiagnostics, tag="cache_hit", kw_only=True):
-    """It helped."""
+    """The prompt was cached."""
 
 
 class CacheComparisonMissing(CacheDiagnostics, tag="comparison_response_not_found", kw_only=True):
-    """There is no such response."""
+    """The response to compare with does not exist."""
 
 
 class CacheUnknown(CacheDiagnostics, tag="unavailable", kw_only=True):
-    """Nobody knows."""
+    """Diagnostics are not available."""
 
 
 class ImageTokens(Struct, kw_only=True):
-    """The tokens of images and of texts."""
+    """Image and text tokens."""
 
     image_tokens: int
     text_tokens: int
 
 
 class CachedImageTokens(Struct, kw_only=True):
-    """Those of them that were cached."""
+    """Cached image and text tokens."""
 
     cached_image_tokens: int
     cached_text_tokens: int
 
 
 class ImageUsage(Struct, kw_only=True):
-    """The tokens of images that were made."""
+    """The tokens of generated images."""
 
     input_tokens: int
     input_tokens_details: ImageTokens
@@ -248,20 +248,20 @@ class ImageUsage(Struct, kw_only=True):
 
 
 class WebSearchUsage(Struct, kw_only=True):
-    """The searches of the web."""
+    """The number of web searches."""
 
     num_requests: int
 
 
 class ToolUsage(Struct, kw_only=True):
-    """What the hosted tools used."""
+    """The usage of hosted tools."""
 
     image_gen: ImageUsage
     web_search: WebSearchUsage
 
 
 class Response(Struct, kw_only=True, gc=False):
-    """A response: what a request set, what became of it, and its items."""
+    """A response: its settings, its status and its items."""
 
     id: str
     object: Literal["response"] = "response"
@@ -314,7 +314,7 @@ class Response(Struct, kw_only=True, gc=False):
 
 
 class CompactedResponse(Struct, kw_only=True):
-    """What `POST /v1/responses/compact` returns."""
+    """The body of the response to `POST /v1/responses/compact`."""
 
     id: str
     object: Literal["response.compaction"] = "response.compaction"
@@ -325,14 +325,14 @@ class CompactedResponse(Struct, kw_only=True):
 
 
 class InputTokens(Struct, kw_only=True):
-    """What `POST /v1/responses/input_tokens` returns."""
+    """The body of the response to `POST /v1/responses/input_tokens`."""
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
     input_tokens: int
 
 
 class ItemList(Struct, kw_only=True):
-    """What `GET /v1/responses/{id}/input_items` returns."""
+    """The body of the response to `GET /v1/responses/{id}/input_items`."""
 
     object: Literal["list"] = "list"
     data: list[InputItem]
@@ -341,18 +341,18 @@ class ItemList(Struct, kw_only=True):
     has_more: bool
 
 
-# The request. Null always means that a parameter is not set.
+# The request. A null parameter is not set.
 
 
 class BackgroundOptions(Struct, kw_only=True):
-    """How soon a response in the background must be there."""
+    """The deadline of a background response."""
 
     completion_window: Literal["soonest", "2h", "8h"] | None = None
     continuation_id: str | None = None
 
 
 class ContextManagement(Struct, kw_only=True):
-    """When the conversation is compacted."""
+    """When to compact the conversation."""
 
     type: Literal["compaction"]
     compact_threshold: Annotated[int, Meta(ge=1)] | None = None
@@ -362,34 +362,34 @@ ContextManagements: TypeAlias = Annotated[list[ContextManagement], Meta(max_leng
 
 
 class ModerationMode(Struct, kw_only=True):
-    """Whether moderation blocks."""
+    """Whether moderation only scores, or blocks."""
 
     mode: Literal["score", "block"]
 
 
 class ModerationPolicy(Struct, kw_only=True):
-    """Whether moderation blocks the input or the output."""
+    """The moderation modes of the input and the output."""
 
     input: ModerationMode | None = None
     output: ModerationMode | None = None
 
 
 class ModerationRequest(Struct, kw_only=True):
-    """How a response is moderated."""
+    """The moderation of a response."""
 
     model: str
     policy: ModerationPolicy | None = None
 
 
 class MultiAgent(Struct, kw_only=True):
-    """Whether the model may have others work for it; a beta."""
+    """Whether the model may use subagents (beta)."""
 
     enabled: bool
     max_concurrent_subagents: int | None = None
 
 
 class StreamOptions(Struct, kw_only=True):
-    """How the stream is sent."""
+    """Options of the stream."""
 
     include_obfuscation: bool | None = None
 
@@ -403,11 +403,11 @@ Metadata: TypeAlias = Annotated[
 
 
 Identifier: TypeAlias = Annotated[str, Meta(max_length=4_096)]
-"""An id of somebody's, which may be empty."""
+"""An id that the client chooses, which may be empty."""
 
 
 class Parameters(Struct, kw_only=True, frozen=True):
-    """The parameters of a request that hold neither items nor tools."""
+    """The parameters of a request, without items and tools."""
 
     model: Annotated[str, Meta(min_length=1)]
     access_programs: AccessPrograms | None = None

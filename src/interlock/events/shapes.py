@@ -1,4 +1,4 @@
-"""What is wrong with a JSON value, by a type of the vocabulary. It knows no order of events and no words of the API's errors."""
+"""Validate JSON values against the Structs of `interlock.events`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
 
 Direction: TypeAlias = Literal["request", "stream"]
-"""Who says it: a client, which may leave out what has a default, or a server, which may not."""
+"""`request`: fields with a default may be omitted; `stream`: they may not."""
 Path: TypeAlias = tuple[str | int, ...]
 
 
 @frozen
-class Fault:
-    """What is wrong at one place of a value.
+class Mismatch:
+    """A difference between a value and its type, at one path.
 
     Args:
-        path: The place; empty for the value itself.
-        kind: `type`: another JSON type; `null`: a null where the field is left out; `missing` and `unknown`: a field; `tag`: an
-            object of a type that is none of those allowed; `value`: a text of no choice, or beyond a limit.
+        path: The path to it; empty for the value itself.
+        kind: `type`: another JSON type; `null`: a null instead of an omitted field; `missing` and `unknown`: a field; `tag`: an
+            unknown `type`; `value`: not one of the choices, or out of range.
         type: The type of the object that has the field, or the name of its class; empty outside of an object.
-        expected: What may stand there, in words.
-        value: What stands there; None for what is missing.
-        choices: The texts, or the types of objects, of which it is none.
-        limit: The limit that it is beyond: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its number or text.
+        expected: The expected value, in words.
+        value: The actual value; None for a missing one.
+        choices: The allowed values or types.
+        limit: The limit that the value violates: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its number or text.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Fault:
 
 @frozen(eq=False)
 class _At:
-    """A place in a value; its path is made only where it is asked for."""
+    """A place in a value; its path is made only when it is needed."""
 
     holder: str = ""
     above: _At | None = None
@@ -58,16 +58,16 @@ class _At:
         return (*reversed(steps),)
 
 
-_Task: TypeAlias = "Fault | tuple[_Shape, object, _At]"
+_Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
 _Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
-"""Look into a value of the right JSON type: return faults, and what is to be looked at next, in the order of the value."""
+"""Checks a value of the right JSON type: returns mismatches and the values to check next, in the order of the value."""
 
 
 @frozen(eq=False)
 class _Shape:
-    """A type, compiled: what it is in words, and how a value of each JSON type is looked into; None where any will do.
+    """A compiled type: its description, and a check per JSON type; None accepts any value.
 
-    A text that is one of the choices need not be looked into.
+    A string that is one of the choices needs no check.
     """
 
     expected: str
@@ -75,45 +75,45 @@ class _Shape:
     choices: frozenset[object] = frozenset()
 
 
-def faults(value: object, type_: Any, *, direction: Direction) -> Iterator[Fault]:  # noqa: ANN401 - a type, or a union of them
-    """Yield what is wrong with a value, in its order; what an object lacks comes after what it has.
+def mismatches(value: object, type_: Any, *, direction: Direction) -> Iterator[Mismatch]:  # noqa: ANN401 - a type, or a union of them
+    """Yield the mismatches of a JSON value, in its order; the missing fields of an object come last.
 
     Args:
-        value: Any JSON value.
-        type_: A type of the vocabulary, or a union.
-        direction: Whether a client or a server says it.
+        value: A JSON value.
+        type_: A type of `interlock.events`, or a union.
+        direction: Whether the value is part of a request or of a stream.
     """
     waiting: list[_Task] = [(_shape_of(type_, direction), value, _At())]
     while waiting:
         task = waiting.pop()
-        if isinstance(task, Fault):
+        if isinstance(task, Mismatch):
             yield task
             continue
         shape, inner, at = task
         look = shape.looks.get(type(inner), _MISFIT)
         if look is _MISFIT:
-            yield Fault(at.path, "type", at.holder, shape.expected, inner)
+            yield Mismatch(at.path, "type", at.holder, shape.expected, inner)
         elif look is not None:
             waiting += reversed(look(inner, at))
 
 
 def param_of(path: Path) -> str:
-    """Return a path as the API writes it: `input[3].content[0].image_url`."""
+    """Return a path in the API's form: `input[3].content[0].image_url`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 _MISFIT: Final = cast("_Look", object())
-"""Stands for a JSON type that a value cannot have."""
+"""Marks a JSON type that a value cannot have."""
 _NULL: Final = type(None)
 
 
 @cache
-def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
+def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
     return _compile(type_, direction)
 
 
-def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - likewise
-    """Compile a type: what each of its arms says of values of its JSON type."""
+def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
+    """Compile a type, with the check of each arm of a union under its JSON type."""
     looks: dict[type, _Look | None] = {}
     words: list[str] = []
     choices: list[str] = []
@@ -149,8 +149,8 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - like
     return _Shape(expected, looks, frozenset(choices))
 
 
-def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - likewise
-    """Yield what a type is a union of, and what is annotated of each."""
+def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - a type
+    """Yield the arms of a union, with the annotations of each."""
     origin = get_origin(type_)
     if origin is Annotated:
         yield from _arms(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
@@ -161,7 +161,7 @@ def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[
         yield type_, meta
 
 
-def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - likewise
+def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - a type
     return next(_limits(meta) for _, meta in _arms(type_))
 
 
@@ -179,7 +179,7 @@ _BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingPr
         "pattern": ("a text that matches {}", lambda value, limit: re.search(limit, value) is None),
     }
 )
-"""The limits that the vocabulary knows, in words, and when a value is beyond one: not a number is beyond each."""
+"""The limits, in words, and the test whether a value violates one: NaN violates every limit."""
 _WORDS: Final[Mapping[type, str]] = MappingProxyType(
     {str: "a string", int: "an integer", float: "a number", bool: "a boolean", _NULL: "null"}
 )
@@ -201,7 +201,7 @@ def _among(choices: Sequence[str]) -> str:
 
 def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:  # noqa: ANN401 - a value with a size
     return [
-        Fault(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
+        Mismatch(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
         for name, limit in limits.items()
         for words, is_beyond in (_BEYOND[name],)
         if is_beyond(value, limit)
@@ -216,7 +216,7 @@ def _choice(choices: tuple[str, ...]) -> _Look:
     expected = _among(choices)
 
     def look(value: str, at: _At) -> Sequence[_Task]:
-        return () if value in choices else (Fault(at.path, "value", at.holder, expected, value, choices),)
+        return () if value in choices else (Mismatch(at.path, "value", at.holder, expected, value, choices),)
 
     return look
 
@@ -235,7 +235,7 @@ def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Look:
 
 
 def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Look:
-    """Look into an object with names of any kind; one that is too long is a fault of the object."""
+    """Check an object with arbitrary names; an invalid name is a mismatch of the object."""
 
     def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
         tasks = _beyond(value, at, limits)
@@ -249,7 +249,7 @@ def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mappin
 
 
 def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
-    """Look into an object whose `type` says what it is."""
+    """Check an object by its `type`."""
     choices = tuple(kinds)
     expected = _among(choices)
     looks = {tag: _members(kind, direction) for tag, kind in kinds.items()}
@@ -260,14 +260,14 @@ def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
             return looks[tag](value, at)
         inner = (*at.path, "type")
         if "type" not in value:
-            return (Fault(inner, "missing", at.holder, expected, choices=choices),)
-        return (Fault(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
+            return (Mismatch(inner, "missing", at.holder, expected, choices=choices),)
+        return (Mismatch(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
 
     return look
 
 
 def _members(kind: type[Struct], direction: Direction) -> _Look:
-    """Look into an object of a known type, which is compiled when the first is seen: a type may hold itself."""
+    """Check an object of a known type, which is compiled at the first use because a type may contain itself."""
     name = name_of(kind)
 
     def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
@@ -276,25 +276,25 @@ def _members(kind: type[Struct], direction: Direction) -> _Look:
         for field, inner in value.items():
             shape = shapes.get(field)
             if shape is None:
-                tasks.append(Fault((*at.path, field), "unknown", name, "", inner))
+                tasks.append(Mismatch((*at.path, field), "unknown", name, "", inner))
             elif shape.looks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
                 tasks.append((shape, inner, _At(name, at, field)))
         if not required <= value.keys():
             lacks = (field for field in shapes if field in required and field not in value)
-            tasks += (Fault((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
+            tasks += (Mismatch((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
         return tasks
 
     return look
 
 
 def name_of(kind: type[Struct]) -> str:
-    """Return what an object is called: its type, or the name of its class if it has none."""
+    """Return the name of an object in messages: its type, or the name of its class if it has none."""
     return str(kind.__struct_config__.tag or kind.__name__)
 
 
 @cache
 def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Shape], frozenset[str]]:
-    """Return the fields of a type, and which of them must be there."""
+    """Return the fields of a type, and the names of the required ones."""
     hints = get_type_hints(kind, include_extras=True)
     tag = kind.__struct_config__.tag
     shapes: dict[str, _Shape] = {"type": _Shape(f"'{tag}'", {str: _tag(str(tag))}, frozenset({tag}))} if tag else {}
@@ -311,15 +311,15 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     return shapes, frozenset(required)
 
 
-def _presence(hint: Any) -> str:  # noqa: ANN401 - likewise
-    """Return in which of the three ways a field may be left out (`interlock.events.parts`); none if it may not."""
+def _presence(hint: Any) -> str:  # noqa: ANN401 - a type
+    """Return how a field may be omitted (`interlock.events.parts`); an empty string if it is required."""
     extras = (cast("dict[str, str] | None", one.extra) for one in getattr(hint, "__metadata__", ()))
     return next((extra["presence"] for extra in extras if extra), "")
 
 
 def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | None]:
     def look(_value: None, at: _At) -> Sequence[_Task]:
-        return (Fault(at.path, "null", at.holder, shape.expected),)
+        return (Mismatch(at.path, "null", at.holder, shape.expected),)
 
     looks = {kind: inner for kind, inner in shape.looks.items() if kind is not _NULL}
     return {**looks, _NULL: look} if tolerated else looks
@@ -327,6 +327,6 @@ def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | No
 
 def _tag(tag: str) -> _Look:
     def look(value: str, at: _At) -> Sequence[_Task]:
-        return () if value == tag else (Fault(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
+        return () if value == tag else (Mismatch(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
 
     return look

@@ -1,6 +1,6 @@
-"""How the events of a stream are written: as the bytes of server-sent events, or as objects.
+"""Writers of a stream's events: as the bytes of server-sent events, or as objects.
 
-A writer knows the form of events and nothing of their order. It makes no events: the driver hands it those of its edges.
+A writer encodes events; the driver decides their order.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from interlock.events.stream import (
 T_co = TypeVar("T_co", covariant=True)
 
 DONE_FRAME: Final = b"data: [DONE]\n\n"
-"""What follows the terminal event on the wire (rule R3)."""
+"""The end marker, which follows the terminal event on the wire (rule R3)."""
 
 CONTENT_TYPE: Final = "text/event-stream"
 """The media type of a stream (rule R5)."""
 
 
 class Writer(Protocol[T_co]):
-    """The form in which a driver returns its events; `SseWriter` and `EventWriter` are the two that come with the package."""
+    """The form in which a driver returns its events. The package has `SseWriter` and `EventWriter`."""
 
     def write(self, event: StreamEvent) -> T_co:
-        """Return an event in this form."""
+        """Return an event in the writer's form."""
         ...
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
         """Return a function that writes a delta event again, with another text and number.
 
-        A driver calls it where text only streams, so that a delta costs little more than the text in it.
+        The driver uses it for consecutive text deltas, to avoid encoding the whole event again.
 
         Args:
-            event: A delta event that was written, without log probabilities.
+            event: A delta event without log probabilities.
 
         Returns:
-            A function of the text, which has no lone surrogates, and of the sequence number.
+            A function of the text, which must have no lone surrogates, and of the sequence number.
         """
         ...
 
@@ -66,7 +66,7 @@ _HEADS: Final = {event: _head(name) for name, event in EVENTS.items()}
 
 @frozen
 class SseWriter:
-    """Writes whole frames: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
+    """Writes frames of server-sent events: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
 
     dialect: Dialect = OPENAI
 
@@ -88,7 +88,7 @@ class SseWriter:
 
 @frozen
 class _Frame:
-    """The frame of a delta, up to its text and from there to its number."""
+    """The frame of a delta without its text and number: the bytes before the text, and those between the two."""
 
     start: bytes
     middle: bytes
@@ -103,9 +103,9 @@ def _with(event: Any, text: str, number: int) -> StreamEvent:  # noqa: ANN401 - 
 
 
 def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
-    """Return an event as a frame of a dialect."""
+    """Return an event as a frame, in a dialect."""
     if isinstance(event, _NESTED):
-        body = dialect.spoken(cast("Mapping[str, object]", as_json(event)))
+        body = dialect.convert(cast("Mapping[str, object]", as_json(event)))
         return b"%b%b\n\n" % (_head(str(body["type"])), dumps(body))
     start, length = _renaming(event.__class__, dialect)
     return b"%b%b\n\n" % (start, dumps(event)[length:])
@@ -113,18 +113,18 @@ def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
 
 @cache
 def _renaming(event: type[StreamEvent], dialect: Dialect) -> tuple[bytes, int]:
-    """Return how an event's frame starts in a dialect, and how much of its JSON in OpenAI's that replaces."""
+    """Return the start of the frame in the dialect, and the length of the OpenAI start that it replaces."""
     name = dialect.event_name(wire_name(event))
     return b'%b{"type":"%b"' % (_head(name), name.encode()), len(f'{{"type":"{wire_name(event)}"')
 
 
 _NESTED: Final = (ResponseEvent, ItemBracket, PartAdded, PartDone, SummaryPartAdded, SummaryPartDone, ErrorEvent)
-"""The events that hold objects in which the dialects can differ."""
+"""The events with objects that can differ between the dialects."""
 
 
 @frozen
 class EventWriter:
-    """Returns the events themselves, for code that reads a stream in the same process."""
+    """Returns the event objects, for code that reads a stream in the same process."""
 
     def write(self, event: StreamEvent) -> StreamEvent:
         """Return the event."""

@@ -1,4 +1,4 @@
-"""Every event of a stream, and where in a bracket it may stand. Which follow one another is said by the lifecycles."""
+"""All events of a stream, and their places in a bracket. The lifecycles define the order of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from interlock.events.response_object import CreateResponse, RequestError, Respo
 
 
 class Place(Enum):
-    """Where a stream stands between two events: outside of an item, in it, in a part, or in a part whose text is done.
+    """A place between two events of a stream: outside of an item, in it, in a part, in a part whose text is done, or at the end.
 
     For the response's own events the bracket is the response: `created` opens it and a terminal event closes it.
     """
@@ -28,7 +28,7 @@ class Place(Enum):
 
 
 class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
-    """An event; `before` and `after` are where the stream stands then."""
+    """A stream event; `before` and `after` are the places in the stream around it."""
 
     before: ClassVar[Place] = Place.ITEM
     after: ClassVar[Place] = Place.ITEM
@@ -37,15 +37,15 @@ class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
 
     @property
     def type(self) -> str:
-        """Its wire name."""
+        """The event's wire name."""
         return wire_name(self.__class__)
 
-    stream_id: Maybe[str] = UNSET  # of the lane, on a WebSocket
+    stream_id: Maybe[str] = UNSET  # the id of the lane, on a WebSocket
     agent: Nullable[Agent] = UNSET
 
 
 class ResponseEvent(StreamEvent):
-    """An event of the response."""
+    """An event about the response."""
 
     response: Response
 
@@ -58,33 +58,33 @@ class ItemBracket(StreamEvent):
 
 
 class ItemEvent(StreamEvent):
-    """An event of an item."""
+    """An event about an item."""
 
     item_id: str
     output_index: int
 
 
 class PartEvent(ItemEvent):
-    """An event of a part of an item's content."""
+    """An event about a content part of an item."""
 
     content_index: int
 
 
 class SummaryEvent(ItemEvent):
-    """An event of a part of a reasoning's summary."""
+    """An event about a part of a reasoning summary."""
 
     summary_index: int
 
 
 class CommandEvent(StreamEvent):
-    """An event of a command of a shell."""
+    """An event about a shell command."""
 
     output_index: int
     command_index: int
 
 
 class CommandOutputEvent(ItemEvent):
-    """An event of the output of a command."""
+    """An event about the output of a shell command."""
 
     command_index: int
 
@@ -93,39 +93,39 @@ class CommandOutputEvent(ItemEvent):
 
 
 class Created(ResponseEvent, tag="response.created"):
-    """A response begins."""
+    """The response began."""
 
     before = Place.OUTSIDE
 
 
 class Queued(ResponseEvent, tag="response.queued"):
-    """It waits for its turn in the background."""
+    """The response waits in a queue."""
 
 
 class InProgress(ResponseEvent, tag="response.in_progress"):
-    """It runs."""
+    """The response is being generated."""
 
 
 class Completed(ResponseEvent, tag="response.completed"):
-    """It ended."""
+    """The response completed."""
 
     after = Place.AFTER
 
 
 class Incomplete(ResponseEvent, tag="response.incomplete"):
-    """It ended before the model did."""
+    """The response ended before the model finished."""
 
     after = Place.AFTER
 
 
 class Failed(ResponseEvent, tag="response.failed"):
-    """It ended with an error."""
+    """The response failed."""
 
     after = Place.AFTER
 
 
 class ErrorEvent(StreamEvent, tag="error"):
-    """Something went wrong."""
+    """An error outside of the response."""
 
     message: str
     code: Nullable[str] = None
@@ -136,13 +136,13 @@ class ErrorEvent(StreamEvent, tag="error"):
 
 
 class ItemAdded(ItemBracket, tag="response.output_item.added"):
-    """An item begins."""
+    """An item began."""
 
     before = Place.OUTSIDE
 
 
 class ItemDone(ItemBracket, tag="response.output_item.done"):
-    """It ends."""
+    """An item ended."""
 
     after = Place.AFTER
 
@@ -151,7 +151,7 @@ class ItemDone(ItemBracket, tag="response.output_item.done"):
 
 
 class PartAdded(PartEvent, tag="response.content_part.added"):
-    """A part begins."""
+    """A content part began."""
 
     after = Place.PART
 
@@ -159,7 +159,7 @@ class PartAdded(PartEvent, tag="response.content_part.added"):
 
 
 class PartDone(PartEvent, tag="response.content_part.done"):
-    """It ends."""
+    """A content part ended."""
 
     before = Place.PART_DONE
 
@@ -167,7 +167,7 @@ class PartDone(PartEvent, tag="response.content_part.done"):
 
 
 class TextDelta(PartEvent, tag="response.output_text.delta"):
-    """More of an answer's text."""
+    """More of the output text."""
 
     before = after = Place.PART
 
@@ -177,7 +177,7 @@ class TextDelta(PartEvent, tag="response.output_text.delta"):
 
 
 class TextDone(PartEvent, tag="response.output_text.done"):
-    """The whole of it."""
+    """The complete output text of a part."""
 
     before, after = Place.PART, Place.PART_DONE
 
@@ -195,7 +195,7 @@ class RefusalDelta(PartEvent, tag="response.refusal.delta"):
 
 
 class RefusalDone(PartEvent, tag="response.refusal.done"):
-    """The whole of it."""
+    """The complete refusal."""
 
     before, after = Place.PART, Place.PART_DONE
 
@@ -203,7 +203,7 @@ class RefusalDone(PartEvent, tag="response.refusal.done"):
 
 
 class AnnotationAdded(PartEvent, tag="response.output_text.annotation.added"):
-    """A text refers to something."""
+    """An annotation of the output text."""
 
     before = after = Place.PART
 
@@ -212,7 +212,7 @@ class AnnotationAdded(PartEvent, tag="response.output_text.annotation.added"):
 
 
 class ReasoningDelta(PartEvent, tag="response.reasoning_text.delta"):
-    """More of what the model thinks."""
+    """More of the reasoning text."""
 
     before = after = Place.PART
 
@@ -221,7 +221,7 @@ class ReasoningDelta(PartEvent, tag="response.reasoning_text.delta"):
 
 
 class ReasoningDone(PartEvent, tag="response.reasoning_text.done"):
-    """The whole of it."""
+    """The complete reasoning text of a part."""
 
     before, after = Place.PART, Place.PART_DONE
 
@@ -229,7 +229,7 @@ class ReasoningDone(PartEvent, tag="response.reasoning_text.done"):
 
 
 class SummaryPartAdded(SummaryEvent, tag="response.reasoning_summary_part.added"):
-    """A part of a summary begins."""
+    """A part of a reasoning summary began."""
 
     after = Place.PART
 
@@ -237,7 +237,7 @@ class SummaryPartAdded(SummaryEvent, tag="response.reasoning_summary_part.added"
 
 
 class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
-    """It ends."""
+    """A part of a reasoning summary ended."""
 
     before = Place.PART_DONE
 
@@ -246,7 +246,7 @@ class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
 
 
 class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
-    """More of a summary."""
+    """More of a reasoning summary."""
 
     before = after = Place.PART
 
@@ -255,7 +255,7 @@ class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
 
 
 class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
-    """The whole of it."""
+    """The complete text of a part of a summary."""
 
     before, after = Place.PART, Place.PART_DONE
 
@@ -266,28 +266,28 @@ class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
 
 
 class ArgumentsDelta(ItemEvent, tag="response.function_call_arguments.delta"):
-    """More of a function's arguments."""
+    """More of a function call's arguments."""
 
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class ArgumentsDone(ItemEvent, tag="response.function_call_arguments.done"):
-    """All of them. openai 2.25 requires `name`, and later ones do not know it."""
+    """The complete arguments of a function call. openai 2.25 requires `name`; later releases do not have it."""
 
     arguments: str
     name: Maybe[str] = UNSET
 
 
 class CustomInputDelta(ItemEvent, tag="response.custom_tool_call_input.delta"):
-    """More of a custom tool's input."""
+    """More of a custom tool call's input."""
 
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class CustomInputDone(ItemEvent, tag="response.custom_tool_call_input.done"):
-    """The whole of it."""
+    """The complete input of a custom tool call."""
 
     input: str
 
@@ -300,7 +300,7 @@ class McpArgumentsDelta(ItemEvent, tag="response.mcp_call_arguments.delta"):
 
 
 class McpArgumentsDone(ItemEvent, tag="response.mcp_call_arguments.done"):
-    """All of them."""
+    """The complete arguments of an MCP call."""
 
     arguments: str
 
@@ -313,7 +313,7 @@ class CodeDelta(ItemEvent, tag="response.code_interpreter_call_code.delta"):
 
 
 class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
-    """The whole of it."""
+    """The complete code."""
 
     code: str
 
@@ -322,79 +322,79 @@ class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
 
 
 class McpInProgress(ItemEvent, tag="response.mcp_call.in_progress"):
-    """An MCP server's tool is called."""
+    """A call of an MCP server's tool began."""
 
 
 class McpCompleted(ItemEvent, tag="response.mcp_call.completed"):
-    """It returned."""
+    """The MCP call returned."""
 
 
 class McpFailed(ItemEvent, tag="response.mcp_call.failed"):
-    """It failed."""
+    """The MCP call failed."""
 
 
 class ListInProgress(ItemEvent, tag="response.mcp_list_tools.in_progress"):
-    """An MCP server is asked for its tools."""
+    """A request to an MCP server for its tools began."""
 
 
 class ListCompleted(ItemEvent, tag="response.mcp_list_tools.completed"):
-    """It answered."""
+    """The MCP server returned its tools."""
 
 
 class ListFailed(ItemEvent, tag="response.mcp_list_tools.failed"):
-    """It did not."""
+    """The request for the tools failed."""
 
 
 class CodeInProgress(ItemEvent, tag="response.code_interpreter_call.in_progress"):
-    """Code is being written."""
+    """A code interpreter call began."""
 
 
 class CodeInterpreting(ItemEvent, tag="response.code_interpreter_call.interpreting"):
-    """It runs."""
+    """The code started to run."""
 
 
 class CodeCompleted(ItemEvent, tag="response.code_interpreter_call.completed"):
-    """It ran."""
+    """The code finished."""
 
 
 class WebInProgress(ItemEvent, tag="response.web_search_call.in_progress"):
-    """A search of the web begins."""
+    """A web search began."""
 
 
 class WebSearching(ItemEvent, tag="response.web_search_call.searching"):
-    """It runs."""
+    """The web search is running."""
 
 
 class WebCompleted(ItemEvent, tag="response.web_search_call.completed"):
-    """It ended."""
+    """The web search completed."""
 
 
 class FileInProgress(ItemEvent, tag="response.file_search_call.in_progress"):
-    """A search of files begins."""
+    """A file search began."""
 
 
 class FileSearching(ItemEvent, tag="response.file_search_call.searching"):
-    """It runs."""
+    """The file search is running."""
 
 
 class FileCompleted(ItemEvent, tag="response.file_search_call.completed"):
-    """It ended."""
+    """The file search completed."""
 
 
 class ImageInProgress(ItemEvent, tag="response.image_generation_call.in_progress"):
-    """An image begins."""
+    """An image generation began."""
 
 
 class ImageGenerating(ItemEvent, tag="response.image_generation_call.generating"):
-    """It is being made."""
+    """The image is being generated."""
 
 
 class ImageCompleted(ItemEvent, tag="response.image_generation_call.completed"):
-    """It is there."""
+    """The image is complete."""
 
 
 class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"):
-    """An image as far as it is made."""
+    """A partial image."""
 
     partial_image_b64: str
     partial_image_index: int
@@ -412,14 +412,14 @@ class Compacting(ItemEvent, tag="response.compaction.compacting"):
 
 
 class PatchDelta(ItemEvent, tag="response.apply_patch_call_operation_diff.delta"):
-    """More of a patch."""
+    """More of a patch's diff."""
 
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
-    """The whole of it."""
+    """The complete diff."""
 
     diff: str
 
@@ -428,7 +428,7 @@ class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
 
 
 class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
-    """A command begins."""
+    """A shell command began."""
 
     after = Place.PART
 
@@ -436,7 +436,7 @@ class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
 
 
 class CommandDelta(CommandEvent, tag="response.shell_call_command.delta"):
-    """More of it."""
+    """More of a shell command."""
 
     before = after = Place.PART
 
@@ -445,7 +445,7 @@ class CommandDelta(CommandEvent, tag="response.shell_call_command.delta"):
 
 
 class CommandDone(CommandEvent, tag="response.shell_call_command.done"):
-    """The whole of it."""
+    """The complete shell command."""
 
     before = Place.PART
 
@@ -453,62 +453,62 @@ class CommandDone(CommandEvent, tag="response.shell_call_command.done"):
 
 
 class ShellDelta(Struct, kw_only=True):
-    """More of what a command printed."""
+    """More output of a shell command."""
 
     stdout: Maybe[str] = UNSET
     stderr: Maybe[str] = UNSET
 
 
 class OutputDelta(CommandOutputEvent, tag="response.shell_call_output_content.delta"):
-    """More of the output of a command."""
+    """More output of a shell command."""
 
     delta: ShellDelta
     obfuscation: Maybe[str] = UNSET
 
 
 class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.done"):
-    """The whole of it."""
+    """The complete output of a shell command."""
 
     output: list[ShellOutput]
 
 
-# Events of no item: read by the checker and the conversions, never emitted.
+# Events without an item: the checker and the conversions read them, no lifecycle emits them.
 
 
 class AudioDelta(StreamEvent, tag="response.audio.delta"):
-    """More of a sound."""
+    """More audio."""
 
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class AudioDone(StreamEvent, tag="response.audio.done"):
-    """The end of it."""
+    """The audio is complete."""
 
 
 class TranscriptDelta(StreamEvent, tag="response.audio.transcript.delta"):
-    """More of its transcript."""
+    """More of the audio's transcript."""
 
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
-    """The end of it."""
+    """The transcript is complete."""
 
 
-# What a WebSocket says beside events.
+# Messages of a WebSocket besides the events.
 
 
 class NestedError(StreamEvent, tag="error"):
-    """An error on a WebSocket. Open Responses nests that of a stream likewise, and OpenAI does so now and then."""
+    """An error on a WebSocket. In a stream, Open Responses nests errors in the same way, and OpenAI sometimes does."""
 
     error: RequestError
     status: Maybe[int] = UNSET
 
 
 class Steer(Struct, kw_only=True):
-    """Input that a client queued for a response that runs."""
+    """Input that a client queued for a running response."""
 
     id: Maybe[str] = UNSET
     previous_response_id: str
@@ -516,49 +516,49 @@ class Steer(Struct, kw_only=True):
 
 
 class RequiredInput(Struct, tag_field="type", kw_only=True):
-    """An item that the client has to send before what it queued is read."""
+    """An item that the client has to send before the queued input is used."""
 
 
 class RequiredFunctionOutput(RequiredInput, tag="function_call_output", kw_only=True):
-    """What a function returned."""
+    """The output of a function."""
 
     call_id: str
     name: str
 
 
 class RequiredCustomOutput(RequiredInput, tag="custom_tool_call_output", kw_only=True):
-    """What a custom tool returned."""
+    """The output of a custom tool."""
 
     call_id: str
 
 
 class RequiredComputerOutput(RequiredInput, tag="computer_call_output", kw_only=True):
-    """The screen of a computer."""
+    """A screenshot of the computer."""
 
     call_id: str
 
 
 class RequiredShellOutput(RequiredInput, tag="shell_call_output", kw_only=True):
-    """What a shell printed."""
+    """The output of a shell."""
 
     call_id: str
 
 
 class RequiredPatchOutput(RequiredInput, tag="apply_patch_call_output", kw_only=True):
-    """Whether a patch was applied."""
+    """The result of a patch."""
 
     call_id: str
 
 
 class RequiredTools(RequiredInput, tag="tool_search_output", kw_only=True):
-    """Tools that were searched."""
+    """The result of a tool search."""
 
     call_id: str
     execution: Literal["client"] = "client"
 
 
 class RequiredApproval(RequiredInput, tag="mcp_approval_response", kw_only=True):
-    """Whether a tool may be called."""
+    """The approval of a tool call."""
 
     approval_request_id: str
 
@@ -575,7 +575,7 @@ AnyRequiredInput: TypeAlias = (
 
 
 class SteerError(Struct, kw_only=True):
-    """Why input was not queued, or not read."""
+    """Why input was not queued or not used."""
 
     type: Literal["invalid_request_error"] = "invalid_request_error"
     code: str
@@ -589,7 +589,7 @@ class SteerAccepted(StreamEvent, tag="response.steer.accepted"):
 
 
 class SteerPending(StreamEvent, tag="response.steer.pending"):
-    """It waits for other input."""
+    """The queued input waits for other input."""
 
     steer: Steer
     reason: str
@@ -597,27 +597,27 @@ class SteerPending(StreamEvent, tag="response.steer.pending"):
 
 
 class SteerFailed(StreamEvent, tag="response.steer.failed"):
-    """It is not read."""
+    """The input is not used."""
 
     steer: Steer
     error: SteerError
 
 
 class InjectError(Struct, kw_only=True):
-    """Why items were not added to a response that runs."""
+    """Why items were not added to a running response."""
 
     code: Literal["response_already_completed", "response_not_found"]
     message: str
 
 
 class InjectCreated(StreamEvent, tag="response.inject.created"):
-    """Items were added to a response that runs; a beta."""
+    """Items were added to a running response (beta)."""
 
     response_id: str
 
 
 class InjectFailed(StreamEvent, tag="response.inject.failed"):
-    """They were not."""
+    """Items were not added to a running response (beta)."""
 
     response_id: str
     input: list[InputItem]
@@ -625,52 +625,52 @@ class InjectFailed(StreamEvent, tag="response.inject.failed"):
 
 
 class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw_only=True, frozen=True):
-    """A client asks for a response."""
+    """A request for a response."""
 
     generate: bool | None = None
     stream_id: str | None = None
 
 
 class ResponseCancel(Struct, tag_field="type", tag="response.cancel", kw_only=True):
-    """A client cancels what a lane generates. No release of the `openai` package types it."""
+    """A request to cancel the responses of a lane. No release of the `openai` package types it."""
 
     stream_id: str | None = None
 
 
 class ResponseSteer(Struct, tag_field="type", tag="response.steer", kw_only=True):
-    """A client adds to the input of a response that runs."""
+    """A request to queue input for a running response."""
 
     previous_response_id: str
     input: str | list[InputMessage | FunctionCallOutput]
 
 
 class ResponseInject(Struct, tag_field="type", tag="response.inject", kw_only=True):
-    """A client adds items to a response that runs; a beta."""
+    """A request to add items to a running response (beta)."""
 
     response_id: str
     input: list[InputItem]
 
 
 ClientMessage: TypeAlias = ResponseCreate | ResponseCancel | ResponseSteer | ResponseInject
-"""What a client says on a WebSocket."""
+"""A message of a client on a WebSocket."""
 SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
-"""What a server says on a WebSocket beside the events of a stream."""
+"""A message of a server on a WebSocket besides the events of a stream."""
 
 
 def wire_name(kind: type[Struct]) -> str:
-    """Return what `type` is on the wire."""
+    """Return the value of `type` on the wire."""
     return str(kind.__struct_config__.tag)
 
 
 def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
-    """Return the fields that an event has beside those that say what it is about."""
-    about: type[StreamEvent] = event.__bases__[0]
-    return tuple(name for name in event.__struct_fields__ if name not in about.__struct_fields__)
+    """Return the fields of an event that its base class does not have, such as `delta`."""
+    base: type[StreamEvent] = event.__bases__[0]
+    return tuple(name for name in event.__struct_fields__ if name not in base.__struct_fields__)
 
 
 EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
     {wire_name(event): event for event in kinds_of(StreamEvent) if event not in get_args(SocketEvent)}
 )
-"""Every event by its wire name."""
+"""All events, by wire name."""
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
-"""The events of which exactly one ends a stream (rule R3)."""
+"""The wire names of the events that end a stream (rule R3)."""

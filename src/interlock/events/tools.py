@@ -1,4 +1,4 @@
-"""The tools of a request, which of them the model may or must call, and the formats of a text."""
+"""Tools, tool choices and text formats."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from msgspec import UNSET, Struct, field
 from interlock.events.parts import Json, Maybe, Nullable, Number
 
 Callers: TypeAlias = list[Literal["direct", "programmatic"]]
-"""Who may call a tool: the model, or a program that it writes."""
+"""The callers that a tool allows: the model, or a program that it writes."""
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Size: TypeAlias = Literal["low", "medium", "high"]
 
 
 class Tool(Struct, tag_field="type", kw_only=True):
-    """A tool."""
+    """A tool of a request."""
 
 
 class FunctionTool(Tool, tag="function", kw_only=True):
-    """A function of the client's. `parameters` and `strict` are null in a response if the request leaves them out."""
+    """A function of the client. In a response, `parameters` and `strict` are null if the request omits them."""
 
     name: str
     description: Nullable[str] = UNSET
@@ -32,7 +32,7 @@ class FunctionTool(Tool, tag="function", kw_only=True):
 
 
 class Format(Struct, tag_field="type", kw_only=True):
-    """The form of a text."""
+    """A format of a text."""
 
 
 class TextFormat(Format, tag="text", kw_only=True):
@@ -44,7 +44,7 @@ class JsonObjectFormat(Format, tag="json_object", kw_only=True):
 
 
 class JsonSchemaFormat(Format, tag="json_schema", kw_only=True):
-    """JSON by a schema."""
+    """JSON that matches a schema."""
 
     name: str
     description: Nullable[str] = UNSET
@@ -53,18 +53,18 @@ class JsonSchemaFormat(Format, tag="json_schema", kw_only=True):
 
 
 class GrammarFormat(Format, tag="grammar", kw_only=True):
-    """Text by a grammar."""
+    """Text that matches a grammar."""
 
     definition: str
     syntax: Literal["lark", "regex"]
 
 
 AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat
-"""The form of an answer."""
+"""The format of an answer."""
 
 
 class CustomTool(Tool, tag="custom", kw_only=True):
-    """A tool of the client's that takes text."""
+    """A tool of the client that takes text."""
 
     name: str
     description: Maybe[str] = UNSET
@@ -75,67 +75,67 @@ class CustomTool(Tool, tag="custom", kw_only=True):
 
 
 class Namespace(Tool, tag="namespace", kw_only=True):
-    """Tools under one name."""
+    """A group of tools."""
 
     name: str
     description: str = ""
     tools: list[FunctionTool | CustomTool] = []
 
 
-# Search in files.
+# File search.
 
 
 class Filter(Struct, tag_field="type", kw_only=True):
-    """Which files a search looks at."""
+    """A filter of the files of a search."""
 
 
 class Comparison(Filter, kw_only=True):
-    """Those whose attribute compares so with a value."""
+    """Compares a file attribute with a value."""
 
     key: str
     value: str | Number | bool | list[str | Number]
 
 
 class Equal(Comparison, tag="eq", kw_only=True):
-    """Equal."""
+    """Equal to the value."""
 
 
 class NotEqual(Comparison, tag="ne", kw_only=True):
-    """Not equal."""
+    """Not equal to the value."""
 
 
 class Greater(Comparison, tag="gt", kw_only=True):
-    """Greater."""
+    """Greater than the value."""
 
 
 class GreaterOrEqual(Comparison, tag="gte", kw_only=True):
-    """Greater or equal."""
+    """Greater than or equal to the value."""
 
 
 class Less(Comparison, tag="lt", kw_only=True):
-    """Less."""
+    """Less than the value."""
 
 
 class LessOrEqual(Comparison, tag="lte", kw_only=True):
-    """Less or equal."""
+    """Less than or equal to the value."""
 
 
 class In(Comparison, tag="in", kw_only=True):
-    """One of several."""
+    """Equal to one of the values."""
 
 
 class NotIn(Comparison, tag="nin", kw_only=True):
-    """None of several."""
+    """Not equal to any of the values."""
 
 
 class And(Filter, tag="and", kw_only=True):
-    """All of several filters."""
+    """All of the filters match."""
 
     filters: list[AnyFilter]
 
 
 class Or(Filter, tag="or", kw_only=True):
-    """One of several filters."""
+    """At least one of the filters matches."""
 
     filters: list[AnyFilter]
 
@@ -144,14 +144,14 @@ AnyFilter: TypeAlias = "Equal | NotEqual | Greater | GreaterOrEqual | Less | Les
 
 
 class HybridSearch(Struct, kw_only=True):
-    """What meaning and words weigh in a search."""
+    """Weights of embedding and text matches."""
 
     embedding_weight: Number
     text_weight: Number
 
 
 class RankingOptions(Struct, kw_only=True):
-    """How passages are ranked."""
+    """How search results are ranked."""
 
     hybrid_search: Maybe[HybridSearch] = UNSET
     ranker: Maybe[Literal["auto", "default-2024-11-15"]] = UNSET
@@ -159,7 +159,7 @@ class RankingOptions(Struct, kw_only=True):
 
 
 class FileSearchTool(Tool, tag="file_search", kw_only=True):
-    """A search of files."""
+    """The file search tool."""
 
     vector_store_ids: list[str]
     filters: Nullable[AnyFilter] = UNSET
@@ -167,7 +167,7 @@ class FileSearchTool(Tool, tag="file_search", kw_only=True):
     ranking_options: Maybe[RankingOptions] = UNSET
 
 
-# Search of the web.
+# Web search.
 
 
 class Domains(Struct, kw_only=True):
@@ -177,7 +177,7 @@ class Domains(Struct, kw_only=True):
 
 
 class UserLocation(Struct, kw_only=True):
-    """About where the user is."""
+    """The approximate location of the user."""
 
     type: Maybe[Literal["approximate"]] = "approximate"
     city: Nullable[str] = UNSET
@@ -187,7 +187,7 @@ class UserLocation(Struct, kw_only=True):
 
 
 class WebSearchTool(Tool, tag="web_search", kw_only=True):
-    """A search of the web."""
+    """The web search tool."""
 
     external_web_access: Nullable[bool] = UNSET
     filters: Nullable[Domains] = UNSET
@@ -196,11 +196,11 @@ class WebSearchTool(Tool, tag="web_search", kw_only=True):
 
 
 class WebSearchTool20250826(WebSearchTool, tag="web_search_2025_08_26", kw_only=True):
-    """The same, as of a date."""
+    """The dated version of `web_search`."""
 
 
 class WebSearchPreviewTool(Tool, tag="web_search_preview", kw_only=True):
-    """The older search of the web."""
+    """The older web search tool."""
 
     search_content_types: Maybe[list[Literal["text", "image"]]] = UNSET
     search_context_size: Maybe[Size] = UNSET
@@ -208,28 +208,28 @@ class WebSearchPreviewTool(Tool, tag="web_search_preview", kw_only=True):
 
 
 class WebSearchPreviewTool20250311(WebSearchPreviewTool, tag="web_search_preview_2025_03_11", kw_only=True):
-    """The same, as of a date."""
+    """The dated version of `web_search_preview`."""
 
 
 # MCP servers.
 
 
 class McpToolFilter(Struct, kw_only=True):
-    """Some tools of an MCP server."""
+    """A selection of an MCP server's tools."""
 
     read_only: Maybe[bool] = UNSET
     tool_names: Maybe[list[str]] = UNSET
 
 
 class McpApprovalFilter(Struct, kw_only=True):
-    """Which tools need an approval."""
+    """The tools that need approval, and those that do not."""
 
     always: Maybe[McpToolFilter] = UNSET
     never: Maybe[McpToolFilter] = UNSET
 
 
 class McpServer(Tool, tag="mcp", kw_only=True):
-    """An MCP server whose tools this server calls."""
+    """An MCP server whose tools the API server calls."""
 
     server_label: str
     server_url: Maybe[str] = UNSET
@@ -248,7 +248,7 @@ class McpServer(Tool, tag="mcp", kw_only=True):
 
 
 class DomainSecret(Struct, kw_only=True):
-    """A secret that requests to a domain get."""
+    """A secret that is sent with requests to a domain."""
 
     domain: str
     name: str
@@ -256,26 +256,26 @@ class DomainSecret(Struct, kw_only=True):
 
 
 class NetworkPolicy(Struct, tag_field="type", kw_only=True):
-    """What of the network a container reaches."""
+    """A container's network access."""
 
 
 class NoNetwork(NetworkPolicy, tag="disabled", kw_only=True):
-    """Nothing."""
+    """No network."""
 
 
 class Allowlist(NetworkPolicy, tag="allowlist", kw_only=True):
-    """Some domains."""
+    """Only the listed domains."""
 
     allowed_domains: list[str]
     domain_secrets: Maybe[list[DomainSecret]] = UNSET
 
 
 class Environment(Struct, tag_field="type", kw_only=True):
-    """Where a shell or code runs."""
+    """The environment of a shell or of code."""
 
 
 class Container(Environment, tag="auto", kw_only=True):
-    """A container that the server makes for code."""
+    """A new container for code."""
 
     file_ids: Maybe[list[str]] = UNSET
     memory_limit: Nullable[Literal["1g", "4g", "16g", "64g"]] = UNSET
@@ -290,14 +290,14 @@ class SkillSource(Struct, tag_field="type", tag="base64", kw_only=True):
 
 
 class SkillReference(Struct, tag_field="type", tag="skill_reference", kw_only=True):
-    """A skill that the server has."""
+    """A skill that is stored on the server."""
 
     skill_id: str
     version: Maybe[str] = UNSET
 
 
 class InlineSkill(Struct, tag_field="type", tag="inline", kw_only=True):
-    """A skill that comes with the request."""
+    """A skill in the request."""
 
     name: str
     description: str
@@ -305,19 +305,19 @@ class InlineSkill(Struct, tag_field="type", tag="inline", kw_only=True):
 
 
 class ShellContainer(Container, tag="container_auto", kw_only=True):
-    """A container that the server makes for a shell."""
+    """A new container for a shell."""
 
     skills: Maybe[list[SkillReference | InlineSkill]] = UNSET
 
 
 class ContainerReference(Environment, tag="container_reference", kw_only=True):
-    """A container that there is already."""
+    """An existing container."""
 
     container_id: str
 
 
 class Skill(Struct, kw_only=True):
-    """A skill in the client's own environment."""
+    """A skill in the client's environment."""
 
     name: str
     description: str
@@ -325,13 +325,13 @@ class Skill(Struct, kw_only=True):
 
 
 class LocalEnvironment(Environment, tag="local", kw_only=True):
-    """The client's own."""
+    """The client's machine."""
 
     skills: Maybe[list[Skill]] = UNSET
 
 
 class CodeInterpreterTool(Tool, tag="code_interpreter", kw_only=True):
-    """An interpreter of Python."""
+    """A Python interpreter."""
 
     container: str | Container = field(default_factory=Container)
     allowed_callers: Nullable[Callers] = UNSET
@@ -349,7 +349,7 @@ class LocalShellTool(Tool, tag="local_shell", kw_only=True):
 
 
 class ApplyPatchTool(Tool, tag="apply_patch", kw_only=True):
-    """Patches of the client's files."""
+    """Patches to the client's files."""
 
     allowed_callers: Nullable[Callers] = UNSET
 
@@ -358,27 +358,27 @@ class ApplyPatchTool(Tool, tag="apply_patch", kw_only=True):
 
 
 class ImageMask(Struct, kw_only=True):
-    """Where an image is changed."""
+    """The area of an image to edit."""
 
     file_id: Maybe[str] = UNSET
     image_url: Maybe[str] = UNSET
 
 
 class SvgReasoning(Struct, kw_only=True):
-    """How much the model thinks before it draws."""
+    """The reasoning effort for SVG output."""
 
     effort: Nullable[Effort] = UNSET
 
 
 class SvgOptions(Struct, kw_only=True):
-    """What draws in SVG."""
+    """Options for SVG output."""
 
     model: Maybe[str] = UNSET
     reasoning: Nullable[SvgReasoning] = UNSET
 
 
 class ImageGenerationTool(Tool, tag="image_generation", kw_only=True):
-    """A model that makes images."""
+    """An image generation model."""
 
     model: Maybe[str] = UNSET
     action: Maybe[Literal["generate", "edit", "auto"]] = UNSET
@@ -398,11 +398,11 @@ class ImageGenerationTool(Tool, tag="image_generation", kw_only=True):
 
 
 class ComputerTool(Tool, tag="computer", kw_only=True):
-    """A computer."""
+    """A computer that the model uses."""
 
 
 class ComputerUsePreviewTool(Tool, tag="computer_use_preview", kw_only=True):
-    """The older computer."""
+    """The older computer tool."""
 
     display_height: int
     display_width: int
@@ -410,7 +410,7 @@ class ComputerUsePreviewTool(Tool, tag="computer_use_preview", kw_only=True):
 
 
 class ToolSearchTool(Tool, tag="tool_search", kw_only=True):
-    """A search for tools whose loading is deferred."""
+    """A search for deferred tools."""
 
     description: Nullable[str] = UNSET
     execution: Maybe[Literal["server", "client"]] = UNSET
@@ -418,7 +418,7 @@ class ToolSearchTool(Tool, tag="tool_search", kw_only=True):
 
 
 class ProgramTool(Tool, tag="programmatic_tool_calling", kw_only=True):
-    """Programs that call tools."""
+    """Programs of the model that call tools."""
 
 
 AnyTool: TypeAlias = (
@@ -442,81 +442,81 @@ AnyTool: TypeAlias = (
     | ProgramTool
 )
 
-# Which tool is called.
+# Tool choices.
 
 
 class Choice(Struct, tag_field="type", kw_only=True):
-    """The tool that must be called."""
+    """The tool that the model must call."""
 
 
 class FunctionChoice(Choice, tag="function", kw_only=True):
-    """A function."""
+    """Force a function."""
 
     name: str
 
 
 class CustomChoice(Choice, tag="custom", kw_only=True):
-    """A custom tool."""
+    """Force a custom tool."""
 
     name: str
 
 
 class McpChoice(Choice, tag="mcp", kw_only=True):
-    """A tool of an MCP server."""
+    """Force a tool of an MCP server."""
 
     server_label: str
     name: Nullable[str] = UNSET
 
 
 class AllowedTools(Choice, tag="allowed_tools", kw_only=True):
-    """The tools that may or must be called."""
+    """The tools that the model may, or must, choose from."""
 
     mode: Literal["auto", "required"]
     tools: list[dict[str, Json]]
 
 
 class FileSearchChoice(Choice, tag="file_search", kw_only=True):
-    """The search of files."""
+    """Force `file_search`."""
 
 
 class WebSearchPreviewChoice(Choice, tag="web_search_preview", kw_only=True):
-    """The older search of the web."""
+    """Force `web_search_preview`."""
 
 
 class WebSearchPreviewChoice20250311(Choice, tag="web_search_preview_2025_03_11", kw_only=True):
-    """The same, as of a date."""
+    """Force the dated version of `web_search_preview`."""
 
 
 class ComputerChoice(Choice, tag="computer", kw_only=True):
-    """The computer."""
+    """Force `computer`."""
 
 
 class ComputerUseChoice(Choice, tag="computer_use", kw_only=True):
-    """The computer, by another name."""
+    """Force `computer_use`, another name of `computer`."""
 
 
 class ComputerUsePreviewChoice(Choice, tag="computer_use_preview", kw_only=True):
-    """The older computer."""
+    """Force `computer_use_preview`."""
 
 
 class ImageGenerationChoice(Choice, tag="image_generation", kw_only=True):
-    """The model that makes images."""
+    """Force `image_generation`."""
 
 
 class CodeInterpreterChoice(Choice, tag="code_interpreter", kw_only=True):
-    """The interpreter of Python."""
+    """Force `code_interpreter`."""
 
 
 class ApplyPatchChoice(Choice, tag="apply_patch", kw_only=True):
-    """A patch."""
+    """Force `apply_patch`."""
 
 
 class ShellChoice(Choice, tag="shell", kw_only=True):
-    """A shell."""
+    """Force `shell`."""
 
 
 class ProgramChoice(Choice, tag="programmatic_tool_calling", kw_only=True):
-    """A program."""
+    """Force `programmatic_tool_calling`."""
 
 
 AnyChoice: TypeAlias = (

@@ -1,17 +1,17 @@
-"""The lifecycles and the driver: what may follow what. Nothing here does IO, tells the time or draws a random number.
+"""The lifecycles and the driver, which decide the order of events. Nothing here does IO, reads a clock or uses random numbers.
 
-    table             the one form of a table: edges, compiled
+    table             state machines as tables of edges
     lifecycle         tables whose edges emit events
-    emissions         what the edges of items emit
+    emissions         the events that the edges of items emit
     lifecycles        the tables, one file for each kind of item
-    item_subject      an item while it is being made
-    response_subject  the response while it is being made
+    item_subject      the state of an item
+    response_subject  the state of a response
     deltas            the inputs of the driver
     driver            the composition of the lifecycles for one response
-    rebuilding        a driver's state from the log of its events
-    processes         what runs beside a stream, as tables
-    ids               ids and time, which a driver is handed
-    errors            the errors of the machines
+    rebuilding        a driver's state, rebuilt from its events
+    processes         the server's own state machines, as tables
+    ids               sources of ids and time
+    errors            the exceptions
     acceptor          the same tables as the judge of other people's streams
     oracle            a second judge, written from the rules alone
     proof             the exploration behind `interlock verify`

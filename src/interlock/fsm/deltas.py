@@ -1,11 +1,10 @@
-"""Deltas: what a parser, a tool runner or a server says has happened, in the order in which it happened.
+"""Deltas: the inputs of `ResponseDriver.feed`, which parsers, tool runners and servers make.
 
-A delta is an input of `ResponseDriver.feed`. It knows nothing of events, indices or numbers; the driver turns it into triggers
-of the lifecycles, and it is total: every delta is welcome in every state (what must be open is opened, what must be closed is
-closed, what says nothing is passed over).
+A delta has no events, indices or sequence numbers; the driver turns it into triggers of the lifecycles. The driver accepts every
+delta in every state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect.
 
-A plain `str` is a delta too, the commonest by far: a piece of the text of the item that is being written (a message if none is).
-Everything else is one of the frozen classes below.
+A plain `str`, the most frequent delta, is a chunk of text of the item that is being written (a message if there is none). All
+other deltas are the frozen classes below.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from attrs import Attribute, field, frozen
 from interlock.events.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
-"""Why a turn ended: the model stopped, its token budget ran out, a filter cut it, the engine aborted it, the engine failed, the
-model stopped inside a call."""
+"""Why a turn ended: the model stopped, its token limit was reached, a content filter stopped it, the engine aborted it, the engine
+failed, the model stopped inside a call."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
@@ -29,11 +28,11 @@ class Usage:
     """The tokens of one turn; the driver adds up the turns of a response.
 
     Args:
-        input_tokens: Tokens of the prompt.
-        cached_tokens: Those of them that came from a prefix cache.
-        output_tokens: Tokens that the model generated, control tokens included.
-        reasoning_tokens: Those of them that were spent on reasoning.
-        cache_write_tokens: Tokens of the prompt that were written to a prefix cache.
+        input_tokens: Tokens in the prompt.
+        cached_tokens: Prompt tokens that were read from a prefix cache.
+        output_tokens: Tokens that the model generated, including control tokens.
+        reasoning_tokens: Generated tokens that are reasoning.
+        cache_write_tokens: Prompt tokens that were written to a prefix cache.
     """
 
     input_tokens: int = 0
@@ -43,7 +42,7 @@ class Usage:
     cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Add up two turns, field by field."""
+        """Add the usage of two turns, field by field."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
@@ -55,7 +54,7 @@ class Usage:
 
 @frozen
 class Start:
-    """The response begins. Feed it first; if it is missing, the driver adds it."""
+    """The response begins. Feed it first; the driver adds it if it is missing."""
 
 
 @frozen
@@ -65,37 +64,38 @@ class Enqueue:
 
 @frozen
 class Open:
-    """The model, or the server for `mcp_list_tools`, began an item. An item that is still being written is closed first.
+    """The model, or the server for `mcp_list_tools`, began an item. The driver first closes an item that is still being written.
 
     Args:
         kind: The item's type, as in the API.
-        fields: What is known of it at once, by the names of the API's fields: `name`, `call_id`, `namespace`,
-            `server_label`, `phase`, `container_id`, `action`. A missing `call_id` is made by the driver;
-            one that does not begin with `call_` is given that prefix (rule R7). They are not copied: do not change them.
+        fields: The fields known when it opens, by the API's names: `name`, `call_id`, `namespace`, `server_label`, `phase`,
+            `container_id`, `action`. The driver makes a missing `call_id`, and adds the prefix `call_` to one without it
+            (rule R7). The mapping is not copied: do not change it.
 
     Raises:
-        ValueError: There is no such kind, or a field is of a wrong type, or one that its `added` event must show is missing.
+        ValueError: The kind is unknown, a field has a wrong type, or a required field is missing.
     """
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
     body: Item = field(init=False, eq=False, repr=False)
-    """The item, but for its ids."""
+    """The item without its ids."""
 
     def __attrs_post_init__(self) -> None:
-        """Make the item, or refuse what no item can be made of."""
+        """Make the item."""
         object.__setattr__(self, "body", opened(self.kind, self.fields))
 
 
 @frozen
 class Text:
-    """A piece of text with the log probabilities of its tokens. Without them, a plain `str` is enough.
+    """A chunk of text with the log probabilities of its tokens. Without them, use a plain `str`.
 
-    A part of a message has them for all of its text or for none: where they begin or end, so does a part (rule R15).
+    A part of a message has log probabilities for all of its text or for none, so the driver begins a new part where they begin or
+    end (rule R15).
 
     Args:
-        text: The piece; it may be empty if only its log probabilities are known yet.
-        logprobs: One object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
+        text: The chunk; it may be empty if its log probabilities come first.
+        logprobs: An object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
     """
 
     text: str
@@ -104,14 +104,14 @@ class Text:
 
 @frozen
 class Refusal:
-    """A piece of a refusal, which is a part of a message."""
+    """A chunk of a refusal, which is a part of a message."""
 
     text: str
 
 
 @frozen
 class Summary:
-    """A piece of a reasoning summary, which is a part of a reasoning item."""
+    """A chunk of a reasoning summary, which is a part of a reasoning item."""
 
     text: str
 
@@ -122,9 +122,9 @@ class Annotate:
 
     Args:
         annotation: In the API's shape, with its `type`.
-        mark: The text that it is about. The driver finds it in the open part, behind the mark of the annotation before, and adds
-            where it stands, in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. A
-            mark that the open part does not hold gives no annotation. Without a mark the annotation is taken as it is.
+        mark: The text that it annotates. The driver searches the open part for it, after the previous annotation's mark, and adds
+            its position in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. If the
+            mark is not in the open part, there is no annotation. Without a mark the annotation is sent unchanged.
     """
 
     annotation: Mapping[str, object]
@@ -133,56 +133,56 @@ class Annotate:
 
 @frozen
 class EndPart:
-    """The part that is being written is whole; further text of the item begins another part."""
+    """The part that is being written is complete; further text of the item begins another part."""
 
 
 @frozen
 class Close:
-    """The item that is being written is whole. A hosted call then waits for its tool.
+    """The item that is being written is complete. A hosted call then waits for its tool.
 
     Args:
-        fields: What is known of the item only now, by the names of the API's fields: `action`, `arguments` of a tool search, or
-            `encrypted_content`, which makes an item of reasoning without any text. Other fields than those that a kind of item
-            may have only now (`interlock.events.items`) are passed over.
+        fields: The fields known only when the item closes, by the API's names: `action`, `arguments` of a tool search, or
+            `encrypted_content`, which makes a reasoning item without text. Fields that are not in the `late` of the item's class
+            (`interlock.events.items`) are ignored.
     """
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
     def __repr__(self) -> str:
-        """Return the call that makes it, without arguments if it has none."""
+        """Return the constructor call, without arguments if there are no fields."""
         return f"Close({dict(self.fields) or ''})"
 
 
 @frozen
 class Reject:
-    """The hosted call that is being written can never run, because its arguments make no sense: it fails, and the stream goes on.
+    """The hosted call that is being written cannot run, because its arguments are invalid: it fails, and the stream goes on.
 
     Args:
-        message: What is wrong with it, for the item's `error` where its kind has one.
+        message: The reason, for the item's `error` if its kind has one.
     """
 
     message: str
 
 
 def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> None:
-    """Refuse the id of a call, which is easily taken for that of its item.
+    """Raise for a call id, which is easily confused with the item's id.
 
     Raises:
-        ValueError: The id begins as those of calls do, and so no item has it (rule R7).
+        ValueError: The id has the prefix of call ids, which no item id has (rule R7).
     """
     if item_id.startswith("call_"):
-        raise ValueError(f"{item_id!r} is the id of a call; what is wanted is the id of its item, as in ResponseDriver.ready")
+        raise ValueError(f"{item_id!r} is a call_id; pass the item's id, as in ResponseDriver.ready")
 
 
 @frozen
 class Run:
-    """The tool of a hosted call was started.
+    """The tool of a hosted call started.
 
     Args:
         item_id: The id of the call's item, as in `ResponseDriver.ready`.
 
     Raises:
-        ValueError: It is the id of a call and not of an item.
+        ValueError: `item_id` is a `call_id`.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -190,11 +190,11 @@ class Run:
 
 @frozen
 class Progress:
-    """A running tool has something to show: a partial image, or what a command of a shell printed.
+    """A running tool has output: a partial image, or text that a shell command printed.
 
     Args:
         item_id: The id of the call's item.
-        fields: What the event carries, by the API's names: `partial_image_b64`, or `stdout` and `stderr`.
+        fields: The fields of the event, by the API's names: `partial_image_b64`, or `stdout` and `stderr`.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -203,7 +203,7 @@ class Progress:
 
 @frozen
 class EndOutput:
-    """A command of a shell call has ended; what further `Progress` prints is the next command's.
+    """A command of a shell call ended; further `Progress` is output of the next command.
 
     Args:
         item_id: The id of the `shell_call_output`.
@@ -216,12 +216,12 @@ class EndOutput:
 
 @frozen
 class Succeed:
-    """The tool of a hosted call came to its end with a result.
+    """The tool of a hosted call returned a result.
 
     Args:
         item_id: The id of the call's item.
-        fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result`, `tools`;
-            `interlock.events.items.result_fields` makes them of a tool's plain text.
+        fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result`, `tools`.
+            `interlock.events.items.result_fields` converts plain text to these fields.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -230,11 +230,11 @@ class Succeed:
 
 @frozen
 class Fail:
-    """The tool of a hosted call failed, or could not be started at all; the stream goes on.
+    """The tool of a hosted call failed or could not be started; the stream goes on.
 
     Args:
         item_id: The id of the call's item.
-        message: What went wrong, for the item's `error` where its kind has one.
+        message: The reason, for the item's `error` if its kind has one.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -243,44 +243,44 @@ class Fail:
 
 @frozen
 class EndTurn:
-    """The model's turn is over.
+    """The model's turn ended.
 
     After `stop` the response goes on (tools run, another turn follows, or `Finish`); any other reason ends it: `length` and
-    `content_filter` incomplete, `abort` cancelled, `error` failed. Parsers say `cut` where the model stopped, by itself or at a
-    stop sequence, inside a call: it ends the response incomplete, and means `stop` where no call is being written.
+    `content_filter` incomplete, `abort` cancelled, `error` failed. Parsers use `cut` if the model stopped, by itself or at a stop
+    sequence, inside a call: the response ends incomplete. If no call is being written, `cut` equals `stop`.
 
     Args:
-        reason: Why it ended.
-        usage: What the turn cost.
+        reason: Why the turn ended.
+        usage: The tokens of the turn.
     """
 
     reason: FinishReason
     usage: Usage = Usage()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a reason that some other API knows.
+        """Validate `reason`.
 
         Raises:
-            ValueError: There is no such reason.
+            ValueError: The reason is unknown.
         """
         if self.reason not in FINISH_REASONS:
-            known = ", ".join(FINISH_REASONS)
-            raise ValueError(f"{self.reason!r} is no finish reason, which are: {known} (a turn that ends with calls has 'stop')")
+            reasons = ", ".join(FINISH_REASONS)
+            raise ValueError(f"unknown finish reason {self.reason!r}; choose one of {reasons} ('stop' if a turn ends with calls)")
 
 
 @frozen
 class Finish:
-    """No further turn follows: the response is complete. Hosted calls that never ran fail."""
+    """No further turn follows: the response is complete. Hosted calls without a result fail."""
 
 
 @frozen
 class Fault:
-    """Something broke that is not a tool: the engine, a parser, the server (rule R4).
+    """The engine, a parser or the server failed; tools have `Fail` (rule R4).
 
     Args:
-        code: One of the API's codes for a response's error, `server_error` above all.
-        message: For the reader of the stream; it must not carry secrets.
-        usage: What the turn had cost that it broke off, if it was in the middle of one.
+        code: One of the API's codes for a response's error, usually `server_error`.
+        message: Sent to the client; it must not contain secrets.
+        usage: Tokens of the interrupted turn, if any.
     """
 
     code: str
@@ -290,10 +290,10 @@ class Fault:
 
 @frozen
 class Cancel:
-    """The client cancelled the response, or went away.
+    """The client cancelled the response or disconnected.
 
     Args:
-        usage: What the turn had cost that was broken off, if it was in the middle of one.
+        usage: Tokens of the interrupted turn, if any.
     """
 
     usage: Usage = Usage()
@@ -321,7 +321,7 @@ Delta: TypeAlias = (
     | Fault
     | Cancel
 )
-"""Everything that a driver can be fed."""
+"""Any delta."""
 
 DELTAS: Final = get_args(Delta)
 """The classes of all deltas."""

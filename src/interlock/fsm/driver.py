@@ -1,13 +1,13 @@
 """The driver: the composition of the lifecycles for one request.
 
-It is fed deltas and fires edges; the events are what the edges emit. It owns the sequence number and the open items. At most one
-of these is being written, the *active item*; the others wait for their tools. The driver is total: every delta is welcome in
-every state. What a delta needs is opened first, what is in its way is closed first, and what says nothing in the state at
-hand (a result for a call that has ended, text after the end) is passed over.
+The driver takes deltas, fires edges and returns the events that the edges emit. It owns the sequence number and the open items. At
+most one of these is being written, the *active item*; the others wait for their tools. The driver accepts every delta in every
+state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect (a result for a call that has
+ended, text after the end).
 
-Which order is legal stands in the tables alone. The driver asks a state for its rows, and for the way to a trigger that is not
-legal yet; it compares no names of states. Events are made where an edge fires (`_emit`). The one exception is the fast path in
-`feed`: text in a state where text only streams is sent by the event of the edge that leads back to that state.
+Only the tables define which order is legal. The driver looks up the rows of a state, and the path to a trigger that is not legal
+yet; it never compares names of states. Events are made where an edge fires (`_fire`). The one exception is the fast path in `feed`:
+where a state only streams text, the driver rewrites its last delta event with the new text and number.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item_subject import RESULTS, Item, Late
+from interlock.fsm.item_subject import RESULTS, ItemState, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response_subject import SETTINGS, Response, usage_of
+from interlock.fsm.response_subject import SETTINGS, ResponseState, usage_of
 
 T = TypeVar("T")
-"""What an event is written as: bytes, or `Event`."""
+"""The form of a written event: `bytes`, or `StreamEvent`."""
 
 _ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
 _REASONING: Final = deltas.Open("reasoning")
 _DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
-"""What opens the item that a text belongs to when none is open that can take it, by the text's trigger."""
+"""The item to open for text when no open item accepts it, by trigger."""
 
 _NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
@@ -49,13 +49,13 @@ _ENGINE_FAILED: Final = "The engine failed while it generated the response."
 
 @frozen
 class ReadyCall:
-    """A hosted call whose arguments are whole and whose tool has not started.
+    """A hosted call whose arguments are complete and whose tool has not started.
 
     Args:
         id: The item's id, for `Run`, `Succeed` and `Fail`.
         kind: The item's kind.
-        fields: The item as it was shown last: `name`, `server_label`, `action`, …
-        text: Its arguments or its code.
+        fields: The item as the last event showed it: `name`, `server_label`, `action`, …
+        text: The arguments or the code.
     """
 
     id: str
@@ -68,25 +68,24 @@ class ResponseDriver(Generic[T]):
     """Turns deltas into the events of one response.
 
     Args:
-        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`). Fields that
-            are no settings are passed over.
-        writer: The form in which events are given.
+        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`). Other fields
+            are ignored.
+        writer: Writes the events.
         ids: Makes ids.
         clock: Returns the time, in whole seconds since the epoch.
-        response_id: The response's id, where it is known already.
-        created_at: When the response was created, in seconds since the epoch, where that is known already.
-        additions: Returns what the server shows of the response when it has ended, beyond the API's fields.
-        late: Returns the fields of an item that are known only when it is done, such as `encrypted_content`, of the item as it is
-            shown then. It is not asked for what is no event, and must not raise.
-        lifecycles: What it composes.
+        response_id: The response's id; None for a new one.
+        created_at: When the response was created, in seconds since the epoch; None for now.
+        additions: Returns fields that the server adds to the API's when the response ends.
+        late: Called with an item when its `output_item.done` is made; returns fields such as `encrypted_content`. Must not raise.
+        lifecycles: The lifecycles of the response and of the items.
     """
 
     __slots__ = (
-        *("_active", "_again", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
+        *("_active", "_write_delta", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
         *("_response", "_usage", "_writer"),
     )
 
-    def __init__(  # noqa: PLR0913 - a driver is handed all that it does not know
+    def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
         self,
         settings: Mapping[str, object],
         *,
@@ -103,15 +102,15 @@ class ResponseDriver(Generic[T]):
         self._events: list[T] = []
         self._number = 0
         """The sequence number of the next event."""
-        self._again: Callable[[str, int], T] | None = None
-        """Writes a delta of the active item where its text only streams."""
+        self._write_delta: Callable[[str, int], T] | None = None
+        """Writes the next delta of the active item without firing an edge; None if an edge has to fire."""
         self._lifecycles = lifecycles
         self._ids = ids
         self._late = late
-        self._open: dict[str, Item[Any]] = {}
-        self._active: Item[Any] | None = None
+        self._open: dict[str, ItemState[Any]] = {}
+        self._active: ItemState[Any] | None = None
         self._usage = _NO_USAGE
-        self._response = Response(
+        self._response = ResponseState(
             lifecycles.response.states[lifecycles.response.initial],
             body=response.Response(
                 id=response_id or ids("resp"),
@@ -124,38 +123,38 @@ class ResponseDriver(Generic[T]):
 
     @property
     def ended(self) -> bool:
-        """Whether the terminal event was emitted."""
+        """Whether the driver has emitted the terminal event."""
         return not self._response.state.rows
 
     @property
     def status(self) -> str:
-        """The status of the response as it is now, without a copy of the rest."""
+        """The current status of the response, without the copy that `response` makes."""
         return self._response.state.name if self.ended else "in_progress"
 
     @property
     def usage(self) -> deltas.Usage:
-        """What the turns of the response have cost so far."""
+        """The tokens that the response has used so far."""
         return self._usage
 
     @property
     def response(self) -> Mapping[str, object]:
-        """A copy of the response object as it is now; once the stream has ended, that of its terminal event (rule R19)."""
+        """A copy of the current response object; after the end, the object of the terminal event (rule R19)."""
         return cast("Mapping[str, object]", as_json(self._response.snapshot(self.status)))
 
     @property
     def ready(self) -> list[ReadyCall]:
-        """The hosted calls that wait for their tool, in the order in which the model made them."""
+        """The hosted calls whose tools have not started, in the order in which the model made them."""
         return [
             ReadyCall(item.id, item.kind, item.shown_as_json(), item.text)
             for item in self._open.values()
             if "run" in item.state.rows
         ]
 
-    def take_up(self, frames: Iterable[bytes]) -> None:
-        """Go on where another driver has left a stream; to be called once, before anything is fed.
+    def resume(self, frames: Iterable[bytes]) -> None:
+        """Restore the state that another driver reached in a stream. Call it once, before the first `feed`.
 
-        What was held back and never sent is lost: white space, an item without text, the state of a parser. So a stream that was
-        taken up can be ended, by `Fault` or `Cancel`, and be asked for its response.
+        Text that was never sent is lost: white space that was held back, an item without text, the state of a parser. A resumed
+        stream can therefore only be ended, with `Fault` or `Cancel`. `response` works as usual.
 
         Args:
             frames: The events of the stream so far, as an `SseWriter` writes them, in either dialect.
@@ -169,29 +168,26 @@ class ResponseDriver(Generic[T]):
         self._number = len(bodies)
 
     def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
-        """Feed deltas, and return the events that they make.
-
-        Returns:
-            The events, in order; a delta may make one, none, or many.
+        """Process deltas and return their events, in order.
 
         Raises:
-            TypeError: It is a single delta and not several, or one of them is no delta. The deltas before that one were taken;
-                their events are returned by the next call.
+            TypeError: `changes` is a single delta, or contains something else. The deltas before that one are processed; the next
+                call returns their events.
         """
         if changes.__class__ is not list and isinstance(changes, deltas.DELTAS):
-            raise TypeError(f"feed takes several deltas, such as a list of them, and not a single one: {changes!r}")
+            raise TypeError(f"feed takes a list of deltas, not a single delta: {changes!r}")
         events = self._events
         for delta in changes:
-            again, item = self._again, self._active
-            if again is not None and item is not None and type(delta) is str and delta:
-                # The fast path: the last delta is written again, with this text and number.
+            write_delta, item = self._write_delta, self._active
+            if write_delta is not None and item is not None and type(delta) is str and delta:
+                # The fast path rewrites the last delta event with this text and number.
                 try:
                     data = delta.encode()
                 except UnicodeEncodeError:
-                    self._react(delta)  # half of a character: it has to be cleaned first
+                    self._react(delta)  # `clean` has to replace a lone surrogate first
                     continue
-                frame = again(delta, self._number)
-                item.sent.write(data)  # after that, so that nothing is kept that was not written
+                frame = write_delta(delta, self._number)
+                item.sent.write(data)  # after the frame, so that `sent` never has text that was not written
                 events.append(frame)
                 self._number += 1
             elif self._response.state.rows:
@@ -200,7 +196,7 @@ class ResponseDriver(Generic[T]):
         return events
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
-        """Carry out a delta; the commonest come first."""
+        """Process a delta; the most frequent ones come first."""
         match delta:
             case str():
                 self._add_text("append", delta)
@@ -245,7 +241,7 @@ class ResponseDriver(Generic[T]):
             case _:
                 _refuse(delta)
 
-    def _begin_item(self, opening: deltas.Open) -> Item[Any]:
+    def _begin_item(self, opening: deltas.Open) -> ItemState[Any]:
         self._try("start")
         self._close_active()
         lifecycle = self._lifecycles.items[opening.kind]
@@ -255,33 +251,33 @@ class ResponseDriver(Generic[T]):
         if body.made:
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
-            body = replace(body, status=UNSET)  # only an item that comes whole brings its status
-        item: Item[Any] = Item(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
+            body = replace(body, status=UNSET)  # only an item that is added and done at once has its final status now
+        item: ItemState[Any] = ItemState(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
         self._fire_item(item, "open")
         rows = item.state.rows
         if rows:
             self._open[item.id] = item
         if "close" in rows:
             self._active = item
-        if "reveal" in rows and item.is_opaque:  # it says something although nobody can read it
+        if "reveal" in rows and item.is_opaque:  # encrypted content counts as content
             self._fire_item(item, "reveal")
         return item
 
     def _ids_of(self, opening: deltas.Open) -> dict[str, str]:
-        """Return the ids that an item holds beside its own; one that is said to be null is left out."""
+        """Return the ids of other objects that an item refers to; an explicit null stays null."""
         return {
             name: self._id(name, opening.fields.get(name), prefix)
             for name, prefix in opening.body.made.items()
             if getattr(opening.body, name) is not None or name not in opening.fields
         }
 
-    def _id(self, name: str, wanted: object, prefix: str) -> str:
-        """Return an id that a field of an item holds: the one that is wanted, if it can be one (rule R7)."""
-        taken = {getattr(item.body, name, None) for item in self._response.output}
-        known = f"{wanted}" if f"{wanted}".startswith(f"{prefix}_") else f"{prefix}_{wanted}"
-        while not wanted or known in taken:
-            wanted = known = self._ids(prefix)
-        return known
+    def _id(self, name: str, value: object, prefix: str) -> str:
+        """Return the id for a field of an item: `value`, with its prefix, if it is unused, else a new one (rule R7)."""
+        used = {getattr(item.body, name, None) for item in self._response.output}
+        result = f"{value}" if f"{value}".startswith(f"{prefix}_") else f"{prefix}_{value}"
+        while not value or result in used:
+            value = result = self._ids(prefix)
+        return result
 
     def _add_text(self, trigger: str, text: str, logprobs: Sequence[Mapping[str, object]] = ()) -> None:
         if not text and not logprobs:
@@ -292,7 +288,7 @@ class ResponseDriver(Generic[T]):
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
-            self._again = None  # the next text comes this way, where these log probabilities wait for it
+            self._write_delta = None  # so that the next text fires an edge, which sends these log probabilities
             return
         rows = item.state.rows
         if "pad" in rows and text.isspace():
@@ -302,7 +298,7 @@ class ResponseDriver(Generic[T]):
         source = item.state
         event = self._fire_item(item, trigger)
         if event is not None and item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
-            self._again = self._writer.repeat(event)
+            self._write_delta = self._writer.repeat(event)
 
     def _close_active(self, fields: Fields = NO_FIELDS) -> None:
         item = self._active
@@ -346,10 +342,10 @@ class ResponseDriver(Generic[T]):
             self._lead(item_id, "fail", failure_fields(item.kind, message))
 
     def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
-        """Fire a tool's trigger, after those that lead to it; not for an item that cannot come to where it is legal."""
+        """Fire a tool's trigger after the triggers that lead to it. Do nothing if the trigger can no longer become legal."""
         item = self._open.get(item_id)
-        if item is not None and trigger in item.state.ways:
-            *before, last = item.state.ways[trigger]
+        if item is not None and trigger in item.state.paths:
+            *before, last = item.state.paths[trigger]
             for step in before:
                 self._fire_item(item, step)
             self._fire_item(item, last, args)
@@ -363,7 +359,7 @@ class ResponseDriver(Generic[T]):
             case "cut" if self._active is None or not self._active.kind.endswith("_call"):
                 self._end_turn("stop", usage)
             case "cut":
-                self._end("cut", usage)  # neither of the API's reasons is true, so none is given (rule R12)
+                self._end("cut", usage)  # neither of the API's reasons applies, so none is sent (rule R12)
             case "length":
                 self._end("cut", usage, incomplete_details=IncompleteDetails(reason="max_output_tokens"))
             case "content_filter":
@@ -389,19 +385,19 @@ class ResponseDriver(Generic[T]):
         self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
 
     def _abandon(self, trigger: str) -> None:
-        """End every open item; one whose tool could still fail says why it did."""
+        """End every open item; a call whose tool could still fail gets an error message."""
         for item in list(self._open.values()):
             rows = item.state.rows
             message = NOT_RUN if "run" in rows else _CUT
             self._fire_item(item, trigger, failure_fields(item.kind, message) if "fail" in rows else NO_FIELDS)
 
     def _try(self, trigger: str) -> None:
-        """Fire a trigger of the response where it is legal."""
+        """Fire a trigger of the response if it is legal."""
         if trigger in self._response.state.rows:
             self._fire(self._response, trigger)
 
-    def _fire_item(self, item: Item[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
-        """Fire an edge of an item, and return the last event that it emitted."""
+    def _fire_item(self, item: ItemState[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+        """Fire an edge of an item and return its last event."""
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
         if item.shown is not None and item.output_index == len(output):
@@ -413,18 +409,14 @@ class ResponseDriver(Generic[T]):
         return event
 
     def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - an item or the response
-        """Fire an edge: make, number and write what it emits.
+        """Fire an edge: make, number and write its events. Return the last one, or None.
 
-        If anything is raised in that (the writer and the clock are not ours), nothing has changed, so that another edge can end
-        what this one could not.
-
-        Returns:
-            The last of the events, if there is one.
+        If the writer or the clock raises, nothing changes, so that another edge can still end the stream.
 
         Raises:
-            IllegalTransition: The state has no such edge.
+            IllegalTransition: The state has no edge for the trigger.
         """
-        self._again = event = None
+        self._write_delta = event = None
         dest, emissions = subject.state.row(trigger)
         if not emissions:
             subject.state = dest
@@ -447,5 +439,5 @@ class ResponseDriver(Generic[T]):
 
 
 def _refuse(delta: Never) -> Never:
-    """Refuse what is no delta; the type checkers see that no delta comes here."""
-    raise TypeError(f"this is no delta: {delta!r}")
+    """Raise for a value that is not a delta; `Never` makes type checkers prove that every delta has a case."""
+    raise TypeError(f"not a delta: {delta!r}")

@@ -1,6 +1,6 @@
-"""What the edges of items' lifecycles emit: for each event a function that records what the event says, and returns it.
+"""The emissions of the items' lifecycles: for each event a function that updates the item and returns the event.
 
-An event is made here and nowhere else, and only where an edge fires.
+Only these functions make events of items, and they are called only when an edge fires.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ from interlock.events.stream import (
     TextDelta,
     TextDone,
 )
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Emission, emission
 
-ItemEmission: TypeAlias = Emission[Item[Any]]
+ItemEmission: TypeAlias = Emission[ItemState[Any]]
 
 # The bracket of every item.
 
 
 @emission
-def added(item: Item[Any]) -> ItemAdded:
+def added(item: ItemState[Any]) -> ItemAdded:
     return ItemAdded(item.output_index, item.show())
 
 
 @emission
-def done(item: Item[Any]) -> ItemDone:
+def done(item: ItemState[Any]) -> ItemDone:
     if item.args:
         item.update(**item.args)
     if item.late is not None:
@@ -87,18 +87,18 @@ def done(item: Item[Any]) -> ItemDone:
 
 
 @emission
-def text_part_added(message: Item[Message]) -> PartAdded:
+def text_part_added(message: ItemState[Message]) -> PartAdded:
     return _open_content(message, OutputText(text=""))
 
 
 @emission
-def text_delta(message: Item[Message]) -> TextDelta:
+def text_delta(message: ItemState[Message]) -> TextDelta:
     logprobs = message.send_logprobs() if message.unsent_logprobs else []
     return TextDelta(message.id, message.output_index, message.part_index, message.send(), logprobs)
 
 
 @emission
-def annotation_added(message: Item[Message]) -> AnnotationAdded:
+def annotation_added(message: ItemState[Message]) -> AnnotationAdded:
     annotation = cast("AnyAnnotation", message.args)
     message.annotations = (*message.annotations, annotation)
     index = len(message.annotations) - 1
@@ -106,7 +106,7 @@ def annotation_added(message: Item[Message]) -> AnnotationAdded:
 
 
 @emission
-def text_done(message: Item[Message]) -> TextDone:
+def text_done(message: ItemState[Message]) -> TextDone:
     text, logprobs = message.end_text(), message.logprobs
     message.part = OutputText(text=text, annotations=[*message.annotations], logprobs=logprobs)
     return TextDone(message.id, message.output_index, message.part_index, text, logprobs)
@@ -116,17 +116,17 @@ def text_done(message: Item[Message]) -> TextDone:
 
 
 @emission
-def refusal_part_added(message: Item[Message]) -> PartAdded:
+def refusal_part_added(message: ItemState[Message]) -> PartAdded:
     return _open_content(message, Refusal(refusal=""))
 
 
 @emission
-def refusal_delta(message: Item[Message]) -> RefusalDelta:
+def refusal_delta(message: ItemState[Message]) -> RefusalDelta:
     return RefusalDelta(message.id, message.output_index, message.part_index, message.send())
 
 
 @emission
-def refusal_done(message: Item[Message]) -> RefusalDone:
+def refusal_done(message: ItemState[Message]) -> RefusalDone:
     text = message.end_text()
     message.part = Refusal(refusal=text)
     return RefusalDone(message.id, message.output_index, message.part_index, text)
@@ -136,49 +136,49 @@ def refusal_done(message: Item[Message]) -> RefusalDone:
 
 
 @emission
-def reasoning_part_added(reasoning: Item[Reasoning]) -> PartAdded:
+def reasoning_part_added(reasoning: ItemState[Reasoning]) -> PartAdded:
     return _open_content(reasoning, ReasoningText(text=""))
 
 
 @emission
-def reasoning_delta(reasoning: Item[Reasoning]) -> ReasoningDelta:
+def reasoning_delta(reasoning: ItemState[Reasoning]) -> ReasoningDelta:
     return ReasoningDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
 
 
 @emission
-def reasoning_done(reasoning: Item[Reasoning]) -> ReasoningDone:
+def reasoning_done(reasoning: ItemState[Reasoning]) -> ReasoningDone:
     text = reasoning.end_text()
     reasoning.part = ReasoningText(text=text)
     return ReasoningDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
 
 
 @emission
-def part_done(item: Item[Any]) -> PartDone:
+def part_done(item: ItemState[Any]) -> PartDone:
     part: Any = item.part
     item.body = replace(item.body, content=[*item.body.content, part])
     return PartDone(item.id, item.output_index, item.part_index, part)
 
 
 @emission
-def summary_part_added(reasoning: Item[Reasoning]) -> SummaryPartAdded:
+def summary_part_added(reasoning: ItemState[Reasoning]) -> SummaryPartAdded:
     index = reasoning.open_part(reasoning.body.summary or ())
     return SummaryPartAdded(reasoning.id, reasoning.output_index, index, SummaryText(text=""))
 
 
 @emission
-def summary_delta(reasoning: Item[Reasoning]) -> SummaryDelta:
+def summary_delta(reasoning: ItemState[Reasoning]) -> SummaryDelta:
     return SummaryDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
 
 
 @emission
-def summary_done(reasoning: Item[Reasoning]) -> SummaryDone:
+def summary_done(reasoning: ItemState[Reasoning]) -> SummaryDone:
     text = reasoning.end_text()
     reasoning.part = SummaryText(text=text)
     return SummaryDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
 
 
 @emission
-def summary_part_done(reasoning: Item[Reasoning]) -> SummaryPartDone:
+def summary_part_done(reasoning: ItemState[Reasoning]) -> SummaryPartDone:
     part: Any = reasoning.part
     reasoning.update(summary=[*(reasoning.body.summary or ()), part])
     return SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
@@ -188,60 +188,60 @@ def summary_part_done(reasoning: Item[Reasoning]) -> SummaryPartDone:
 
 
 @emission
-def arguments_delta(call: Item[FunctionCall]) -> ArgumentsDelta:
+def arguments_delta(call: ItemState[FunctionCall]) -> ArgumentsDelta:
     return ArgumentsDelta(call.id, call.output_index, call.send())
 
 
 @emission
-def arguments_done(call: Item[FunctionCall]) -> ArgumentsDone:
+def arguments_done(call: ItemState[FunctionCall]) -> ArgumentsDone:
     arguments = call.end_text()
     call.body = replace(call.body, arguments=arguments)
     return ArgumentsDone(call.id, call.output_index, arguments, call.body.name)
 
 
 @emission
-def input_delta(call: Item[CustomToolCall]) -> CustomInputDelta:
+def input_delta(call: ItemState[CustomToolCall]) -> CustomInputDelta:
     return CustomInputDelta(call.id, call.output_index, call.send())
 
 
 @emission
-def input_done(call: Item[CustomToolCall]) -> CustomInputDone:
+def input_done(call: ItemState[CustomToolCall]) -> CustomInputDone:
     text = call.end_text()
     call.update(input=text)
     return CustomInputDone(call.id, call.output_index, text)
 
 
 @emission
-def mcp_arguments_delta(call: Item[McpCall]) -> McpArgumentsDelta:
+def mcp_arguments_delta(call: ItemState[McpCall]) -> McpArgumentsDelta:
     return McpArgumentsDelta(call.id, call.output_index, call.send())
 
 
 @emission
-def mcp_arguments_done(call: Item[McpCall]) -> McpArgumentsDone:
+def mcp_arguments_done(call: ItemState[McpCall]) -> McpArgumentsDone:
     arguments = call.end_text()
     call.body = replace(call.body, arguments=arguments)
     return McpArgumentsDone(call.id, call.output_index, arguments)
 
 
 @emission
-def code_delta(call: Item[CodeInterpreterCall]) -> CodeDelta:
+def code_delta(call: ItemState[CodeInterpreterCall]) -> CodeDelta:
     return CodeDelta(call.id, call.output_index, call.send())
 
 
 @emission
-def code_done(call: Item[CodeInterpreterCall]) -> CodeDone:
+def code_done(call: ItemState[CodeInterpreterCall]) -> CodeDone:
     code = call.end_text()
     call.update(code=code)
     return CodeDone(call.id, call.output_index, code)
 
 
 @emission
-def patch_delta(call: Item[ApplyPatchCall]) -> PatchDelta:
+def patch_delta(call: ItemState[ApplyPatchCall]) -> PatchDelta:
     return PatchDelta(call.id, call.output_index, call.send())
 
 
 @emission
-def patch_done(call: Item[ApplyPatchCall]) -> PatchDone:
+def patch_done(call: ItemState[ApplyPatchCall]) -> PatchDone:
     diff, operation = call.end_text(), call.body.operation
     call.update(operation=replace(operation, diff=diff))
     return PatchDone(call.id, call.output_index, diff)
@@ -251,24 +251,24 @@ def patch_done(call: Item[ApplyPatchCall]) -> PatchDone:
 
 
 @emission
-def command_added(call: Item[ShellCall]) -> CommandAdded:
+def command_added(call: ItemState[ShellCall]) -> CommandAdded:
     return CommandAdded(call.output_index, call.open_part(call.body.action.commands), "")
 
 
 @emission
-def command_delta(call: Item[ShellCall]) -> CommandDelta:
+def command_delta(call: ItemState[ShellCall]) -> CommandDelta:
     return CommandDelta(call.output_index, call.part_index, call.send())
 
 
 @emission
-def command_done(call: Item[ShellCall]) -> CommandDone:
+def command_done(call: ItemState[ShellCall]) -> CommandDone:
     command, action = call.end_text(), call.body.action
     call.update(action=replace(action, commands=[*action.commands, command]))
     return CommandDone(call.output_index, call.part_index, command)
 
 
 @emission
-def output_delta(output: Item[ShellCallOutput]) -> OutputDelta:
+def output_delta(output: ItemState[ShellCallOutput]) -> OutputDelta:
     delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
     printed = output.printed or _begin_output(output)
     output.printed = {name: f"{printed[name]}{text}" for name, text in delta.items()}
@@ -276,17 +276,17 @@ def output_delta(output: Item[ShellCallOutput]) -> OutputDelta:
 
 
 @emission
-def output_done(output: Item[ShellCallOutput]) -> OutputDone:
+def output_done(output: ItemState[ShellCallOutput]) -> OutputDone:
     return _end_output(output, output.args.get("outcome", _EXITED))
 
 
 @emission
-def output_cut(output: Item[ShellCallOutput]) -> OutputDone:
+def output_cut(output: ItemState[ShellCallOutput]) -> OutputDone:
     return _end_output(output, _TIMED_OUT)
 
 
 @emission
-def partial_image(call: Item[ImageGenerationCall]) -> PartialImage:
+def partial_image(call: ItemState[ImageGenerationCall]) -> PartialImage:
     event = PartialImage(call.id, call.output_index, partial_image_index=call.progressed, **cast("Any", call.args))
     call.progressed += 1
     return event
@@ -296,7 +296,7 @@ def partial_image(call: Item[ImageGenerationCall]) -> PartialImage:
 
 
 def progress(event: type[ItemEvent]) -> ItemEmission:
-    """Return the emission of an event that says how far a call has come, and nothing else."""
+    """Return the emission of an event that has no fields but the item's id and index."""
     return Emission(lambda call: event(call.id, call.output_index), event)
 
 
@@ -325,17 +325,17 @@ _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
 
-def _open_content(item: Item[Any], part: OutputPart) -> PartAdded:
+def _open_content(item: ItemState[Any], part: OutputPart) -> PartAdded:
     return PartAdded(item.id, item.output_index, item.open_part(item.body.content), part)
 
 
-def _begin_output(output: Item[ShellCallOutput]) -> Mapping[str, str]:
+def _begin_output(output: ItemState[ShellCallOutput]) -> Mapping[str, str]:
     output.open_part(output.body.output)
     return {"stdout": "", "stderr": ""}
 
 
-def _end_output(output: Item[ShellCallOutput], outcome: object) -> OutputDone:
-    """Record that the command which printed last has ended, or one that printed nothing."""
+def _end_output(output: ItemState[ShellCallOutput], outcome: object) -> OutputDone:
+    """Record the end of a command, whether it printed anything or not."""
     part = cast("ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
     output.update(output=[*output.body.output, part])
     output.printed = None

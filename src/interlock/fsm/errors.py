@@ -1,24 +1,24 @@
-"""The errors of the machines; each says whose fault it is."""
+"""Exceptions of the state machines."""
 
 from __future__ import annotations
 
 
 class InterlockError(Exception):
-    """Anything that this project raises on purpose."""
+    """Base class of Interlock's own exceptions."""
 
 
 class DeclarationError(InterlockError):
-    """A table is declared wrongly: raised when its module is imported, so that it never runs."""
+    """A table is invalid. Raised on construction, usually at import."""
 
 
 class IllegalTransition(InterlockError):  # noqa: N818 - the name of the thing, as in the literature
-    """A trigger was fired in a state that has no edge for it: a defect of the caller. Nothing has changed.
+    """A trigger was fired in a state that has no edge for it: a bug of the caller. The machine is unchanged.
 
     Args:
         table: The name of the table, such as `message`.
-        state: The state it was in.
-        trigger: What was fired.
-        legal: The triggers that the state has.
+        state: The name of the machine's state.
+        trigger: The trigger that was fired.
+        legal: The triggers of the state.
     """
 
     def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:

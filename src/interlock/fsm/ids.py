@@ -1,4 +1,4 @@
-"""Ids and time, which a driver is handed so that a run can be repeated to the byte."""
+"""Sources of ids and time, which a driver takes as arguments so that its output is reproducible."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Ids(Protocol):
         """Create an id.
 
         Args:
-            prefix: What it begins with, without the underscore: `msg`, `call`, `resp`.
+            prefix: Its prefix, without the underscore: `msg`, `call`, `resp`.
         """
         ...
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """Returns the time."""
 
     def __call__(self) -> int:
         """Return the time, in whole seconds since the epoch."""
@@ -30,7 +30,7 @@ class Clock(Protocol):
 
 @frozen
 class SequentialIds:
-    """Counts each prefix from 1, so that the same run gives the same ids."""
+    """Numbers the ids of each prefix from 1, for reproducible output."""
 
     _counted: Counter[str] = field(factory=Counter[str], init=False)
 

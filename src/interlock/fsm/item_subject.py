@@ -1,6 +1,7 @@
-"""An item of a response while it is being made: where its lifecycle stands, and the item itself as far as it is known.
+"""The state of an item in its lifecycle: the machine's state, the item so far, and its unsent text.
 
-Its methods record what an edge's events say. They fire nothing and make no event: `interlock.fsm.emissions` does.
+The methods record the contents of events. They neither fire edges nor make events; `interlock.fsm.driver` and
+`interlock.fsm.emissions` do.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from interlock.events.stream import wire_name
 from interlock.fsm.lifecycle import Fields, Subject
 
 B = TypeVar("B", bound=items.Item)
-"""The kind of an item: its type in the vocabulary."""
+"""The class of the item in `interlock.events.items`."""
 
 Late: TypeAlias = Callable[[Mapping[str, object]], Fields]
-"""Returns the fields of an item that are known only when it is done, of the item as it is shown then."""
+"""Given the finished item, returns the fields that were not known earlier."""
 
 Logprobs: TypeAlias = Sequence[Mapping[str, object]]
-"""The log probabilities of a text: an object in the API's shape for each token."""
+"""The log probabilities of a text: an object for each token, in the API's shape."""
 
 RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
-"""The result of a tool that returned nothing, by the kind of the call, for a kind that must show one."""
+"""The result of a tool that returned nothing, for the kinds of call that must have one."""
 
 
-class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
-    """One item.
+class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
+    """An item in its lifecycle.
 
     Args:
-        state: Where its lifecycle stands.
-        id: Its id.
-        body: It as the API shows it. It is replaced and never changed, so what an event carries stays as it was.
-        output_index: The place that it takes when it is added (rule R6).
-        late: Returns what is known only when it is done; None if that is nothing.
+        state: The current state of its lifecycle.
+        id: The item's id.
+        body: The item as the API shows it. Replaced, never mutated, because events refer to it.
+        output_index: The index that it gets when it is added (rule R6).
+        late: Returns the fields that are known only when the item is done, if there are any.
     """
 
     id: str
@@ -48,68 +49,68 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
     output_index: int
     late: Late | None = None
     shown: B | None = None
-    """The item as its last `added` or `done` showed it, and so as the response shows it (rule R13)."""
+    """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     part: Part | None = None
-    """The part whose text is whole, until the part is."""
+    """The part between its `text.done` and `part.done` events."""
     part_index: int = -1
     sent: BytesIO = field(default_factory=BytesIO)
-    """The UTF-8 of the open text as far as it was sent. A list of its deltas would hold an object for each, and so would a
-    `StringIO` up to Python 3.12."""
-    whole: str = ""
-    """The text that ended last."""
+    """The sent UTF-8 of the open text. A list of its deltas would hold an object for each, and so would a `StringIO` up to
+    Python 3.12."""
+    last_text: str = ""
+    """The last complete text."""
     logprobs: list[Logprob] = []  # noqa: RUF012 - msgspec makes a new one for each item
-    """The log probabilities of the open text as far as they were sent."""
+    """The sent log probabilities of the open text."""
     annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
     marked: tuple[int, int] = (0, 0)
     """Where the mark of the last annotation ends in the open text, in characters and in bytes."""
     unsent: str = ""
-    """Text that was not sent yet: white space that is held back (rule R18), or the text of the delta being fired."""
+    """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
     unsent_logprobs: Sequence[Logprob] = ()
     printed: Mapping[str, str] | None = None
-    """The output of the command that runs."""
+    """The output so far of the running command."""
     sent_size: int = 0
     logprob_count: int = 0
     progressed: int = 0
-    """How many times a running tool has shown something."""
+    """The number of partial images sent so far."""
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """The item's type."""
         return wire_name(type(self.body))
 
     @property
     def text(self) -> str:
-        """The text that was written last: the item's own or a part's, as far as it was sent."""
-        return self.whole or self.sent.getvalue().decode()
+        """The last text of the item or of one of its parts, as far as it was sent."""
+        return self.last_text or self.sent.getvalue().decode()
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it says something that nobody can read."""
+        """Whether the item has encrypted or withheld content."""
         return bool(self.body.opaque and getattr(self.body, self.body.opaque))
 
     @property
     def mixes(self) -> bool:
-        """Whether what was sent of the open text has log probabilities and what is unsent has none, or the other way round."""
+        """Whether only one of the sent and the unsent text has log probabilities."""
         return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def save(self) -> Self:
-        """Return a copy that says how much the containers hold which only grow."""
+        """Return a copy and note the lengths of `sent` and `logprobs`, for `restore`."""
         self.sent_size, self.logprob_count = self.sent.tell(), len(self.logprobs)
         return replace(self)
 
-    def restore(self, saved: Subject[Item[Any]]) -> None:
-        """Undo what firing an edge has recorded."""
+    def restore(self, saved: Subject[ItemState[Any]]) -> None:
+        """Undo the changes of an edge that failed to fire."""
         super().restore(saved)
         self.sent.truncate(self.sent.seek(self.sent_size))
         del self.logprobs[self.logprob_count :]
 
     def update(self, **fields: object) -> None:
-        """Record fields of the item, by the API's names."""
+        """Set fields of the item, by the API's names."""
         self.body = replace(self.body, **fields)
 
     def show(self) -> B:
-        """Record that an event shows the item as it is now, and return it."""
+        """Record that an event shows the current item, and return it."""
         body: Any = self.body
         statuses = statuses_of(type(self.body))
         if statuses and (body.status is UNSET or body.status == "in_progress"):
@@ -119,50 +120,42 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
         return self.body
 
     def hold(self, text: str, logprobs: Logprobs) -> None:
-        """Hold text until the next delta event sends it.
+        """Hold text until the next delta event sends it; `text` may be empty if its log probabilities come first.
 
-        Log probabilities that are not those of all that is unsent are dropped, because a delta has them for the whole of its
-        text or not at all (rule R15).
-
-        Args:
-            text: The text; it may be empty if only its log probabilities are known yet.
-            logprobs: One object for each of its tokens.
+        Drop log probabilities unless they cover all unsent text: a delta has them for all of its text or for none (rule R15).
         """
-        whole = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
+        complete = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
-        self.unsent_logprobs = (*self.unsent_logprobs, *cast("Sequence[Logprob]", logprobs)) if whole else ()
+        self.unsent_logprobs = (*self.unsent_logprobs, *cast("Sequence[Logprob]", logprobs)) if complete else ()
 
     def send(self) -> str:
-        """Record that the unsent text goes out in a delta, and return it."""
+        """Return the unsent text for a delta event, and record it as sent."""
         text, self.unsent = self.unsent, ""
         self.sent.write(text.encode())
         return text
 
     def send_logprobs(self) -> list[Logprob]:
-        """Record that the unsent log probabilities go out in a delta, and return them."""
+        """Return the unsent log probabilities for a delta event, and record them as sent."""
         logprobs, self.unsent_logprobs = [*self.unsent_logprobs], ()
         self.logprobs += logprobs
         return logprobs
 
     def end_text(self) -> str:
-        """Record that the open text is whole (rule R9), and return it."""
-        self.whole, self.sent = self.sent.getvalue().decode(), BytesIO()
-        return self.whole
+        """Record that the open text is complete (rule R9), and return it."""
+        self.last_text, self.sent = self.sent.getvalue().decode(), BytesIO()
+        return self.last_text
 
     def open_part(self, parts: Sequence[object]) -> int:
-        """Record that a part begins behind the others, and return its index (rule R8)."""
+        """Record that a part begins after `parts`, and return its index (rule R8)."""
         self.part_index = len(parts)
         self.logprobs, self.annotations, self.marked = [], (), (0, 0)
         return self.part_index
 
     def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
-        """Find a text in the open part, behind the mark of the last annotation.
-
-        Args:
-            text: At least one character.
+        """Find a non-empty text in the open part, after the last annotation's mark.
 
         Returns:
-            Where it starts, in characters, and where it ends, in characters and in bytes; None if it is not there, or not whole.
+            Its start in characters, and its end in characters and in bytes; None if the sent text does not contain it.
         """
         wanted = clean(text).encode()
         characters, position = self.marked
@@ -175,5 +168,5 @@ class Item(Subject["Item[Any]"], Generic[B], kw_only=True):
         return start, (start + len(text), position + at + len(wanted))
 
     def shown_as_json(self) -> Mapping[str, object]:
-        """Return the item as it was shown last, as plain JSON values."""
+        """Return the item as the last event showed it, as plain JSON values."""
         return cast("Mapping[str, object]", as_json(self.shown))

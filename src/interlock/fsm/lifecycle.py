@@ -1,7 +1,7 @@
 """Lifecycles: tables whose edges emit events, and the subjects that go through them.
 
 A lifecycle is a `Table` (see `interlock.fsm.table`) whose effects are emissions: functions of the subject that return one event.
-Beyond what every table must be, a lifecycle must bracket its events and be ready to be cut at any time, or it cannot be imported.
+Beyond the checks of a table, construction checks that the events are bracketed and that every open state can be cut.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from interlock.events.stream import Place, StreamEvent, wire_name
 from interlock.fsm.table import Edge, State, Table
 
 S = TypeVar("S")
-"""What a lifecycle is about: an item, or the response."""
+"""The subject of a lifecycle: an item, or the response."""
 
 Fields: TypeAlias = Mapping[str, object]
-"""The arguments of a trigger, by the API's names: the result of a tool, an annotation, how a response ended."""
+"""The arguments of a trigger, by the API's names: the result of a tool, an annotation, the error of a response."""
 
 NO_FIELDS: Final[Fields] = MappingProxyType({})
-"""The arguments of a trigger that has none."""
+"""The arguments of a trigger without any."""
 
 
 @frozen
 class Emission(Generic[S]):
-    """What an edge emits: one event, made by a function of the subject.
+    """One event that an edge emits, made by a function of the subject.
 
     Args:
-        make: Records in the subject what goes with the event (a part opens, a text is whole), and returns the event.
-        event: The event's type.
-        name: Its wire name, which labels the edge in a diagram.
+        make: Updates the subject (a part opens, a text is complete), and returns the event.
+        event: The event's class.
+        name: The event's wire name, which labels the edge in a diagram.
     """
 
     make: Callable[[S], StreamEvent]
@@ -52,7 +52,7 @@ class Emission(Generic[S]):
 
 
 def emission(make: Callable[[S], StreamEvent]) -> Emission[S]:
-    """Make an emission of a function that is annotated with the type of the event that it returns."""
+    """Make an emission from a function whose return annotation is the event's class."""
     return Emission(make, get_type_hints(make)["return"])
 
 
@@ -66,16 +66,16 @@ class Lifecycle(Table[str, Emission[S]]):
     Args:
         name: The kind of item, or `response`.
         initial: The state before anything is emitted.
-        edges: The whole of it.
-        final: The states in which nothing more can happen.
+        edges: All edges, in reading order.
+        final: The states without edges.
 
     Raises:
-        DeclarationError: The table is wrong, or there is a state from which a stream could not be cut, or whose tool could not fail, or
-            an edge whose events stand outside of their bracket; the message names the state or edge.
+        DeclarationError: The table is invalid, a state lacks the edge for `cut` or for a failing tool, or an edge emits an event
+            outside of its bracket; the message names the state or edge.
     """
 
     def __attrs_post_init__(self) -> None:
-        """Compile the edges and check them, as a table and as a lifecycle."""
+        """Compile the edges, and check them as a table and as a lifecycle."""
         super().__attrs_post_init__()
         for state in self.states.values():
             if state.rows and state.name != self.initial:
@@ -119,36 +119,36 @@ class Lifecycle(Table[str, Emission[S]]):
 
 
 class Subject(Struct, Generic[S], eq=False):
-    """What goes through a lifecycle: an item, or the response. Its fields are all that firing an edge may change."""
+    """An item or the response in its lifecycle. Firing an edge changes its fields and nothing else."""
 
     state: LifecycleState[S]
     args: Fields = NO_FIELDS
-    """The arguments of the trigger that fires."""
+    """The arguments of the current trigger."""
 
     def fire(self, trigger: str) -> tuple[Emission[S], ...]:
-        """Enter the state that an edge leads to, and return what it emits.
+        """Enter the next state of an edge, and return its emissions.
 
         Raises:
-            IllegalTransition: The state has no edge for the trigger. Nothing has changed.
+            IllegalTransition: The state has no edge for the trigger. The subject is unchanged.
         """
         self.state, emissions = self.state.row(trigger)
         return emissions
 
     def save(self) -> Self:
-        """Return a copy, to which `restore` goes back."""
+        """Return a copy for `restore`."""
         return replace(self)
 
     def restore(self, saved: Subject[S]) -> None:
-        """Undo what firing an edge has recorded."""
+        """Undo the changes of an edge that failed to fire."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(saved, name))
 
 
 @cache
 def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
-    """Return the delta event of a state in which text only streams, or None for any other state.
+    """Return the delta event of a state that only streams text, or None for any other state.
 
-    Text only streams where `append` stays in the state, emits this one event, and white space is no trigger of its own.
+    In such a state, `append` stays in the state and emits this one event, and white space has no trigger of its own.
     """
     match state.rows.get("append"):
         case (dest, (emission,)) if dest is state and "pad" not in state.rows:

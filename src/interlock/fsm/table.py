@@ -1,6 +1,6 @@
-"""State machines as data: a table of edges, checked and compiled when it is made, and a machine that runs it.
+"""State machines as data: a table of edges, checked and compiled on construction, and a machine that runs it.
 
-A table lists all that can happen. Each row is an `Edge`: in this state, on this trigger, go to that state and have these
+A table lists every transition. Each row is an `Edge`: in this state, on this trigger, go to that state and return these
 effects.
 
     >>> from enum import StrEnum
@@ -22,18 +22,17 @@ effects.
 
 - A *state* has a name, a plain string.
 - A *trigger* is what makes an edge fire: a string or a member of an enum (a `StrEnum` if the table is to be drawn).
-- An *effect* is anything: a member of an enum that the caller matches on, a function, an event. The table gives the effects of
-  an edge in order and never looks into them; whoever fires the edge carries them out.
+- An *effect* is any object: a member of an enum that the caller matches on, a function, an event. The table returns the effects
+  of an edge in order and never looks into them; the caller carries them out.
 
-There are no guards. Where a condition would decide, whoever fires looks first and fires one of two triggers, so that
-both cases stand in the table.
+There are no guards. The caller decides a condition and fires one of two triggers, so that both cases are in the table.
 
-A wrong table cannot be made. `Table` raises `DeclarationError`, with a message that names the state, for a state that cannot be
-reached, left, or brought to an end, for two edges on one trigger, and for a missing or a surplus trigger where `total` lists
-those that a state must answer.
+An invalid table cannot be constructed. `Table` raises `DeclarationError`, with a message that names the state, for a state that
+cannot be reached or left, or that leads to no final state, for two edges on one trigger, and for triggers that are missing from
+`total` or not listed in it.
 
-The table that runs is compiled: each `State` holds a dict from trigger to the next `State` and the effects, so that firing
-an edge is one look into a dict.
+Construction compiles the table: each `State` holds a dict from trigger to the next `State` and the effects, so that firing
+an edge is one dict lookup.
 """
 
 from __future__ import annotations
@@ -63,10 +62,10 @@ class Edge(Generic[T, E]):
     """One transition.
 
     Args:
-        source: The name of the state it leaves.
-        trigger: What makes it fire.
-        dest: The name of the state it enters, which may be the same.
-        effects: What it does, in order.
+        source: The name of the state that it leaves.
+        trigger: The trigger that fires it.
+        dest: The name of the state that it enters, which may be `source`.
+        effects: Its effects, in order.
     """
 
     source: str
@@ -77,12 +76,12 @@ class Edge(Generic[T, E]):
 
 @define(eq=False, repr=False, slots=False)  # with slots, `cached_property` takes a `__getattr__`, which slows every lookup
 class State(Generic[T, E]):
-    """A compiled state: its rows are all that can happen in it. States are compared by identity.
+    """A compiled state, compared by identity.
 
     Args:
         table: The name of its table.
         name: Its name, as declared.
-        rows: For each trigger that is legal here, the state that follows and the effects.
+        rows: The next state and the effects, by legal trigger.
     """
 
     table: str
@@ -94,15 +93,15 @@ class State(Generic[T, E]):
         self.rows = {}
 
     @cached_property
-    def ways(self) -> dict[T, tuple[T, ...]]:
-        """For each trigger that can still become legal, the shortest list of triggers to fire, of which it is the last."""
-        return _ways(self)
+    def paths(self) -> dict[T, tuple[T, ...]]:
+        """For each trigger that can still become legal, the shortest sequence of triggers that ends with it."""
+        return _paths(self)
 
     def row(self, trigger: T) -> tuple[State[T, E], tuple[E, ...]]:
-        """Return the state that follows on a trigger, and the effects.
+        """Return the next state and the effects of a trigger.
 
         Raises:
-            IllegalTransition: There is no edge for the trigger.
+            IllegalTransition: The state has no edge for the trigger.
         """
         try:
             return self.rows[trigger]
@@ -119,18 +118,18 @@ class Table(Generic[T, E]):
     """A declared state machine.
 
     Args:
-        name: What errors and diagrams call it.
+        name: Its name in errors and diagrams.
         initial: The name of the state that it starts in.
-        edges: The whole of it, in the order in which it is to be read.
-        final: The names of the states in which nothing more can happen; none for a machine that never ends.
-        total: The triggers that every state must answer, final ones excepted: each of them and no others. If the states have
-            different ones, a mapping from the name of the state to its triggers. By default nothing is required.
+        edges: All edges, in reading order.
+        final: The names of the states without edges; empty for a machine that never ends.
+        total: The exact triggers of every non-final state; or, if the states have different ones, a mapping from the name of a
+            state to its triggers. Empty for no check.
 
     Attributes:
-        states: Its compiled states by name, in the order of the declaration.
+        states: The compiled states by name, in the order of the declaration.
 
     Raises:
-        DeclarationError: The table is wrong; the message names the table and the state.
+        DeclarationError: The table is invalid; the message names the table and the state.
     """
 
     name: str
@@ -148,11 +147,11 @@ class Table(Generic[T, E]):
 
     @property
     def triggers(self) -> tuple[T, ...]:
-        """Every trigger, in the order of the declaration."""
+        """All triggers, in the order of the declaration."""
         return tuple(dict.fromkeys(edge.trigger for edge in self.edges))
 
     def refusal(self, message: str) -> DeclarationError:
-        """Return the error that refuses this table."""
+        """Return the error to raise for this table."""
         return DeclarationError(f"table {self.name!r}: {message}")
 
     def _compile(self) -> dict[str, State[T, E]]:
@@ -186,10 +185,10 @@ class Table(Generic[T, E]):
             if missing := [trigger for trigger in triggers if trigger not in rows]:
                 raise self.refusal(f"state {name!r} has no edge for {_listed(missing)}")
             if surplus := [trigger for trigger in rows if trigger not in triggers]:
-                raise self.refusal(f"state {name!r} has an edge for {_listed(surplus)}, which it must not answer")
+                raise self.refusal(f"state {name!r} has an edge for {_listed(surplus)}, which total does not list")
 
     def _required(self) -> Mapping[str, Sequence[T]]:
-        """Return the triggers that each state must answer, by the name of the state."""
+        """Return the triggers that each state must have, by the name of the state."""
         lasting = [name for name, state in self.states.items() if state.rows]
         total = self.total
         if not isinstance(total, Mapping):
@@ -197,13 +196,14 @@ class Table(Generic[T, E]):
             return dict.fromkeys(lasting, triggers) if triggers else {}
         required = {name: tuple(triggers) for name, triggers in cast("Mapping[str, Iterable[T]]", total).items()}
         if required.keys() != {*lasting}:
-            raise self.refusal(f"triggers are required of {_listed(sorted(required))}, the states are {_listed(lasting)}")
+            names, listed = _listed(lasting), _listed(sorted(required))
+            raise self.refusal(f"total must list exactly the non-final states {names}; it lists {listed}")
         return required
 
 
 @define(eq=False)
 class Machine(Generic[T, E]):
-    """One run of a table: it knows in which state it is, and nothing else."""
+    """One run of a table: its current state, and nothing else."""
 
     state: State[T, E]
 
@@ -213,13 +213,10 @@ class Machine(Generic[T, E]):
         return Machine(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
-        """Fire an edge: enter the state that it leads to.
-
-        Returns:
-            The effects of the edge, in order, for the caller to carry out.
+        """Fire an edge: enter its state, and return its effects in order for the caller to carry out.
 
         Raises:
-            IllegalTransition: The state has no edge for the trigger. Nothing has changed.
+            IllegalTransition: The state has no edge for the trigger. The machine is unchanged.
         """
         self.state, effects = self.state.row(trigger)
         return effects
@@ -240,16 +237,16 @@ def _reach(start: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[
     return reached
 
 
-def _ways(start: State[T, E]) -> dict[T, tuple[T, ...]]:
-    """Return the shortest way to fire each trigger from a state; of two that are as short, the one declared first."""
-    ways: dict[T, tuple[T, ...]] = {}
+def _paths(start: State[T, E]) -> dict[T, tuple[T, ...]]:
+    """Return the shortest path to each trigger from a state; ties go to the one declared first."""
+    paths: dict[T, tuple[T, ...]] = {}
     seen = {start}
     waiting: deque[tuple[State[T, E], tuple[T, ...]]] = deque([(start, ())])
     while waiting:
-        state, way = waiting.popleft()
+        state, path = waiting.popleft()
         for trigger, (dest, _) in state.rows.items():
-            ways.setdefault(trigger, (*way, trigger))
+            paths.setdefault(trigger, (*path, trigger))
             if dest not in seen:
                 seen.add(dest)
-                waiting.append((dest, (*way, trigger)))
-    return ways
+                waiting.append((dest, (*path, trigger)))
+    return paths

@@ -12,7 +12,7 @@ from interlock.events.stream import TERMINAL
 from interlock.testing.scripts import ENDINGS, KINDS, Body, Chance, Ending
 
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
-"""Changes the events of a stream in place; returns whether it has an event to change."""
+"""Changes the events of a stream in place; returns False if the fault does not apply to them."""
 
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
 _WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
@@ -32,7 +32,7 @@ class Fault:
 
 
 def renumbered(events: Sequence[Body]) -> list[Body]:
-    """Number events anew, so that another fault is not a fault of numbering too."""
+    """Renumber events, so that a fault does not break the numbering too."""
     return [{**body, "sequence_number": number} for number, body in enumerate(events)]
 
 
@@ -116,7 +116,7 @@ def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
 
 
 def _parts_of(body: Body, output_index: object, content_index: object) -> Iterator[Body]:
-    """Yield a content part wherever an event has the whole part."""
+    """Yield each copy of a content part in an event."""
     items: list[object] = []
     if body.get("output_index") == output_index:
         if "part" in body and body.get("content_index") == content_index:

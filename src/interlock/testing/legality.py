@@ -1,4 +1,4 @@
-"""Assertions on streams: what is wrong with one, judged as `interlock check` judges it."""
+"""Assertions on streams, with the rules of `interlock check`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interlock.fsm.acceptor import Acceptor, Finding, judge
 
 
 def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
-    """Return what is wrong with a stream, given the bodies of its events."""
+    """Return the findings of a stream, given the bodies of its events."""
     acceptor = Acceptor(dialect=dialect)
     return [*(finding for body in events for finding in acceptor.feed(body)), *acceptor.end()]
 
@@ -21,9 +21,9 @@ def assert_legal(
     """Assert that a stream has no error, as `interlock check` does.
 
     Args:
-        stream: The bodies of its events; or its bytes, whole or in chunks, whose framing is judged too.
+        stream: The bodies of its events; or its bytes, in one piece or in chunks, to check the framing too.
         dialect: The dialect of the stream.
-        strict: Whether deviations, which every tested client accepts, and events and items that are not judged fail too.
+        strict: Also fail on deviations, which every tested client accepts, and on events and items that are not judged.
 
     Raises:
         AssertionError: The message has a line for each finding.

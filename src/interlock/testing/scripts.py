@@ -1,4 +1,4 @@
-"""Random legal streams: the events of a driver that is fed random deltas of a model, its tools and a server."""
+"""Random legal streams: the events of a driver for random deltas of a model, its tools and a server."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def stream(
     max_items: int = 4,
     dialect: DialectName = "openai",
 ) -> list[Body]:
-    """Create a legal stream: the bodies of its events, as plain JSON values that share nothing.
+    """Create a legal stream: the bodies of its events, as plain JSON values.
 
-    `min_items` and `max_items` bound the items to open; the stream leaves out those without text.
+    `min_items` and `max_items` bound the items to open; items without text do not appear in the stream.
     """
     driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
     frames: list[bytes] = []
@@ -131,11 +131,11 @@ def stream(
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))
     bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
-    return [DIALECTS[dialect].spoken(body) for body in bodies] if dialect != "openai" else bodies
+    return [DIALECTS[dialect].convert(body) for body in bodies] if dialect != "openai" else bodies
 
 
 def frames(events: Sequence[Body]) -> bytes:
-    """Return the bytes of a stream, the end marker included."""
+    """Return the bytes of a stream, with the end marker."""
     encoded = [b"event: %b\ndata: %b\n\n" % (str(body.get("type")).encode(), dumps(body)) for body in events]
     return b"".join([*encoded, DONE_FRAME])
 

@@ -35,7 +35,7 @@ _TEXTS: Final = st.one_of(
 
 @frozen
 class Broken:
-    """A stream that breaks `rule`, and perhaps others as a consequence; `what` says how it was changed."""
+    """A stream that breaks `rule`, and perhaps others as a consequence; `what` describes the change."""
 
     events: list[Body]
     rule: str
@@ -65,31 +65,31 @@ def legal_streams(
     dialect: DialectName = "openai",
     max_items: int = 4,
 ) -> list[Body]:
-    """Draw a stream that breaks no rule, as the bodies of its events: items of some `kinds`, and one of the `endings`."""
+    """Draw a legal stream, as the bodies of its events, with items of some `kinds` and one of the `endings`."""
     return stream(_HypothesisChance(draw), kinds=kinds, endings=endings, max_items=max_items, dialect=dialect)
 
 
 @st.composite
 def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: DialectName = "openai") -> Broken:
-    """Draw a legal stream with one change that breaks a rule: one of `RULES`, or any of them for None.
+    """Draw a legal stream with one change that breaks `rule`, or any rule if None.
 
     Raises:
         ValueError: The rule is not one of `RULES`.
     """
     if rule not in {None, *RULES}:
-        raise ValueError(f"no single stream can break {rule}; choose one of {', '.join(RULES)}")
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     fault: Fault = draw(st.sampled_from([fault for fault in FAULTS if rule in {None, fault.rule}]))
     chance = _HypothesisChance(draw)
     events = copy.deepcopy(stream(chance, kinds=fault.kinds, endings=fault.endings, min_items=1, max_items=3))
     assume(fault.apply(chance, events))
     assume(any(finding.rule == fault.rule for finding in findings(events)))
-    bodies = events if dialect == "openai" else [DIALECTS[dialect].spoken(body) for body in events]
+    bodies = events if dialect == "openai" else [DIALECTS[dialect].convert(body) for body in events]
     return Broken(bodies, fault.rule, fault.what)
 
 
 @st.composite
 def sse_bytes(draw: st.DrawFn, events: Sequence[Body]) -> list[bytes]:
-    """Draw the bytes of a stream in non-empty chunks, split anywhere, as a network may split them."""
+    """Draw the bytes of a stream in non-empty chunks, split anywhere."""
     data = frames(events)
     cuts = sorted(draw(st.sets(st.integers(1, len(data) - 1), max_size=20)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

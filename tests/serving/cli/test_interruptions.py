@@ -175,4 +175,4 @@ def test_a_recording_with_such_a_number_is_no_recording(tmp_path) -> None:
     path = tmp_path / "recording.jsonl"
     path.write_text('{"interlock_recording": NaN}\n')
     result = run("replay", path)
-    assert (result.exit_code, result.stderr) == (2, f"interlock: {path}:1: not JSON: NaN is no JSON\n")
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {path}:1: not JSON: NaN is not valid JSON\n")

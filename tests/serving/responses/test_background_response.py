@@ -240,7 +240,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
     event = json.loads(error.partition(b"\ndata: ")[2])
     message = "The events of the response are stored no longer: it was deleted, or has expired."
     fields = {"code": "events_expired", "message": message, "param": None}
-    assert event == dialect.spoken({"type": "error", "sequence_number": 6, **fields})
+    assert event == dialect.convert({"type": "error", "sequence_number": 6, **fields})
 
 
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:

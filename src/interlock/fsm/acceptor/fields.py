@@ -1,6 +1,6 @@
 """Fields that differ from the type of their event (R14).
 
-`interlock.events.shapes` compares the fields with the types; this module drops the faults that other rules report and finds
+`interlock.events.shapes` compares the fields with the types; this module drops the mismatches that other rules report and finds
 the deviations among the rest.
 """
 
@@ -13,7 +13,7 @@ from attrs import frozen
 
 from interlock.events.items import ITEMS
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
-from interlock.events.shapes import Fault, faults, name_of, param_of
+from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
 from interlock.fsm.acceptor.json_digest import as_object, as_text, json_type, quoted
 
@@ -57,7 +57,7 @@ class FieldFault:
 def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[FieldFault]:
     """Return the faults in the fields of an event and of its item, part or response."""
     whole = {**body, "response": _without_lists(body["response"])} if "response" in body else dict(body)
-    return [_field_fault(fault) for fault in faults(whole, event, direction="stream") if not _is_reported_elsewhere(fault, event)]
+    return [_field_fault(mismatch) for mismatch in mismatches(whole, event, direction="stream") if not _is_reported_elsewhere(mismatch, event)]
 
 
 def _without_lists(response: object) -> object:
@@ -74,56 +74,56 @@ def is_unknown_part(body: Mapping[str, object]) -> bool:
     return bool(kind) and kind not in _PARTS
 
 
-def _is_reported_elsewhere(fault: Fault, event: type[StreamEvent]) -> bool:
+def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
     """Return whether another rule (R2, R13, R15) reports a fault, or it is in what a response echoes of its request."""
-    match fault.path:
+    match mismatch.path:
         case ("sequence_number",):
             return True
         case ("logprobs", *inner):
-            return bool(inner) or fault.kind == "missing"
+            return bool(inner) or mismatch.kind == "missing"
         case ("item", field):
-            return fault.kind == "missing" and event is ItemAdded and (fault.type, field) in _LATER
+            return mismatch.kind == "missing" and event is ItemAdded and (mismatch.type, field) in _LATER
         case ("response", str(field)):
             elsewhere = {"unknown": field not in _OF_AN_EVENT, "value": field not in {"object", "status"}}
-            return elsewhere.get(fault.kind, False)
+            return elsewhere.get(mismatch.kind, False)
         case ("response", field, *inner):
-            return field != "usage" or len(inner) > 1 or fault.kind == "unknown"
+            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
         case _:
             return False
 
 
-def _field_fault(fault: Fault) -> FieldFault:
-    last = max(at for at, step in enumerate(fault.path) if isinstance(step, str))
-    above = [step for step in fault.path[:last] if isinstance(step, str)]
-    field, value = param_of(fault.path[last:]), fault.value
-    name = fault.type if fault.type.islower() or not above else above[-1]
-    deviation = _deviation(fault, field)
+def _field_fault(mismatch: Mismatch) -> FieldFault:
+    last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
+    above = [step for step in mismatch.path[:last] if isinstance(step, str)]
+    field, value = param_of(mismatch.path[last:]), mismatch.value
+    name = mismatch.type if mismatch.type.islower() or not above else above[-1]
+    deviation = _deviation(mismatch, field)
     field = quoted(field) if above and above[-1] in _FREE else field
-    if field == "type" and fault.kind != "unknown":
+    if field == "type" and mismatch.kind != "unknown":
         message = f"there is no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quoted(value)}"
-    elif fault.kind == "unknown":
+    elif mismatch.kind == "unknown":
         message = f"{name} has no field {quoted(field)}"
-    elif fault.kind == "missing":
+    elif mismatch.kind == "missing":
         message = f"{name}: {field} is missing"
-    elif fault.kind == "value":
-        message = f"{name}: {field} is {quoted(value)} instead of {fault.expected}"
+    elif mismatch.kind == "value":
+        message = f"{name}: {field} is {quoted(value)} instead of {mismatch.expected}"
     else:
         message = f"{name}: {field} is {json_type(value)}"
-    return FieldFault(message, bool(deviation) or fault.kind in {"unknown", "tag"}, deviation)
+    return FieldFault(message, bool(deviation) or mismatch.kind in {"unknown", "tag"}, deviation)
 
 
-def _deviation(fault: Fault, field: str) -> str:
+def _deviation(mismatch: Mismatch, field: str) -> str:
     """Return the deviation of a fault; empty for an error."""
-    match fault.kind:
+    match mismatch.kind:
         case "unknown" if field not in _OF_ANOTHER_LEVEL:
             return "vendor-field"
         case "null":
             return "null"
-        case "type" if fault.path == ("logprobs",) and fault.value is None:
+        case "type" if mismatch.path == ("logprobs",) and mismatch.value is None:
             return "null"
-        case "tag" if fault.value not in _KNOWN:
+        case "tag" if mismatch.value not in _KNOWN:
             return "unknown-item"
-        case "missing" if (fault.type, field) in _NEWER:
+        case "missing" if (mismatch.type, field) in _NEWER:
             return "field-of-newer"
         case _:
             return ""

@@ -10,7 +10,7 @@ from typing import Final, cast
 from attrs import define, field
 
 from interlock.events.parts import Logprob
-from interlock.events.shapes import faults
+from interlock.events.shapes import mismatches
 from interlock.fsm.acceptor.json_digest import as_list, as_object, digest
 
 _MAX_CHUNKS: Final = 4096
@@ -127,7 +127,7 @@ def _entry_digest(entry: object) -> bytes:
 
 def are_malformed(entries: object) -> bool:
     """Return whether a value is not a list of log probabilities; nulls and unknown fields are accepted."""
-    kinds = (fault.kind for fault in faults(entries, list[Logprob], direction="stream"))
+    kinds = (mismatch.kind for mismatch in mismatches(entries, list[Logprob], direction="stream"))
     return not all(kind in {"unknown", "null"} for kind in kinds) or not all(map(_has_valid_bytes, as_list(entries)))
 
 

@@ -15,10 +15,10 @@ from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.finding import Fault, ItemRef
 from interlock.fsm.acceptor.json_digest import Digest
 from interlock.fsm.acceptor.text_digest import Logprobs, Text
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycles import LIFECYCLES
 
-AUTOMATA: Final[Mapping[str, Automaton[Item[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+AUTOMATA: Final[Mapping[str, Automaton[ItemState[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
 """The automaton of each kind of item."""
 
 ADDED: Final = wire_name(ItemAdded)
@@ -71,7 +71,7 @@ class TrackedItem:
     added: bool = field(default=False, init=False)
     stable: Mapping[str, object] = field(factory=dict[str, object])
     """The fields of `added` that must not change."""
-    automaton: Automaton[Item[Any]] | None = field(init=False)
+    automaton: Automaton[ItemState[Any]] | None = field(init=False)
     """None for an unknown kind of item."""
     node: Node = field(init=False)
     aliases: set[object] = field(factory=set[object], init=False)
@@ -183,7 +183,7 @@ class TrackedItem:
             self.node = self.automaton.either(self.node, self.automaton.after(event))
         return fault
 
-    def _misplaced(self, event: str, automaton: Automaton[Item[Any]]) -> Fault:
+    def _misplaced(self, event: str, automaton: Automaton[ItemState[Any]]) -> Fault:
         """Return the fault of an event that is not legal here."""
         legal = self.node.legal
         if event not in automaton.events:

@@ -1,15 +1,15 @@
-"""The lifecycles: one file for each kind of item, and one for the response; each reads top to bottom as its diagram.
+"""The lifecycles: one file for each kind of item, and one for the response.
 
     response                                         the response itself
-    message, reasoning                               what the model says and thinks
+    message, reasoning                               text of the model
     function_call, custom_tool_call                  calls that the client runs
     mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
     code_interpreter_call, web_search_call           other hosted calls
-    file_search_call, image_generation_call          likewise
+    file_search_call, image_generation_call          more hosted calls
     apply_patch_call, shell_call, shell_call_output  patches and shells
-    compaction  a conversation in short
-    written     calls that are shown when they are whole
-    whole       items that come whole
+    compaction  a compacted conversation
+    written     calls that are sent only when they are complete
+    whole       items that are added and done at once
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from interlock.events.items import ItemKind
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
 from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
@@ -38,11 +38,11 @@ from interlock.fsm.lifecycles.shell_call_output import SHELL_CALL_OUTPUT
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
-LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
+LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[ItemState[Any]]]] = {
     lifecycle.name: lifecycle
     for lifecycle in (
         REASONING,
@@ -69,11 +69,11 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[Item[Any]]]] = {
 
 @frozen
 class Lifecycles:
-    """What a driver composes."""
+    """The lifecycles of a driver."""
 
-    response: Lifecycle[Response]
-    items: Mapping[ItemKind, Lifecycle[Item[Any]]]
+    response: Lifecycle[ResponseState]
+    items: Mapping[ItemKind, Lifecycle[ItemState[Any]]]
 
 
 DECLARED: Final = Lifecycles(RESPONSE, LIFECYCLES)
-"""The lifecycles as they are declared here; a driver is given others only to show that the proof finds what is wrong."""
+"""The lifecycles declared here. Only tests of the proof pass others, with defects that it must find."""

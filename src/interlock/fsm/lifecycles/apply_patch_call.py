@@ -1,6 +1,6 @@
 """The lifecycle of a patch that the model wrote and the client applies: its diff streams.
 
-A file that is deleted has no diff, and so no event of one.
+Deleting a file has no diff, so no diff event.
 """
 
 from interlock.fsm.emissions import added, done, patch_delta, patch_done

@@ -1,4 +1,4 @@
-"""The lifecycle of code that the model wrote to be run.
+"""The lifecycle of code that the model writes and the server runs.
 
 `interpreting` is sent when the code starts to run, `completed` after it ran (rule R11). Code that never runs fails from
 `ready`, and a run that fails has no `completed`.

@@ -1,6 +1,6 @@
-"""The lifecycle of a compaction: the conversation so far, put into a form that only the service can read.
+"""The lifecycle of a compaction: the conversation so far, encrypted so that only the server can read it.
 
-The item has no status, so nobody sees in which way it ended: a compaction that fails has no `encrypted_content`.
+The item has no status; a failed compaction has no `encrypted_content`.
 """
 
 from interlock.fsm.emissions import added, compacting, done

@@ -1,4 +1,4 @@
-"""The lifecycle of a custom tool call, which the client runs: it ends with its input, which is free text."""
+"""The lifecycle of a custom tool call, which the client runs: its input is free text."""
 
 from interlock.fsm.emissions import added, done, input_delta, input_done
 from interlock.fsm.lifecycle import Lifecycle

@@ -1,4 +1,4 @@
-"""The lifecycle of a function call, which the client runs: it ends with its arguments."""
+"""The lifecycle of a function call, which the client runs: its arguments stream."""
 
 from interlock.fsm.emissions import added, arguments_delta, arguments_done, done
 from interlock.fsm.lifecycle import Lifecycle

@@ -1,6 +1,6 @@
 """The lifecycle of making an image, with partial images while it is made.
 
-The API has no status `incomplete` for it: whatever keeps it from its end makes it `failed`.
+The API has no status `incomplete` for it: an image that is not finished is `failed`.
 """
 
 from interlock.fsm.emissions import (

@@ -1,6 +1,6 @@
-"""The lifecycle of asking whether a tool on an MCP server may be called.
+"""The lifecycle of the question whether a tool of an MCP server may be called.
 
-All of the call is known when the question is asked, and the answer comes by another request; so it is whole at once.
+The call is complete when the question is asked, and the answer comes in another request, so the item is added and done at once.
 """
 
 from interlock.fsm.emissions import added, done

@@ -1,4 +1,4 @@
-"""The lifecycle of asking an MCP server for its tools; nobody writes it, so it can only succeed, fail or be cut."""
+"""The lifecycle of a request to an MCP server for its tools. The model writes none of it: it can only succeed, fail or be cut."""
 
 from interlock.fsm.emissions import added, done, list_completed, list_failed, list_in_progress
 from interlock.fsm.lifecycle import Lifecycle

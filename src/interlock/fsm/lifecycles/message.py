@@ -1,10 +1,10 @@
 """The lifecycle of a message: parts of output text and refusal, one at a time.
 
-A message whose whole text is blank never becomes an item (rule R18): white space is held back in `pending`, and is part of
+A message whose text is blank never becomes an item (rule R18): white space is held back in `pending`, and is part of
 the first delta when other text follows.
 
-A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the part that is
-open comes with `split` instead of `append`, and begins another part.
+A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the open part
+fires `split` instead of `append`, which begins another part.
 """
 
 from interlock.fsm.emissions import (

@@ -1,7 +1,7 @@
 """The lifecycle of reasoning: parts of reasoning text and of summary, one at a time.
 
-Reasoning whose whole text is blank never becomes an item (rule R18): white space is held back in `pending`. Reasoning that is
-encrypted, or withheld in another way, is an item without any text: `reveal` adds it, and its text may still come.
+Reasoning whose text is blank never becomes an item (rule R18): white space is held back in `pending`. Encrypted or withheld
+reasoning is an item without text: `reveal` adds it, and its text may still come.
 """
 
 from interlock.fsm.emissions import (

@@ -1,42 +1,42 @@
 """The lifecycle of the response itself (rules R1 and R3).
 
-A cancelled response, for which the API has no event, ends with `response.incomplete`. A response that ends while it is
-queued is first said to be in progress, because every stream says so once.
+A cancelled response, for which the API has no event, ends with `response.incomplete`. A queued response that ends first emits
+`response.in_progress`, which every stream has once.
 """
 
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
 from interlock.fsm.lifecycle import Lifecycle, emission
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 from interlock.fsm.table import Edge
 
 
 @emission
-def created(response: Response) -> Created:
+def created(response: ResponseState) -> Created:
     return Created(response.snapshot(response.state.name))
 
 
 @emission
-def queued(response: Response) -> Queued:
+def queued(response: ResponseState) -> Queued:
     return Queued(response.snapshot("queued"))
 
 
 @emission
-def in_progress(response: Response) -> InProgress:
+def in_progress(response: ResponseState) -> InProgress:
     return InProgress(response.snapshot("in_progress"))
 
 
 @emission
-def completed(response: Response) -> Completed:
+def completed(response: ResponseState) -> Completed:
     return Completed(response.end(completed_at=response.clock()))
 
 
 @emission
-def incomplete(response: Response) -> Incomplete:
+def incomplete(response: ResponseState) -> Incomplete:
     return Incomplete(response.end())
 
 
 @emission
-def failed(response: Response) -> Failed:
+def failed(response: ResponseState) -> Failed:
     return Failed(response.end())
 
 

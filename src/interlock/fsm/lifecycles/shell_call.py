@@ -1,4 +1,4 @@
-"""The lifecycle of a shell call: its commands are parts of it, written one after another."""
+"""The lifecycle of a shell call: its commands are parts, written one after another."""
 
 from interlock.fsm.emissions import added, command_added, command_delta, command_done, done
 from interlock.fsm.lifecycle import Lifecycle

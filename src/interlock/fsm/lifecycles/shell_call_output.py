@@ -1,7 +1,7 @@
-"""The lifecycle of what the commands of a shell call printed, where the server ran them.
+"""The lifecycle of the output of a shell call that the server ran.
 
-The commands run one after another. Of each, what it prints streams; how it ended is said when it has. Where the shell fails
-or the response ends, the output is what there was until then, and the command that ran says that its time was over.
+The commands run one after another. Each command streams its output, then its outcome. If the shell fails or the response ends,
+the running command gets the outcome `timeout`.
 """
 
 from interlock.fsm.emissions import added, done, output_cut, output_delta, output_done

@@ -1,6 +1,6 @@
-"""The lifecycle of a web search, of opening a page and of finding text in one.
+"""The lifecycle of a web search, and of opening a page or finding text in it.
 
-What is asked for is known when the item opens (its `action`). A search that fails has no `completed`.
+The `action` is known when the item opens. A search that fails has no `completed` event.
 """
 
 from interlock.fsm.emissions import added, done, web_completed, web_in_progress, web_searching

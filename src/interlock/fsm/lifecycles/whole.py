@@ -1,15 +1,15 @@
-"""The lifecycles of items that come whole: outputs of tools above all, which somebody else has made."""
+"""The lifecycles of items that are added and done at once, mostly tool outputs."""
 
 from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
 
-def _whole(kind: ItemKind) -> Lifecycle[Item[Any]]:
+def _whole(kind: ItemKind) -> Lifecycle[ItemState[Any]]:
     return Lifecycle(
         name=kind,
         initial="absent",
@@ -36,4 +36,4 @@ _KINDS: Final[tuple[ItemKind, ...]] = (
     "multi_agent_call_output",
 )
 WHOLE: Final = tuple(map(_whole, _KINDS))
-"""The lifecycle of each kind that comes whole."""
+"""The lifecycles of the items that are added and done at once."""

@@ -1,18 +1,18 @@
-"""The lifecycles of calls that the model writes and that are shown when they are whole, because nothing of them streams.
+"""The lifecycles of calls that the model writes and that have no delta events: their content is sent when they are complete.
 
-The client carries them out, and what came of it is an item of the next request.
+The client runs them and sends their output with the next request.
 """
 
 from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
 
-def _written(kind: ItemKind) -> Lifecycle[Item[Any]]:
+def _written(kind: ItemKind) -> Lifecycle[ItemState[Any]]:
     return Lifecycle(
         name=kind,
         initial="absent",
@@ -28,4 +28,4 @@ def _written(kind: ItemKind) -> Lifecycle[Item[Any]]:
 
 _KINDS: Final[tuple[ItemKind, ...]] = ("local_shell_call", "computer_call", "tool_search_call", "program")
 WRITTEN: Final = tuple(map(_written, _KINDS))
-"""The lifecycle of each of these kinds."""
+"""The lifecycles of these calls."""

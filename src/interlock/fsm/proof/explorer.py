@@ -19,12 +19,12 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.item_subject import Item
+from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.expectation import Body, Expectation, Stance, decoded
 from interlock.fsm.proof.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, about, everywhere
-from interlock.fsm.response_subject import Response
+from interlock.fsm.response_subject import ResponseState
 
 Fired: TypeAlias = tuple[str, str, str]
 """A fired edge: the name of the lifecycle, the state, and the trigger."""
@@ -75,7 +75,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         super().__init__(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
         self._fired = fired
 
-    def _fire(self, subject: Item[Any] | Response, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+    def _fire(self, subject: ItemState[Any] | ResponseState, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
         return super()._fire(subject, trigger, args)
 
@@ -86,7 +86,7 @@ class WatchedDriver(ResponseDriver[bytes]):
             self._response.state.name,
             None if self._active is None else _abstract(self._active),
             tuple(sorted(waiting)),
-            self._again is not None,
+            self._write_delta is not None,
             any(item.id not in self._open for item in self._response.output),
             expectation.stance,
         )
@@ -102,7 +102,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         yield from about(closed[-1].id, closed[-1].kind) if closed else about(*UNKNOWN_CALL)
 
 
-def _abstract(item: Item[Any]) -> OpenItem:
+def _abstract(item: ItemState[Any]) -> OpenItem:
     has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
     measured = has_logprobs and stream_of(item.state) is not None and bool(item.logprobs)
     pending_logprobs = has_logprobs and bool(item.unsent_logprobs)

@@ -39,7 +39,7 @@ def replay(
     if stream:
         sys.stdout.buffer.writelines(replay_frames(recording, DIALECTS[dialect]))
     else:
-        response = DIALECTS[dialect].spoken(replay_response(recording))
+        response = DIALECTS[dialect].convert(replay_response(recording))
         sys.stdout.buffer.write(orjson.dumps(response, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
 

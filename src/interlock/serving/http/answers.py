@@ -154,7 +154,7 @@ class WholeAnswer(Generic[T]):
         async with open_events(self.run, self.active_runs, receive) as events:
             async for _ in events:
                 pass
-            await JsonResponse(self.dialect.spoken(self.run.driver.response))(scope, receive, send)
+            await JsonResponse(self.dialect.convert(self.run.driver.response))(scope, receive, send)
 
 
 @frozen

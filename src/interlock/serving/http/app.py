@@ -229,7 +229,7 @@ class Api:
         queued = await registry.begin(tenant, run, run.context.lease)
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued))
-        return JsonResponse(dialect.spoken(queued.response))
+        return JsonResponse(dialect.convert(queued.response))
 
     async def _run(self, request: Request, parameters: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
         work = self.service.begin(parameters, tenant_of(request), writer, connection=request)

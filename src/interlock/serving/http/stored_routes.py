@@ -100,7 +100,7 @@ class ResponseRoutes:
         return stored
 
     def _response(self, request: Request, stored: StoredResponse) -> Response:
-        return JsonResponse(self.dialect_of(request).spoken(stored.response))
+        return JsonResponse(self.dialect_of(request).convert(stored.response))
 
 
 def _first_event(request: Request) -> int:

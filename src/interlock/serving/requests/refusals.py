@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import ValidationError, convert
 
-from interlock.events.shapes import Fault, Path, faults, param_of
+from interlock.events.shapes import Mismatch, Path, mismatches, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.json_values import is_array, is_object
 from interlock.serving.requests.limits import JsonSchema
@@ -35,11 +35,11 @@ def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401
     try:
         return convert(value, type_)
     except ValidationError:
-        raise _refusal(_first_fault(value, type_), path) from None
+        raise _refusal(_first_mismatch(value, type_), path) from None
 
 
-def _first_fault(value: object, type_: Any) -> Fault:  # noqa: ANN401 - likewise
-    return next(fault for fault in faults(value, type_, direction="request") if fault.kind != "unknown")
+def _first_mismatch(value: object, type_: Any) -> Mismatch:  # noqa: ANN401 - likewise
+    return next(mismatch for mismatch in mismatches(value, type_, direction="request") if mismatch.kind != "unknown")
 
 
 def require_json_schema(param: str, schema: object) -> None:
@@ -47,8 +47,8 @@ def require_json_schema(param: str, schema: object) -> None:
     try:
         convert(schema, JsonSchema | bool)
     except ValidationError:
-        fault = _first_fault(schema, JsonSchema | bool)
-        error = f"{param_of(('$', *fault.path))} must be {fault.expected}"
+        mismatch = _first_mismatch(schema, JsonSchema | bool)
+        error = f"{param_of(('$', *mismatch.path))} must be {mismatch.expected}"
         raise invalid(param, f"Invalid schema for '{param}': {error[:QUOTED]}.", "invalid_json_schema") from None
 
 
@@ -61,16 +61,16 @@ def require_list(value: object, most: int, *path: str | int) -> list[object]:
     return value
 
 
-def _refusal(fault: Fault, path: Path) -> ApiError:
-    param = param_of((*path, *fault.path))
-    if fault.kind == "missing" or (fault.path[-1:] == ("type",) and fault.value in (None, "")):
+def _refusal(mismatch: Mismatch, path: Path) -> ApiError:
+    param = param_of((*path, *mismatch.path))
+    if mismatch.kind == "missing" or (mismatch.path[-1:] == ("type",) and mismatch.value in (None, "")):
         return missing(param)
-    if fault.limit is not None:
-        name, limit = fault.limit
-        return _beyond(param, name, limit, fault.value)
-    if isinstance(fault.value, str) and fault.choices:
-        return unsupported(param, fault.value, fault.choices)
-    return wrong_type(param, "a string" if fault.expected.startswith(("one of", "'")) else fault.expected, fault.value)
+    if mismatch.limit is not None:
+        name, limit = mismatch.limit
+        return _beyond(param, name, limit, mismatch.value)
+    if isinstance(mismatch.value, str) and mismatch.choices:
+        return unsupported(param, mismatch.value, mismatch.choices)
+    return wrong_type(param, "a string" if mismatch.expected.startswith(("one of", "'")) else mismatch.expected, mismatch.value)
 
 
 def refusal(error: pydantic.ValidationError) -> ApiError:

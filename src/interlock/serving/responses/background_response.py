@@ -161,7 +161,7 @@ class BackgroundResponse:
             await asyncio.wait([renewal])
 
     async def _write_until_done(self, lease: Lease) -> None:
-        while BackgroundTrigger.WRITTEN in self._machine.state.ways:
+        while BackgroundTrigger.WRITTEN in self._machine.state.paths:
             try:
                 effect = await self._effects.get()
                 self._write_count += 1

@@ -121,7 +121,7 @@ def resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDr
         response_id=stored.id,
         created_at=cast("int", response["created_at"]),
     )
-    driver.take_up(frames)
+    driver.resume(frames)
     return driver
 
 
@@ -133,4 +133,4 @@ def _dialect_of(frames: Sequence[bytes]) -> Dialect:
 def _expired_event(number: int, dialect: Dialect) -> bytes:
     message = "The events of the response are stored no longer: it was deleted, or has expired."
     body = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
-    return b"event: error\ndata: %b\n\n" % dumps(dialect.spoken(body))
+    return b"event: error\ndata: %b\n\n" % dumps(dialect.convert(body))
