@@ -41,7 +41,9 @@ def test_what_is_as_its_type_says_has_no_mismatches():
         ({"status": None}, Mismatch(("status",), "type", "function_call", "one of 'in_progress', 'completed' and 'incomplete'")),
         (
             {"status": "done"},
-            Mismatch(("status",), "value", "function_call", "one of 'in_progress', 'completed' and 'incomplete'", "done", STATUSES),
+            Mismatch(
+                ("status",), "value", "function_call", "one of 'in_progress', 'completed' and 'incomplete'", "done", STATUSES
+            ),
         ),
         ({"namespace": None}, Mismatch(("namespace",), "null", "function_call", "a string")),
         ({"created_by": None}, None),
@@ -58,7 +60,9 @@ def test_what_is_as_its_type_says_has_no_mismatches():
         ),
         (
             {"caller": {}},
-            Mismatch(("caller", "type"), "missing", "function_call", "one of 'direct' and 'program'", choices=("direct", "program")),
+            Mismatch(
+                ("caller", "type"), "missing", "function_call", "one of 'direct' and 'program'", choices=("direct", "program")
+            ),
         ),
     ],
 )
@@ -142,7 +146,9 @@ def test_mismatches_come_in_the_order_of_the_value_and_what_is_missing_last():
     value = {"output": [3, {"type": "x"}], "id": 1, "new": 0, "model": "m"}
     differences = [(param_of(mismatch.path), mismatch.kind) for mismatch in in_stream(value, Response)]
     assert differences[:4] == [("output[0]", "type"), ("output[1].type", "tag"), ("id", "type"), ("new", "unknown")]
-    assert differences[4:] == [(name, "missing") for name in ("object", "created_at", "parallel_tool_calls", "tool_choice", "tools")]
+    assert differences[4:] == [
+        (name, "missing") for name in ("object", "created_at", "parallel_tool_calls", "tool_choice", "tools")
+    ]
 
 
 def test_lists_of_unlike_values_are_put_into_words():
@@ -167,7 +173,9 @@ def test_every_observed_event_is_what_its_type_says_but_for_what_services_add():
             if line.startswith("data: {"):
                 body = json.loads(line.removeprefix("data: "))
                 if not isinstance(body.get("error"), dict):
-                    differences |= {(mismatch.type, mismatch.path[-1], mismatch.kind) for mismatch in in_stream(body, EVENTS[body["type"]])}
+                    differences |= {
+                        (mismatch.type, mismatch.path[-1], mismatch.kind) for mismatch in in_stream(body, EVENTS[body["type"]])
+                    }
     assert {mismatch for mismatch in differences if mismatch[2] != "unknown"} == {
         ("web_search_call", "action", "missing"),
         ("image_generation_call", "result", "missing"),

@@ -18,7 +18,8 @@ import pytest
 from openai import BaseModel
 from typing_extensions import is_typeddict
 
-from interlock.events import items, parts, response_object as response, stream, tools
+from interlock.events import items, parts, stream, tools
+from interlock.events import response_object as response
 
 NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
 """Whether the installed release is at least the one by which the types were written."""

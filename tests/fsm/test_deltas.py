@@ -27,7 +27,10 @@ def test_an_item_is_refused_without_what_its_added_event_must_show():
 
 
 def test_a_finish_reason_of_another_api_is_refused():
-    with pytest.raises(ValueError, match=r"^unknown finish reason 'tool_calls'; choose one of stop, length, .*\('stop' if a turn ends with calls\)$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^unknown finish reason 'tool_calls'; choose one of stop, length, .*\('stop' if a turn ends with calls\)$",
+    ):
         EndTurn("tool_calls")
 
 

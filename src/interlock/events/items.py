@@ -41,8 +41,8 @@ class Agent(Struct, kw_only=True):
 class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
-    `prefix` is the prefix of the item's ids. `made` has the fields with generated ids, and their prefixes. `late` names the fields
-    that may be known only when the item closes. `opaque` names the field with encrypted content, which counts as content.
+    `prefix` is the prefix of the item's ids. `made` has the fields with generated ids, and their prefixes. `late` names the
+    fields that may be known only when the item closes. `opaque` names the field with encrypted content, which counts as content.
     """
 
     prefix: ClassVar[str] = ""

@@ -55,7 +55,7 @@ def loads(data: str | bytes) -> object:
     """Parse strict JSON, without `NaN` and `Infinity`.
 
     Args:
-        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may be of any size; escaped lone surrogates are accepted.
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may have any size; escaped lone surrogates are accepted.
 
     Raises:
         ValueError: The text is not JSON.

@@ -77,7 +77,7 @@ AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | 
 
 
 def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
-    """Return an annotation with its position in the part, from `start` to `end` in characters; types without one are unchanged."""
+    """Return an annotation with its position in the part, from `start` to `end` in characters, if its type has one."""
     match annotation.get("type"):
         case "url_citation" | "container_file_citation":
             return {**annotation, "start_index": start, "end_index": end}

@@ -53,8 +53,8 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
     Returns:
         Every field that `ResponseResource` requires, except `id`, `object`, `created_at`, `completed_at`, `status`, `output`,
-        `usage`, `error` and `incomplete_details`; and `conversation`, if the request belongs to one. Numbers and booleans are never
-        null, except `max_output_tokens` and `max_tool_calls`.
+        `usage`, `error` and `incomplete_details`; and `conversation`, if the request belongs to one. Numbers and booleans are
+        never null, except `max_output_tokens` and `max_tool_calls`.
     """
     settings = cast("dict[str, object]", to_builtins(DEFAULTS))
     for name in SETTINGS:

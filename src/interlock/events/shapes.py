@@ -28,7 +28,7 @@ class Mismatch:
         expected: The expected value, in words.
         value: The actual value; None for a missing one.
         choices: The allowed values or types.
-        limit: The limit that the value violates: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its number or text.
+        limit: The limit that the value violates: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its value.
     """
 
     path: Path

@@ -17,8 +17,8 @@ from attrs import Attribute, field, frozen
 from interlock.events.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
-"""Why a turn ended: the model stopped, its token limit was reached, a content filter stopped it, the engine aborted it, the engine
-failed, the model stopped inside a call."""
+"""Why a turn ended: the model stopped, its token limit was reached, a content filter stopped it, the engine aborted it,
+the engine failed, the model stopped inside a call."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 

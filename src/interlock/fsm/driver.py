@@ -1,13 +1,13 @@
 """The driver: the composition of the lifecycles for one request.
 
-The driver takes deltas, fires edges and returns the events that the edges emit. It owns the sequence number and the open items. At
-most one of these is being written, the *active item*; the others wait for their tools. The driver accepts every delta in every
+The driver takes deltas, fires edges and returns the events that the edges emit. It owns the sequence number and the open items.
+At most one of these is being written, the *active item*; the others wait for their tools. The driver accepts every delta in every
 state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect (a result for a call that has
 ended, text after the end).
 
 Only the tables define which order is legal. The driver looks up the rows of a state, and the path to a trigger that is not legal
-yet; it never compares names of states. Events are made where an edge fires (`_fire`). The one exception is the fast path in `feed`:
-where a state only streams text, the driver rewrites its last delta event with the new text and number.
+yet; it never compares names of states. Events are made where an edge fires (`_fire`). The one exception is the fast path in
+`feed`: where a state only streams text, the driver rewrites its last delta event with the new text and number.
 """
 
 from __future__ import annotations

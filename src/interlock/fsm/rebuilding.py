@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from attrs import frozen
 from msgspec import convert
 
-from interlock.events import items, response_object as response
+from interlock.events import items
+from interlock.events import response_object as response
 from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
@@ -101,7 +102,9 @@ def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles
         raise ValueError(f"the log has {first['type']} of an item that was not added")
     body = _body(first["item"])
     lifecycle = lifecycles.items[wire_name(type(body))]
-    item: ItemState[Any] = ItemState(lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output))
+    item: ItemState[Any] = ItemState(
+        lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output)
+    )
     if last["type"] == wire_name(ItemDone):  # the path to it no longer matters
         item.body = item.shown = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]

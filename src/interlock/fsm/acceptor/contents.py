@@ -28,7 +28,6 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.tracked_item import TrackedItem, Part, is_own_text
 from interlock.fsm.acceptor.json_digest import (
     Digest,
     as_list,
@@ -41,6 +40,7 @@ from interlock.fsm.acceptor.json_digest import (
     value_at,
 )
 from interlock.fsm.acceptor.text_digest import are_malformed
+from interlock.fsm.acceptor.tracked_item import Part, TrackedItem, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]

@@ -57,7 +57,11 @@ class FieldFault:
 def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[FieldFault]:
     """Return the faults in the fields of an event and of its item, part or response."""
     whole = {**body, "response": _without_lists(body["response"])} if "response" in body else dict(body)
-    return [_field_fault(mismatch) for mismatch in mismatches(whole, event, direction="stream") if not _is_reported_elsewhere(mismatch, event)]
+    return [
+        _field_fault(mismatch)
+        for mismatch in mismatches(whole, event, direction="stream")
+        if not _is_reported_elsewhere(mismatch, event)
+    ]
 
 
 def _without_lists(response: object) -> object:

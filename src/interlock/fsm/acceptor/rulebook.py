@@ -130,8 +130,7 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R13",
             "final",
-            "The terminal response has the items exactly as their `done` events had them, in order, and the token "
-            "usage.",
+            "The terminal response has the items exactly as their `done` events had them, in order, and the token usage.",
             "Clients store the terminal response, so streamed content that it lacks is lost with the next request.",
             "content",
         ),

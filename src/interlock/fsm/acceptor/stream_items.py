@@ -10,8 +10,8 @@ from attrs import define, field
 from interlock.events.items import ITEMS
 from interlock.events.stream import ItemAdded, ItemBracket, StreamEvent, wire_name
 from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.tracked_item import ADDED, TrackedItem, kind_of
 from interlock.fsm.acceptor.json_digest import as_object, as_text, quoted
+from interlock.fsm.acceptor.tracked_item import ADDED, TrackedItem, kind_of
 
 _PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
 

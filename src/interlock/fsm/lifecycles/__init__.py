@@ -1,15 +1,15 @@
 """The lifecycles: one file for each kind of item, and one for the response.
 
-    response                                         the response itself
-    message, reasoning                               text of the model
-    function_call, custom_tool_call                  calls that the client runs
-    mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
-    code_interpreter_call, web_search_call           other hosted calls
-    file_search_call, image_generation_call          more hosted calls
-    apply_patch_call, shell_call, shell_call_output  patches and shells
-    compaction  a compacted conversation
-    written     calls that are sent only when they are complete
-    whole       items that are added and done at once
+response                                         the response itself
+message, reasoning                               text of the model
+function_call, custom_tool_call                  calls that the client runs
+mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
+code_interpreter_call, web_search_call           other hosted calls
+file_search_call, image_generation_call          more hosted calls
+apply_patch_call, shell_call, shell_call_output  patches and shells
+compaction  a compacted conversation
+written     calls that are sent only when they are complete
+whole       items that are added and done at once
 """
 
 from collections.abc import Mapping
