@@ -87,6 +87,7 @@ NAV: Nav = [
     {
         "Figures": [
             {"Performance": "performance/figures.md"},
+            {"Bounds": "performance/bounds.md"},
             {"Stores": "performance/stores.md"},
             {"Hostile requests": "performance/hostile.md"},
         ]
