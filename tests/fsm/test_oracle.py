@@ -11,6 +11,7 @@ from corpus.make_corpus import HERE, corpus
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.json import as_json
 from interlock.fsm.oracle import Violation, check
+from interlock.testing import findings
 
 
 def in_open_responses(bodies):
@@ -171,6 +172,17 @@ def test_the_oracle_imports_nothing_that_it_judges():
 def test_the_corpus_on_disk_is_what_its_script_writes():
     on_disk = {path: path.read_bytes() for folder in ("legal", "broken") for path in Path(HERE, folder).glob("*.sse")}
     assert on_disk == corpus()
+
+
+def test_a_command_that_has_text_before_it_is_written_is_found():
+    story = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
+    place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
+    bodies[place] = {**bodies[place], "command": "l"}
+    assert Violation("R9", place, "a command has text before it is written") in check(bodies)
+    assert ("R9", place, "the command has text before it is written") in {
+        (finding.rule, finding.event, finding.message) for finding in findings(bodies)
+    }
 
 
 def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
