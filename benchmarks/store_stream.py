@@ -22,12 +22,10 @@ from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 from interlock.fsm.deltas import Delta, Finish, Start
 from interlock.fsm.processes.turns import TurnTrigger
 from interlock.serving.requests.identity import random_id
-from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import commit_end
-from interlock.serving.responses.log import Tail
-from interlock.serving.responses.run import Activity, Run
+from interlock.serving.responses.run import ActiveRuns, Activity, Run
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]

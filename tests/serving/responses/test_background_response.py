@@ -16,13 +16,11 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses import archive as archive_module
 from interlock.serving.responses import background_response as background
-from interlock.serving.responses import log as log_module
-from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.responses.log import adopt
 from interlock.serving.responses.response_run import RequestContext, begin_response
+from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.serving.store.records import Edit
 from interlock.testing.legality import assert_legal
@@ -73,7 +71,7 @@ class Unreliable(MemoryStore):
 def quick(monkeypatch):
     """What is waited for in a server of a store that is down is not waited for here."""
     monkeypatch.setattr(background, "RETRY_DELAY", 0.0)
-    monkeypatch.setattr(log_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(archive_module, "POLL_SECONDS", 0.01)
 
 
 def run_of(*script, dialect=OPENAI, **body):

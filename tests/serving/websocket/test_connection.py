@@ -24,10 +24,9 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.websocket.frames import CreateFrame
-from interlock.serving.http.websocket.socket_connection import EVICTED, Connection, Lane, Limits
-from interlock.serving.http.websocket.socket_memory import SocketMemory
-from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.http.socket_memory import SocketMemory
+from interlock.serving.http.websocket import EVICTED, Connection, CreateFrame, Lane, Limits
+from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 
 PATIENCE = 60
@@ -368,7 +367,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     with caplog.at_level("ERROR", "asyncio"):
         asyncio.run(serve())
     assert sent == ["websocket.accept", "websocket.send"]
-    assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket.socket_connection"]
+    assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket"]
 
 
 def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.fsm.deltas import Cancel
-from interlock.serving.http.websocket.frames import CreateFrame
-from interlock.serving.http.websocket.socket_connection import Lane
+from interlock.serving.http.websocket import CreateFrame, Lane
 
 
 class Run:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.serving.http.websocket.socket_memory import SocketMemory
+from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.store import StoredResponse
 

@@ -1,6 +1,6 @@
 """A connection of WebSocket mode, declared as a table; its lanes run concurrently.
 
-`interlock.serving.http.websocket.socket_connection` carries out the effects.
+`interlock.serving.http.websocket` carries out the effects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A lane of WebSocket mode, declared as a table: the requests of one `stream_id`, first in, first out.
 
-`interlock.serving.http.websocket.socket_connection` carries out the effects.
+`interlock.serving.http.websocket` carries out the effects.
 """
 
 from __future__ import annotations

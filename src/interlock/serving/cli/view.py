@@ -204,7 +204,7 @@ def _show(
         _write(html, title, batches)
         return
     from interlock.serving.http import server
-    from interlock.serving.responses.active_runs import ActiveRuns
+    from interlock.serving.responses.run import ActiveRuns
     from interlock.serving.view.web import site
 
     path, app = site(title, batches, pages)

@@ -4,8 +4,8 @@ app               the routes, the middleware, and the application
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
 stored_routes     stored responses and conversations
-compact_route     compaction on its own
-websocket/        WebSocket mode
+websocket         WebSocket mode: the lanes, limits and frames of a connection
+socket_memory     the responses that lanes may continue from, within limits of memory
 bounded_protocol  uvicorn's WebSocket protocol with limits
 server            the server process, in the foreground or in a thread
 plugin            the vLLM plugin: the routes in front of vLLM's

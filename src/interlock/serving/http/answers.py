@@ -23,10 +23,8 @@ from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
 from interlock.serving.http.request_body import CODINGS, JSON
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.log import Tail
-from interlock.serving.responses.run import Run
+from interlock.serving.responses.archive import Tail, store_error
+from interlock.serving.responses.run import ActiveRuns, Run
 
 __all__ = [
     "BackgroundStream",

@@ -5,7 +5,7 @@ Every error is answered with an OpenAI error body.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Final, TypeVar
@@ -24,6 +24,7 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.sse import SseWriter, Writer
+from interlock.fsm.response_subject import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.answers import (
@@ -34,23 +35,26 @@ from interlock.serving.http.answers import (
     answer_error,
     cancel_on_disconnect,
     error_response,
+    open_events,
 )
-from interlock.serving.http.compact_route import compact_request, compacted
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
+from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
-from interlock.serving.http.websocket.socket_connection import Connection, Limits
-from interlock.serving.http.websocket.socket_memory import SocketMemory
-from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.http.websocket import Connection, Limits
+from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing
 from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
 from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.containment import panics_as_errors
+from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.identity import now
+from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.yielder import Yielder
-from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.response_run import NullWriter, ResponseRun
+from interlock.serving.responses.response_run import NullWriter, ResponseRun, summary_of
+from interlock.serving.responses.run import GRACE, ActiveRuns
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService, no_such_model
 from interlock.serving.store import ResponseStore, StoreError, open_store
@@ -62,6 +66,7 @@ T = TypeVar("T")
 
 OPEN_PATHS: Final = frozenset({"/health"})
 POLICY_VIOLATION: Final = 1008
+COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
@@ -130,7 +135,6 @@ class FaultBarrier:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the application, and raise its faults as `PanicError`."""
         with panics_as_errors():
             await self.app(scope, receive, send)
 
@@ -143,7 +147,6 @@ class KeyGate:
     keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request or WebSocket on, or refuse it before anything is read."""
         app: ASGIApp = self.app
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             authorization = Headers(scope=scope).get("authorization", "")
@@ -181,11 +184,9 @@ class Api:
 
     @cached_property
     def background_registry(self) -> BackgroundRegistry:
-        """The responses in the background."""
         return BackgroundRegistry(self.service.archive, self.service.active_runs)
 
     def routes(self) -> list[BaseRoute]:
-        """Return all routes."""
         return [
             *self.response_routes(),
             WebSocketRoute("/{path:path}", _refuse_socket),
@@ -217,7 +218,6 @@ class Api:
                 await self.background_registry.wait(GRACE)
 
     async def create(self, request: Request) -> ASGIApp:
-        """Create a response."""
         parameters = await self._parameters(request)
         active_runs, dialect = self.service.active_runs, self._dialect(request)
         if not (parameters.stream or parameters.background):
@@ -244,17 +244,33 @@ class Api:
         return await self.service.read(convert(body), yielder)
 
     async def count_input(self, request: Request) -> Response:
-        """Count the tokens of a request's prompt."""
         parameters = await self._parameters(request)
         count = await self.service.count(parameters, tenant_of(request), request)
         return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
 
     async def compact(self, request: Request) -> Response:
         """Compact a conversation: replace all but the user's messages by a summary that only a server can read."""
-        parameters = await self._parameters(request, compact_request)
+        parameters = await self._parameters(request, _compact_request)
         work = self.service.begin_summary(parameters, tenant_of(request))
         run, items, seals = await cancel_on_disconnect(request.receive, work)
-        return await compacted(run, self.service.active_runs, items, seals.seal_summary, request.receive)
+        async with open_events(run, self.service.active_runs, request.receive) as events:
+            async for _ in events:
+                pass
+        result, response = summary_of(run.driver), run.driver.response
+        if isinstance(result.fault, PromptError):
+            raise invalid("input", str(result.fault), result.fault.code)
+        if result.fault is not None:
+            raise ApiError(500, str(result.fault), "server_error", code="compaction_failed")
+        item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": seals.seal_summary(result.text)}
+        return JsonResponse(
+            {
+                "id": response["id"],
+                "object": "response.compaction",
+                "created_at": response["created_at"],
+                "output": [*_user_messages(items), item],
+                "usage": usage_of(result.usage),
+            }
+        )
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
@@ -271,18 +287,15 @@ class Api:
         return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
 
     async def list_models(self, _request: Request) -> Response:
-        """List the models."""
         return JsonResponse({"object": "list", "data": [self._model(name) for name in await self.service.models()]})
 
     async def retrieve_model(self, request: Request) -> Response:
-        """Describe a model."""
         name = request.path_params["id"]
         if name not in await self.service.models():
             raise no_such_model(name)
         return JsonResponse(self._model(name))
 
     async def health(self, _request: Request) -> Response:
-        """Report that the server is alive."""
         return JsonResponse({"status": "ok"})
 
     def _model(self, name: str) -> dict[str, object]:
@@ -302,3 +315,23 @@ async def _refuse_socket(socket: WebSocket) -> None:
     """Refuse a WebSocket at a path that has none."""
     error = ApiError(404, f"Invalid URL (WEBSOCKET {socket.url.path})")
     await socket.send_denial_response(error_response(error))
+
+
+def _compact_request(body: Mapping[str, object]) -> dict[str, object]:
+    """Return the body of a response that continues the conversation of a compaction; compaction triggers are left out."""
+    if body.get("model") is None:
+        raise missing("model")
+    request = {name: body[name] for name in COMPACT_PARAMETERS if body.get(name) is not None}
+    items = request.get("input")
+    if is_array(items):
+        request["input"] = [item for item in elements(items) if members(item).get("type") != "compaction_trigger"]
+    return {**request, "store": False}
+
+
+def _user_messages(items: Sequence[Item]) -> Iterator[dict[str, object]]:
+    """Yield the user's messages as items of a response."""
+    for item in items:
+        if item.get("type") == "message" and item.get("role") == "user":
+            content = item.get("content")
+            parts = content if is_array(content) else [{"type": "input_text", "text": content}]
+            yield {**item, "id": item.get("id") or random_id("msg"), "status": "completed", "content": parts}

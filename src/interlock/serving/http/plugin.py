@@ -37,15 +37,15 @@ from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEng
 from interlock.serving.http.answers import answer_error
 from interlock.serving.http.app import Api
 from interlock.serving.http.request_body import JSON, MAX_BODY_BYTES
-from interlock.serving.http.websocket.socket_connection import Limits
+from interlock.serving.http.websocket import Limits
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object, read_object_in_turns
 from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.hosted_tools import HostedTool
 from interlock.serving.requests.yielder import Yielder
-from interlock.serving.responses.active_runs import GRACE
 from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.run import GRACE
 from interlock.serving.responses.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoreError

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
-from interlock.serving.responses.active_runs import GRACE, ActiveRuns
+from interlock.serving.responses.run import GRACE, ActiveRuns
 
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
 

@@ -1,12 +1,10 @@
 """Responses in progress, from the request to the stored response.
 
 service              begins the response to a request
-run                  executes the turn loop of a response
+run                  executes the turn loop of a response, and tracks the runs of a server
 response_run         the work of the turn loop: engine, tools, compaction
 background_response  writes the events of a background response to a store
-log                  reads those events
-active_runs          the runs in progress on one server
-archive              the stored responses
+archive              the stored responses, and the events of those in the background
 conversation_lease   the lease of a response on its conversation
 sealing              encrypted content, which clients carry and only a server can read
 """

@@ -19,10 +19,9 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.containment import is_fault
-from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.run import Run
+from interlock.serving.responses.run import ActiveRuns, Run
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, ResponseStore, SequenceError, StoreDown, StoredResponse
 
 __all__ = ["BackgroundRegistry", "BackgroundResponse"]

@@ -1,4 +1,4 @@
-"""The turn loop of one response, run step by step.
+"""The turn loop of one response, run step by step, and the runs in progress on one server.
 
 The table `TURNS` says what happens when, and how a response ends if it is broken off. `Run` executes the table, and subclasses do
 the work. Any exception becomes the end of the response and never of the stream (rule R4).
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Final, Generic, TypeVar, assert_never
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Generic, Protocol, TypeVar, assert_never
 
 from attrs import define, evolve, field, frozen
 
@@ -18,11 +19,11 @@ from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.requests.api_errors import EngineError, PromptError
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import ends_process, is_fault
 from interlock.serving.store import StoredResponse
 
-__all__ = ["INTERNAL_ERROR", "Activity", "Run"]
+__all__ = ["GRACE", "INTERNAL_ERROR", "SHUTDOWN", "ActiveRuns", "Activity", "Interruptible", "Run"]
 
 T = TypeVar("T")
 
@@ -33,6 +34,12 @@ INTERNAL_ERROR: Final = "The server had an error while it generated the response
 
 ABANDONED: Final = Fault("server_error", "The response was given up before its end.")
 """The end of a response whose task was cancelled from outside the run."""
+
+SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
+"""The end of a response at a shutdown: failed and not cancelled, because its client did not ask for it."""
+
+GRACE: Final = 5
+"""Seconds for responses to end at a shutdown, and for clients to read their ends."""
 
 
 @frozen(eq=False)
@@ -54,13 +61,11 @@ class Run(ABC, Generic[T]):
     _activity: Activity | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _break_off_with: Fault | Cancel = field(default=ABANDONED, init=False)
-    """How the response ends if it is broken off."""
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The same task, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
-    """The events that nobody has taken yet."""
     _exit: BaseException | None = field(default=None, init=False)
     """What asks the process to end; it is raised again when the response has ended."""
 
@@ -231,7 +236,6 @@ class Run(ABC, Generic[T]):
         self._events += self.driver.feed([ending])
 
     def _abort(self, ending: Fault | Cancel) -> Sequence[Delta]:
-        """Return the deltas that end the turn and the response, with the usage of the turn."""
         *pending, end = self._abort_turn()
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
@@ -266,3 +270,56 @@ def _end_with(delta: Delta) -> Activity:
         yield [delta]
 
     return Activity(steps(), lambda: TurnTrigger.END)
+
+
+class Interruptible(Protocol):
+    """A run that can be ended from outside."""
+
+    def interrupt(self, ending: Fault | Cancel) -> None:
+        """End the run as soon as possible."""
+
+
+@define(eq=False)
+class ActiveRuns:
+    """The runs in progress on one server, at most `limit` of them; None for no limit."""
+
+    limit: int | None = None
+    _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
+    _ending: Fault | None = field(default=None, init=False)
+    _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    @contextmanager
+    def track(self, run: Interruptible) -> Generator[None]:
+        """Track a run for the duration of the context; after `end`, interrupt it at once."""
+        try:
+            self._runs.add(run)
+            self._empty.clear()
+            if self._ending is not None:
+                run.interrupt(self._ending)
+            yield
+        finally:
+            self._runs.discard(run)
+            if not self._runs:
+                self._empty.set()
+
+    def require_room(self) -> None:
+        """Refuse another run above the limit with a 429."""
+        if self.limit is not None and len(self._runs) >= self.limit:
+            message = f"The server is making {self.limit} responses already, which is as many as it may; try again in a second."
+            raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
+
+    def end(self, ending: Fault = SHUTDOWN) -> None:
+        """End all runs, and all future ones."""
+        self._ending = ending
+        for run in self._runs:
+            run.interrupt(ending)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until no run is left, or for a number of seconds."""
+        if self._runs:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._empty.wait()
+
+    def __len__(self) -> int:
+        return len(self._runs)

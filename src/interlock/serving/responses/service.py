@@ -17,10 +17,10 @@ from interlock.serving.requests.api_errors import ApiError, PromptError, invalid
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.yielder import Yielder
-from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
 from interlock.serving.responses.response_run import RequestContext, ResponseRun, begin_response, begin_summary
+from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import ToolRunner

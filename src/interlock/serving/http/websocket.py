@@ -1,12 +1,13 @@
-"""A WebSocket connection: its lanes, its limits, and its end.
+"""WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` say what happens when; this module carries out their effects.
+The tables `CONNECTION` and `LANE` say what happens when; this module carries out their effects, and reads and writes the frames.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
@@ -17,26 +18,27 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from interlock.events import SseWriter, response_settings
 from interlock.events.dialects import Dialect
+from interlock.events.json import dumps
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.answers import INTERNAL_ERROR
-from interlock.serving.http.websocket.frames import CancelFrame, CreateFrame, FrameError, error_frame, event_frame, read_frame
-from interlock.serving.http.websocket.socket_memory import NO_ROOM, ConnectionMemory
-from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
+from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
+from interlock.serving.requests.body import JsonBudget, read_object_in_turns
 from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.yielder import Yielder
-from interlock.serving.responses.active_runs import SHUTDOWN, ActiveRuns, Interruptible
 from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.response_run import ResponseRun
+from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
-__all__ = ["Connection", "Lane", "Limits"]
+__all__ = ["Connection", "CreateFrame", "Lane", "Limits"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +51,43 @@ TOO_OLD: Final = ApiError(
 )
 EVICTED: Final = "It was not kept, to hold no more bytes than WebSockets may hold. Send the whole input again."
 
+STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+SLICE: Final = 2**17  # characters of a frame that are encoded at once
+PER_VALUE: Final = 100  # bytes of memory that a JSON value takes beside its text
+
 
 @frozen
 class Limits:
-    """The limits of one connection.
+    """The limits of one connection."""
 
-    Args:
-        lifetime: Seconds after which it accepts no more requests.
-        in_flight: Requests that run or wait, over all lanes.
-        lanes: Lanes with a name.
-        memory_bytes: Bytes of its requests, and of the responses that its lanes may continue from.
-    """
+    lifetime: float = 3600  # seconds, after which it accepts no more requests
+    in_flight: int = 16  # requests that run or wait, over all lanes
+    lanes: int = 32  # with a name
+    memory_bytes: int = 128 * 2**20  # of its requests, and of the responses that its lanes may continue from
 
-    lifetime: float = 3600
-    in_flight: int = 16
-    lanes: int = 32
-    memory_bytes: int = 128 * 2**20
+
+@frozen
+class CreateFrame:
+    """A request for a response."""
+
+    stream_id: str | None  # None for the lane without a name
+    body: Mapping[str, object] = field(repr=False)  # as a POST would carry it
+    generate: bool  # without it, the request is only validated and rendered
+    size: int  # the bytes of memory that the request takes
+
+
+@frozen
+class CancelFrame:
+    """A request to cancel the response that a lane generates."""
+
+    stream_id: str | None
+
+
+@frozen
+class FrameError(Exception):
+    """A frame that is refused; `answer` is the frame that says why."""
+
+    answer: str
 
 
 @define(eq=False)
@@ -72,8 +95,7 @@ class Lane:
     """The requests of one `stream_id`, first in, first out."""
 
     stream_id: str | None
-    size: int = field(default=0, init=False)
-    """The bytes that are reserved for the request that was started."""
+    size: int = field(default=0, init=False)  # the bytes that are reserved for the request that was started
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
     _run: Interruptible | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
@@ -177,10 +199,10 @@ class Connection:
     async def _handle(self, message: Mapping[str, object], yielder: Yielder) -> None:
         text = message.get("text")
         if not isinstance(text, str):
-            await self._send(error_frame(BINARY))
+            await self._send(_error_frame(BINARY))
             return
         try:
-            match await read_frame(text, yielder):
+            match await _read_frame(text, yielder):
                 case CreateFrame() as request:
                     await self._fire(ConnectionTrigger.REQUEST, request)
                 case CancelFrame(stream_id) if stream_id in self._lanes:
@@ -199,7 +221,7 @@ class Connection:
                     lane = self._lane_for(request)
                     self._start(lane, lane.submit(request))
                 case ConnectionEffect.REFUSE if request is not None:
-                    await self._send(error_frame(TOO_OLD, request.stream_id))
+                    await self._send(_error_frame(TOO_OLD, request.stream_id))
                 case ConnectionEffect.LEAVE_LANES:
                     for lane in self._lanes.values():
                         lane.close()
@@ -227,7 +249,7 @@ class Connection:
                 raise _too_many(f"{self._limits.lanes} streams")
             self._memory.reserve(request.size)
         except ApiError as error:
-            raise FrameError(error_frame(error, request.stream_id)) from None
+            raise FrameError(_error_frame(error, request.stream_id)) from None
         return self._lanes.setdefault(request.stream_id, lane or Lane(request.stream_id))
 
     def _start(self, lane: Lane, request: CreateFrame | None) -> None:
@@ -247,7 +269,7 @@ class Connection:
             if not isinstance(api_error, ApiError):
                 logger.exception("a request over a WebSocket could not be answered")
                 api_error = INTERNAL_ERROR
-            await self._send(error_frame(api_error, lane.stream_id))
+            await self._send(_error_frame(api_error, lane.stream_id))
         finally:
             self._release(lane)
             self._start(lane, lane.end())
@@ -306,7 +328,7 @@ class Connection:
 
     async def _send_events(self, events: Sequence[bytes], lane: Lane) -> None:
         for event in events:
-            await self._send(event_frame(event, lane.stream_id))
+            await self._send(_event_frame(event, lane.stream_id))
 
     async def _send(self, text: str) -> None:
         await self._if_open(lambda: self._socket.send_text(text))
@@ -330,3 +352,81 @@ class Connection:
 
 def _too_many(limit: str) -> ApiError:
     return ApiError(400, f"This connection has {limit}, which is as many as it may have.", param="stream_id", code=NO_ROOM)
+
+
+async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | None:
+    """Parse a frame, within the limits of a POST's body; None for one that needs no action. Other tasks run in between."""
+    data, budget = bytearray(), JsonBudget()
+    for start in range(0, len(text), SLICE):
+        part = text[start : start + SLICE].encode("utf-8", "surrogatepass")
+        budget.count(part)
+        if budget.too_many:
+            break
+        data += part
+        await yielder.checkpoint()
+    stream_id: str | None = None
+    try:
+        budget.require_few()
+        body = await read_object_in_turns(bytes(data), yielder)
+        kind = body.pop("type", None)
+        if kind == "response.processed":
+            return None
+        if kind == "response.steer":
+            raise FrameError(_steer_failed(body.get("previous_response_id"), body.get("input")))
+        stream_id = _stream_id(body)
+        match kind:
+            case "response.create":
+                return CreateFrame(stream_id, body, _generate(body), len(data) + PER_VALUE * budget.values)
+            case "response.cancel":
+                return CancelFrame(stream_id)
+            case _:
+                message = f"Unknown frame type: {str(kind)[:100]!r}. It must be 'response.create' or 'response.cancel'."
+                raise invalid("type", message)
+    except ApiError as error:
+        raise FrameError(_error_frame(error, stream_id)) from None
+
+
+def _stream_id(body: dict[str, object]) -> str | None:
+    """Remove the name of the lane from a body, and return it."""
+    stream_id = body.pop("stream_id", None)
+    if stream_id is None:
+        return None
+    if isinstance(stream_id, str) and STREAM_ID.fullmatch(stream_id):
+        return stream_id
+    message = "Invalid 'stream_id': it must be 1 to 256 of the characters A-Z, a-z, 0-9, '_', '.' and '-'."
+    raise invalid("stream_id", message, "invalid_stream_id")
+
+
+def _generate(body: dict[str, object]) -> bool:
+    """Remove the fields that only frames have from a body, and return whether to generate output."""
+    body.pop("stream", None)  # a socket always streams
+    generate = body.pop("generate", None)
+    if generate is not None and not isinstance(generate, bool):
+        raise invalid("generate", "Invalid type for 'generate': expected a boolean.", "invalid_type")
+    if body.get("background"):
+        raise invalid("background", "A response over a WebSocket cannot be made in the background.", "unsupported_parameter")
+    return generate is not False
+
+
+def _event_frame(event: bytes, stream_id: str | None) -> str:
+    """Return the frame for a server-sent event, whose data is one line (rule R5)."""
+    data = event[event.index(b"\ndata: ") + len(b"\ndata: ") :].strip()
+    if stream_id is not None:
+        data = b'{"stream_id":"%b",%b' % (stream_id.encode(), data[1:])
+    return data.decode()
+
+
+def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
+    lane = {} if stream_id is None else {"stream_id": stream_id}
+    return dumps({"type": "error", "status": error.status, **error.body(), **lane}).decode()
+
+
+def _steer_failed(previous_response_id: object, steer_input: object) -> str:
+    """Return the answer to a frame that would steer a response, which no engine can do."""
+    has_id, has_input = isinstance(previous_response_id, str), isinstance(steer_input, str | list)
+    code, message = "invalid_input", "A steering needs a 'previous_response_id' and an 'input'."
+    if has_id and has_input:
+        code, message = "steering_not_supported", "This server steers no responses: send the input with the next request."
+    error = {"type": "invalid_request_error", "code": code, "message": message}
+    unused = {"input": steer_input if has_input else "", "previous_response_id": previous_response_id if has_id else ""}
+    return dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": unused}).decode()

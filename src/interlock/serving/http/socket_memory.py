@@ -18,7 +18,6 @@ from interlock.serving.store.chain import body_of, pack, put_together
 
 __all__ = ["NO_ROOM", "ConnectionMemory", "SocketMemory"]
 
-MIB: Final = 2**20
 NO_ROOM: Final = "websocket_stream_limit_reached"
 
 Scope: TypeAlias = tuple[object, ...]
@@ -32,8 +31,7 @@ class CachedResponse:
     id: str
     chunks: tuple[bytes, ...] = ()
     """The response without its output, and the items of its conversation, as JSON; empty after an eviction."""
-    outputs: int = 0
-    """How many of the last items are its output."""
+    outputs: int = 0  # how many of the last items are its output
     size: int = 0
 
 
@@ -41,17 +39,15 @@ class CachedResponse:
 class SocketMemory:
     """The memory of all connections of a process, with its limits for the process and for each tenant."""
 
-    process_bytes: int = 1024 * MIB
-    tenant_bytes: int = 512 * MIB
+    process_bytes: int = 2**30
+    tenant_bytes: int = 2**29
     used: Counter[Scope] = field(factory=Counter[Scope], init=False)
-    """The bytes in use, in each scope that uses any."""
     cache: dict[tuple[Scope, str | None], CachedResponse] = field(
         factory=dict[tuple[Scope, "str | None"], CachedResponse], init=False
     )
     """The latest responses by connection and lane, the least recently used first."""
 
     def for_connection(self, tenant: str, limit: int) -> ConnectionMemory:
-        """Return the memory of a new connection, which may use `limit` bytes."""
         return ConnectionMemory(self, (tenant, object()), limit)
 
     def count(self, connection: Scope, size: int) -> None:
@@ -81,11 +77,7 @@ class ConnectionMemory:
     _limit: int
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes, and evict responses to make room for them.
-
-        Raises:
-            ApiError: There is no room for them.
-        """
+        """Reserve bytes, and evict responses to make room for them; raise an `ApiError` if there is none."""
         memory = self._memory
         bounds = (("connection", self._limit), ("key", memory.tenant_bytes), ("server", memory.process_bytes))
         for length, (owner, limit) in zip((2, 1, 0), bounds, strict=True):
@@ -97,7 +89,6 @@ class ConnectionMemory:
         memory.count(self._scope, size)
 
     def release(self, size: int) -> None:
-        """Release reserved bytes."""
         self._memory.count(self._scope, -size)
 
     def store(self, lane: str | None, stored: StoredResponse) -> None:
@@ -125,7 +116,6 @@ class ConnectionMemory:
         return self._memory.cache.get((self._scope, lane)) == CachedResponse(str(response_id))
 
     def discard(self, lane: str | None) -> None:
-        """Discard the latest response of a lane."""
         cached = self._memory.cache.pop((self._scope, lane), None)
         if cached is not None:
             self.release(cached.size)
