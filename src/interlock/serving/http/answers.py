@@ -53,7 +53,6 @@ ERROR_HEADERS: Final[Mapping[int, dict[str, str]]] = {
     HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
     HTTPStatus.SERVICE_UNAVAILABLE: {"retry-after": "1"},
 }
-"""The headers of an error by its status."""
 
 
 class JsonResponse(Response):
@@ -62,7 +61,6 @@ class JsonResponse(Response):
     media_type = JSON
 
     def render(self, content: object) -> bytes:
-        """Encode the body."""
         return dumps(content)
 
 
@@ -130,7 +128,7 @@ class StreamedAnswer:
                 await send(self._message(rest))
 
     def _message(self, frames: Sequence[bytes]) -> Message:
-        """Return the ASGI message; `__call__` sends it itself, so that no further coroutine stands between run and server."""
+        """Return the ASGI message, which `__call__` sends itself to have no further coroutine between run and server."""
         ended = self.run.driver.ended
         body = b"".join([*frames, DONE_FRAME] if ended else frames)
         return {"type": "http.response.body", "body": body, "more_body": not ended}
@@ -138,10 +136,7 @@ class StreamedAnswer:
 
 @frozen
 class WholeAnswer(Generic[T]):
-    """Sends the response object that the terminal event of a stream would carry (rule R19).
-
-    The HTTP status of a failed response is 200 too, because the request was valid; its `status` is `failed`.
-    """
+    """Sends the response object of a stream's terminal event (rule R19), with status 200 even if it has failed."""
 
     run: Run[T]
     active_runs: ActiveRuns
@@ -175,11 +170,7 @@ class BackgroundStream:
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Await the work on a request whose body was read, and cancel it if the client disconnects.
-
-    Raises:
-        ClientDisconnect: The client disconnected.
-    """
+    """Await work on a request whose body was read; if the client disconnects, cancel it and raise `ClientDisconnect`."""
     task, leaving = asyncio.create_task(work), asyncio.create_task(_disconnect(receive))
     try:
         await asyncio.wait([task, leaving], return_when=asyncio.FIRST_COMPLETED)

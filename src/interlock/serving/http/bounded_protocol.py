@@ -30,22 +30,14 @@ from interlock.serving.requests.yielder import STRETCH
 
 __all__ = ["BoundedProtocol", "install"]
 
-SLICE: Final = 1024
-"""Bytes that are parsed at once: they may be hundreds of frames."""
-
-SMALL: Final = 1024
-"""The size below which a frame that does not end a message is counted."""
-
-MAX_SMALL: Final = 1000
-"""The most of those that a client may send in `PERIOD`."""
-
+SLICE: Final = 1024  # bytes that are parsed at once: they may be hundreds of frames
+SMALL: Final = 1024  # the size below which a frame that does not end a message is counted
+MAX_SMALL: Final = 1000  # the most of those that a client may send in `PERIOD`
 PERIOD: Final = 1.0  # seconds
+ABORT_SECONDS: Final = 10.0  # that a client has to read the rest after the connection is closed
 
 DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 """The bytes that a sender leaves out at the end of a compressed message (RFC 7692, section 7.2.1)."""
-
-ABORT_SECONDS: Final = 10.0
-"""Seconds that a client has to read the rest after the connection is closed."""
 
 
 def install() -> None:
@@ -67,7 +59,6 @@ class LazyDeflate(Extension):
         self._decoder = self._new_decoder()
 
     def encode(self, frame: Frame) -> Frame:
-        """Compress a frame."""
         return self.inner.encode(frame)
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
@@ -99,11 +90,9 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **options)
         self._unparsed = bytearray()
         self._deflate: Sequence[LazyDeflate] = ()
-        self._first = Frame(Opcode.TEXT, b"")
-        """The first frame of the incomplete message."""
+        self._first = Frame(Opcode.TEXT, b"")  # of the incomplete message
         self._message = bytearray()
-        self._messages: deque[tuple[Frame, bytes]] = deque()
-        """The complete messages, each with its first frame."""
+        self._messages: deque[tuple[Frame, bytes]] = deque()  # each with its first frame
         self._steps = self._work()
         self._next_turn: asyncio.Handle | None = None
         self._abort: asyncio.Handle | None = None
@@ -111,7 +100,6 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._period_start = 0.0
 
     def data_received(self, data: bytes) -> None:
-        """Read what has arrived."""
         if not self.transport.is_closing():
             self._unparsed += data
             self._continue()
@@ -122,7 +110,6 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._continue()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message, and continue to read."""
         message = await super().receive()
         self._continue()
         return message
@@ -250,14 +237,12 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         except UnicodeDecodeError as error:
             self._fail(CloseCode.INVALID_DATA, f"{error.reason} at position {error.start}")
         else:
+            if self.close_sent:
+                return
             if is_text:
-                self._queue_message({"type": "websocket.receive", "text": "".join(text)})
+                self.queue.put_nowait({"type": "websocket.receive", "text": "".join(text)})
             else:
-                self._queue_message({"type": "websocket.receive", "bytes": bytes(binary)})
-
-    def _queue_message(self, message: ASGIReceiveEvent) -> None:
-        if not self.close_sent:
-            self.queue.put_nowait(message)
+                self.queue.put_nowait({"type": "websocket.receive", "bytes": bytes(binary)})
 
     def _fail(self, code: CloseCode, reason: str) -> None:
         self.conn.fail(code, reason)

@@ -19,7 +19,6 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["CODINGS", "JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "decoder_for", "read_body"]
 
 JSON: Final = "application/json"
-
 MAX_BODY_BYTES: Final = 32 * 2**20
 
 DISCARDED: Final = 64 * 2**20
@@ -52,26 +51,16 @@ class _Decompressor(Protocol):
 
 @define(eq=False)
 class Decoder:
-    """Decompresses one body.
+    """Decompresses one body."""
 
-    Args:
-        name: The name of its content coding.
-        start: Creates the decompressor of the next member or frame.
-        error: What that decompressor raises for invalid data.
-    """
-
-    _name: str
-    _start: Callable[[], _Decompressor]
-    _error: type[Exception]
+    _name: str  # of the content coding
+    _start: Callable[[], _Decompressor]  # creates the decompressor of the next member or frame
+    _error: type[Exception]  # what that raises for invalid data
     _member: _Decompressor | None = field(default=None, init=False)
     _members: int = field(default=0, init=False)
 
     def decompress(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the next chunk of the body, decompressed, in slices of at most `SLICE` bytes.
-
-        Raises:
-            ApiError: 400; the chunk is not valid in this coding.
-        """
+        """Yield a chunk of the body, decompressed, in slices of at most `SLICE` bytes; raise a 400 if it is invalid."""
         for start in range(0, len(chunk), SLICE):
             data = chunk[start : start + SLICE]
             while data:
@@ -80,11 +69,7 @@ class Decoder:
                 data = member.unused_data
 
     def end(self) -> None:
-        """Check that the body is complete.
-
-        Raises:
-            ApiError: 400; its last member is truncated.
-        """
+        """Raise a 400 if the last member is truncated."""
         if self._member is None or not self._member.eof:
             raise self._invalid("it is cut short")
 
@@ -112,11 +97,7 @@ class Decoder:
 
 
 def decoder_for(content_encoding: str) -> Decoder | None:
-    """Return the decoder for the value of a `Content-Encoding` header; None for a body that is not compressed.
-
-    Raises:
-        ApiError: 415; the coding is unknown, or there are several.
-    """
+    """Return the decoder for a `Content-Encoding`, None for no compression; raise a 415 for unknown or several ones."""
     match content_encoding.strip().lower():
         case "" | "identity":
             return None

@@ -53,7 +53,6 @@ class Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it."""
         await super().startup(sockets)
         self._on_ready()
 
@@ -115,13 +114,11 @@ class ServerThread:
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="interlock-server")
 
     def __enter__(self) -> str:
-        """Start the server, and return its URL."""
         self._thread.start()
         self._ready.wait()
         return url_of(self._listener)
 
     def __exit__(self, *_: object) -> None:
-        """Shut the server down."""
         self.stop()
 
     def stop(self) -> None:

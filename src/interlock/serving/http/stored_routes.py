@@ -6,7 +6,7 @@ They do the same in every process that shares the store.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import frozen
 from starlette.requests import Request
@@ -33,13 +33,11 @@ from interlock.serving.store.records import Conversation
 
 __all__ = ["ConversationRoutes", "ResponseRoutes"]
 
-Endpoint: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
-
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
 
 
-def _route(path: str, **endpoints: Endpoint) -> Route:
+def _route(path: str, **endpoints: Callable[[Request], Awaitable[ASGIApp]]) -> Route:
     """Return one route for all methods of a path, so that `Allow` lists all of them."""
 
     async def endpoint(request: Request) -> ASGIApp:
@@ -59,7 +57,6 @@ class ResponseRoutes:
     dialect_of: Callable[[Request], Dialect]
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
         return [
             _route("/v1/responses/{id}", GET=self.retrieve, DELETE=self.delete),
             _route("/v1/responses/{id}/cancel", POST=self.cancel),
@@ -71,7 +68,12 @@ class ResponseRoutes:
         stored = await self._stored(request)
         if request.query_params.get("stream") != "true":
             return self._response(request, stored)
-        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, _first_event(request)))
+        after, start = request.query_params.get("starting_after"), 0
+        if after is not None:
+            if not (after.isascii() and after.isdigit()):
+                raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
+            start = int(after.lstrip("0")[:9] or "0") + 1
+        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start))
 
     async def cancel(self, request: Request) -> ASGIApp:
         """Cancel a background response; one that has ended stays as it is."""
@@ -88,7 +90,6 @@ class ResponseRoutes:
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> ASGIApp:
-        """List the input items of a response."""
         stored = await self._stored(request)
         return _page(stored.items, request.query_params)
 
@@ -103,16 +104,6 @@ class ResponseRoutes:
         return JsonResponse(self.dialect_of(request).convert(stored.response))
 
 
-def _first_event(request: Request) -> int:
-    """Return the number of the first event to stream."""
-    after = request.query_params.get("starting_after")
-    if after is None:
-        return 0
-    if not (after.isascii() and after.isdigit()):
-        raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
-    return int(after.lstrip("0")[:9] or "0") + 1
-
-
 @frozen(eq=False)
 class ConversationRoutes:
     """The endpoints of conversations."""
@@ -121,7 +112,6 @@ class ConversationRoutes:
     max_body_bytes: int
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
         path = "/v1/conversations"
         return [
             _route(path, POST=self.create),
@@ -131,7 +121,6 @@ class ConversationRoutes:
         ]
 
     async def create(self, request: Request) -> ASGIApp:
-        """Create a conversation."""
         body = read_conversation(await self._body(request))
         items = await self._resolved(request, (), body.items)
         conversation = Conversation(random_id("conv"), now(), body.metadata)
@@ -139,12 +128,10 @@ class ConversationRoutes:
         return _conversation(conversation, conversation.id)
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a conversation."""
         conversation_id = request.path_params["id"]
         return _conversation(await self.service.archive.store.conversation(tenant_of(request), conversation_id), conversation_id)
 
     async def update(self, request: Request) -> ASGIApp:
-        """Replace the metadata of a conversation."""
         metadata, conversation_id = read_metadata(await self._body(request)), request.path_params["id"]
         conversation = await self.service.archive.store.update_conversation(tenant_of(request), conversation_id, metadata)
         return _conversation(conversation, conversation_id)
@@ -169,7 +156,6 @@ class ConversationRoutes:
         return _page(added, {"order": "asc", "limit": str(MAX_LIMIT)})
 
     async def retrieve_item(self, request: Request) -> ASGIApp:
-        """Return an item of a conversation."""
         item_id = request.path_params["item_id"]
         for item in await self._items(request):
             if item["id"] == item_id:

@@ -28,26 +28,18 @@ __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 
 logger = logging.getLogger(__name__)
 
-BATCH_SECONDS: Final = 0.03
-"""The longest time that an event waits for others before it is written."""
-
-BATCH_SIZE: Final = 32
-"""Events that are written without further waiting."""
-
-ITEM_DONE: Final = b"event: response.output_item.done\n"
-"""The beginning of an event that is written without waiting."""
+BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before it is written
+BATCH_SIZE: Final = 32  # events that are written without further waiting
+ITEM_DONE: Final = b"event: response.output_item.done\n"  # the beginning of an event that is written without waiting
+RETRY_DELAY: Final = 0.25  # seconds between two attempts to write to a store that is down
 
 WRITE_WAIT: Final = 0.1
 """Seconds after a notification in which an ordinary write would report a cancellation anyway."""
-
-RETRY_DELAY: Final = 0.25
-"""Seconds between two attempts to write to a store that is down."""
 
 FINISH_PATIENCE: Final = 60.0
 """Seconds after the end of the lease in which the last commit is still retried: perhaps nobody has taken over."""
 
 NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
-"""The end of a run whose events cannot be written."""
 
 
 @define(eq=False)
@@ -58,20 +50,16 @@ class BackgroundResponse:
     _tenant: str
     _store: ResponseStore
     _active_runs: ActiveRuns
-    _owner: str
-    """The name of this process, as the owner of leases."""
+    _owner: str  # the name of this process, in leases
     _spawn: Callable[[Coroutine[None, None, None]], object]
     _conversation_lease: ConversationLease | None = None
     _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _pending: list[bytes] = field(factory=list[bytes], init=False)
     """Events that are perhaps not written yet."""
     _first_pending: int = field(default=0, init=False)
-    """The number of the first of them."""
-    _lease_end: float = field(default=0.0, init=False)
-    """The end of the lease, by the monotonic clock of this process."""
+    _lease_end: float = field(default=0.0, init=False)  # by the monotonic clock of this process
     _write_count: int = field(default=0, init=False)
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
-    """The writes to do."""
     _queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _finished: asyncio.Event = field(factory=asyncio.Event, init=False)
 

@@ -20,9 +20,6 @@ __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
 
 logger = logging.getLogger(__name__)
 
-ADDED: Final = frozenset({"completed", "incomplete"})
-"""The statuses of responses that are added to their conversation."""
-
 LOST: Final = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
 
 
@@ -74,7 +71,7 @@ class ConversationLease:
 
     def addition(self, stored: StoredResponse) -> Addition | None:
         """Return the input and output of a finished response for the conversation, or None if it failed or was cancelled."""
-        if stored.response["status"] not in ADDED:
+        if stored.response["status"] not in {"completed", "incomplete"}:
             return None  # so that a retry does not add the input twice
         return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
 

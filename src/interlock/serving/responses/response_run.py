@@ -61,10 +61,9 @@ class NullWriter:
     """Writes nothing, for a response that is answered whole."""
 
     def write(self, event: StreamEvent) -> None:
-        """Write nothing."""
+        pass
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], None]:
-        """Return a function that writes nothing."""
         del event
         return lambda _text, _number: None
 
@@ -96,27 +95,23 @@ class ResponseRun(Run[T]):
     _archive: Archive | None
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation for a store: each item has an id."""
-    _remaining_tokens: int | None = field(init=False)
-    """The output tokens that the request still allows."""
+    _remaining_tokens: int | None = field(init=False)  # that the request still allows
     _tools: Tools = field(init=False)
     _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """The tools and the conversation lease, which the end of the run releases."""
     _turn_count: int = field(default=0, init=False)
     _turn_usage: Usage = field(factory=Usage, init=False)
-    """The usage of the current turn so far."""
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
     """The calls of the last turn that wait for their tools."""
     _rejected: Sequence[Item] = field(default=(), init=False)
     """The calls of the last turn with invalid arguments."""
 
     def __attrs_post_init__(self) -> None:
-        """Take the conversation and its limit from the context."""
         self._stored_items = with_ids(self.context.items)
         self._remaining_tokens = self.request.max_output_tokens
 
     @property
     def request(self) -> CreateResponse:
-        """The request."""
         return self.context.request
 
     @property

@@ -67,11 +67,8 @@ SHORTEST: Final = HEAD + NONCE_BYTES + TAG_BYTES
 SLICE: Final = 2**18
 """Characters of base64 to decode before yielding to the event loop: a few milliseconds."""
 
-REASONING_WANTED: Final = "reasoning.encrypted_content"
-"""The value of `include` that asks for encrypted reasoning."""
-
+REASONING_WANTED: Final = "reasoning.encrypted_content"  # the value of `include`
 REASONING_FIELDS: Final = ("summary", "content")
-
 SEALED_TYPES: Final = ("reasoning", "compaction")
 
 SealedContent: TypeAlias = tuple[str, str]
