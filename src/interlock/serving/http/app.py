@@ -147,20 +147,18 @@ class KeyGate:
     keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app: ASGIApp = self.app
+        app = self.app
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             authorization = Headers(scope=scope).get("authorization", "")
             tenant = self.keys.tenant(authorization)
             if tenant is None:
-                app = _unauthorized(authorization)
+                message = "You didn't provide an API key (Authorization: Bearer KEY)."
+                if authorization:
+                    message = "Incorrect API key provided."
+                app = error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
             else:
                 scope[TENANT] = tenant
         await app(scope, receive, send)
-
-
-def _unauthorized(authorization: str) -> Response:
-    message = "Incorrect API key provided." if authorization else "You didn't provide an API key (Authorization: Bearer KEY)."
-    return error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
 
 
 @frozen(eq=False)

@@ -74,8 +74,7 @@ class Archive:
     """The stored responses; whatever reads or writes them raises `StoreDown` while the store is not available."""
 
     store: ResponseStore
-    name: str = field(factory=lambda: random_id("owner"))
-    """The name of this process, as an owner of leases."""
+    name: str = field(factory=lambda: random_id("owner"))  # of this process, in leases
     _outage: StoreDown | None = field(default=None, init=False)
 
     def require_store(self) -> None:
@@ -113,11 +112,7 @@ class Archive:
         return stored
 
     async def tail(self, tenant: str, stored: StoredResponse, start: int = 0) -> Tail:
-        """Return a reader of a response's events, from a number on.
-
-        Raises:
-            ApiError: 400; it is not a background response, or the log does not have that event any more.
-        """
+        """Return a reader of a background response's events from `start` on; raise a 400 for other responses and expired events."""
         if stored.response["background"] is not True:
             raise NOT_STREAMED
         log = await self.store.read(tenant, stored.id, start, 1)
@@ -193,8 +188,7 @@ class Tail:
     store: ResponseStore
     tenant: str
     response_id: str
-    owner: str
-    """The name of this process, if it takes over the lease."""
+    owner: str  # the name of this process, if it takes over the lease
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:

@@ -22,7 +22,7 @@ from interlock.serving.requests.containment import is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import ActiveRuns, Run
-from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, ResponseStore, SequenceError, StoreDown, StoredResponse
+from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
 __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 
@@ -48,9 +48,8 @@ class BackgroundResponse:
 
     _run: Run[bytes]
     _tenant: str
-    _store: ResponseStore
+    _archive: Archive
     _active_runs: ActiveRuns
-    _owner: str  # the name of this process, in leases
     _spawn: Callable[[Coroutine[None, None, None]], object]
     _conversation_lease: ConversationLease | None = None
     _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
@@ -60,16 +59,10 @@ class BackgroundResponse:
     _lease_end: float = field(default=0.0, init=False)  # by the monotonic clock of this process
     _write_count: int = field(default=0, init=False)
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
-    _queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    _finished: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    async def queued(self) -> StoredResponse:
-        """Wait until the response is stored, or raise why it could not be, and return it as it was before its first event."""
-        return await asyncio.shield(self._queued)
-
-    async def wait(self) -> None:
-        """Wait for the last commit, or until another process has the response."""
-        await self._finished.wait()
+    queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    """The stored response before its first event, or the reason why it could not be stored."""
+    finished: asyncio.Event = field(factory=asyncio.Event, init=False)
+    """Set after the last commit, or when another process has the response."""
 
     async def execute(self) -> None:
         """Store the response and run it; its end is written even if this task is cancelled."""
@@ -77,9 +70,9 @@ class BackgroundResponse:
             lease = await self._enqueue()
             self._spawn(self._write_events(lease))
         except BaseException as error:
-            if not self._queued.done():
-                self._queued.set_exception(error)
-            self._finished.set()
+            if not self.queued.done():
+                self.queued.set_exception(error)
+            self.finished.set()
             if self._conversation_lease is not None:
                 await self._conversation_lease.release()
             if not is_fault(error):
@@ -101,9 +94,9 @@ class BackgroundResponse:
     async def _enqueue(self) -> Lease:
         stored = self._run.stored
         queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
-        lease = await self._store.enqueue(self._tenant, queued, self._owner)
+        lease = await self._archive.store.enqueue(self._tenant, queued, self._archive.name)
         self._lease_end = monotonic() + LEASE
-        self._queued.set_result(queued)
+        self.queued.set_result(queued)
         return lease
 
     def _grow(self, frames: Sequence[bytes]) -> None:
@@ -132,7 +125,7 @@ class BackgroundResponse:
                 case BackgroundEffect.STOP:
                     self._run.interrupt(NOT_STORED)
                 case BackgroundEffect.RELEASE:
-                    self._finished.set()
+                    self.finished.set()
                 case _:
                     assert_never(effect)
 
@@ -143,7 +136,7 @@ class BackgroundResponse:
             async with nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt):
                 await self._write_until_done(lease)
         finally:
-            self._finished.set()
+            self.finished.set()
             renewal.cancel()
             await asyncio.wait([renewal])
 
@@ -167,7 +160,7 @@ class BackgroundResponse:
 
     async def _renew(self, lease: Lease) -> None:
         """Renew the lease in time, and soon after a notification that no ordinary write follows."""
-        with self._store.subscribe(lease.tenant, lease.response_id) as subscription:
+        with self._archive.store.subscribe(lease.tenant, lease.response_id) as subscription:
             while True:
                 await subscription.wait(RENEW)
                 write_count = self._write_count
@@ -202,10 +195,12 @@ class BackgroundResponse:
         """Write events, or renew the lease if there are none; return whether somebody has cancelled the response."""
         if effect is BackgroundEffect.FINISH:
             stored = self._run.stored
-            finish = partial(self._store.finish, lease, self._first_pending, frames, stored)
+            finish = partial(self._archive.store.finish, lease, self._first_pending, frames, stored)
             await commit_end(self._conversation_lease, stored, finish)
             return False
-        return await (self._store.append(lease, self._first_pending, frames) if frames else self._store.renew(lease))
+        if frames:
+            return await self._archive.store.append(lease, self._first_pending, frames)
+        return await self._archive.store.renew(lease)
 
     async def _after_failure(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
         """Wait for the next attempt, unless the lease is over."""
@@ -229,15 +224,14 @@ class BackgroundRegistry:
 
         If the store or the engine refuses it, the error is raised, and nothing of it remains.
         """
-        store = self.archive.store
-        response = BackgroundResponse(run, tenant, store, self.active_runs, self.archive.name, self._spawn, lease)
+        response = BackgroundResponse(run, tenant, self.archive, self.active_runs, self._spawn, lease)
         self._spawn(response.execute())
-        queued = await response.queued()
+        queued = await asyncio.shield(response.queued)
         try:
             await run.admit()
         except Exception:
-            await response.wait()
-            await store.delete(tenant, queued.id)
+            await response.finished.wait()
+            await self.archive.store.delete(tenant, queued.id)
             raise
         return queued
 

@@ -37,12 +37,7 @@ class ConversationLease:
 
     @classmethod
     async def acquire(cls, store: ResponseStore, tenant: str, conversation_id: str) -> Self:
-        """Acquire the lease for a new response.
-
-        Raises:
-            ApiError: 404 for an unknown conversation, 409 if another response has the lease.
-            StoreDown: The store is not available.
-        """
+        """Acquire the lease for a new response; raise a 404 for an unknown conversation, or a 409 if another one has it."""
         response_id = random_id("resp")
         try:
             version = await store.hold(tenant, conversation_id, response_id)

@@ -68,7 +68,6 @@ SLICE: Final = 2**18
 """Characters of base64 to decode before yielding to the event loop: a few milliseconds."""
 
 REASONING_WANTED: Final = "reasoning.encrypted_content"  # the value of `include`
-REASONING_FIELDS: Final = ("summary", "content")
 SEALED_TYPES: Final = ("reasoning", "compaction")
 
 SealedContent: TypeAlias = tuple[str, str]
@@ -227,7 +226,7 @@ class Seals:
         if item["type"] != "reasoning" or item.get("encrypted_content"):
             return {}
         try:
-            return {"encrypted_content": self.seal("reasoning", {name: item[name] for name in REASONING_FIELDS})}
+            return {"encrypted_content": self.seal("reasoning", {name: item[name] for name in ("summary", "content")})}
         except BaseException as error:
             if not is_fault(error):
                 raise

@@ -48,12 +48,8 @@ class ResponseService:
         return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
     async def read(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
-        """Validate the body of a request, after a yield to the event loop if decoding took long.
-
-        Raises:
-            ApiError: 400; it names the invalid parameter. 404 for an unknown model.
-        """
-        await yielder.checkpoint()
+        """Validate the body of a request; raise a 400 that names the invalid parameter, or a 404 for an unknown model."""
+        await yielder.checkpoint()  # if decoding took long
         if isinstance(self.engine, HostEngine):
             return self.engine.read(raw)
         request = read_request(raw)
