@@ -112,7 +112,7 @@ class Archive:
         return stored
 
     async def tail(self, tenant: str, stored: StoredResponse, start: int = 0) -> Tail:
-        """Return a reader of a background response's events from `start` on; raise a 400 for other responses and expired events."""
+        """Return a reader of the events from `start` on; raise a 400 for foreground responses and expired events."""
         if stored.response["background"] is not True:
             raise NOT_STREAMED
         log = await self.store.read(tenant, stored.id, start, 1)
