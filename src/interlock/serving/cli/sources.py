@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import typer
 from attrs import frozen
@@ -228,9 +228,22 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
     timer = threading.Timer(request.timeout, disconnect)
     timer.daemon = True
     timer.start()
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **request.headers}
     try:
         with closing(connection):
-            response = _response(connection, parts, body, request.headers, sockets)
+            try:
+                connection.connect()
+                sockets.append(connection.sock)  # the connection may forget it
+                connection.request("POST" if body else "GET", target, body, fields)
+                response = connection.getresponse()
+                if response.status != http.client.OK:
+                    text = response.read(_QUOTED).decode(errors="replace").strip()
+                    if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
+                        text = "the server does not accept GET here; add --body FILE to POST the request in a file"
+                    raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
+            except (http.client.HTTPException, ValueError) as error:
+                raise OSError(str(error)) from error
             yield Source(_chunks(response, late), response.getheader("Content-Type", ""), body)
     except OSError as error:
         too_late = late.is_set() or isinstance(error, TimeoutError)
@@ -240,42 +253,8 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
         timer.cancel()
 
 
-def _response(
-    connection: http.client.HTTPConnection,
-    parts: SplitResult,
-    body: bytes | None,
-    headers: Mapping[str, str],
-    sockets: list[socket.socket],
-) -> http.client.HTTPResponse:
-    """Send the request, and return the response; its socket is added to `sockets`, because the connection may forget it.
-
-    Raises:
-        OSError: The server cannot be reached, does not answer, or does not speak HTTP.
-        SourceError: It refuses.
-    """
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **headers}
-    try:
-        connection.connect()
-        sockets.append(connection.sock)
-        connection.request("POST" if body else "GET", target, body, fields)
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            text = response.read(_QUOTED).decode(errors="replace").strip()
-            if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
-                text = "the server does not accept GET here; add --body FILE to POST the request in a file"
-            raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
-    except (http.client.HTTPException, ValueError) as error:
-        raise OSError(str(error)) from error
-    return response
-
-
 def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterator[bytes]:
-    """Yield the chunks until the stream ends or breaks: the judge reports what is missing.
-
-    Raises:
-        TimeoutError: The server was too slow.
-    """
+    """Yield the chunks until the stream ends or breaks: the judge reports what is missing."""
     try:
         while chunk := response.read1(_CHUNK):
             yield chunk

@@ -127,7 +127,7 @@ class StreamSource:
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
         """Yield its lines as they come."""
-        from interlock.serving.view.recording_lines import recording_lines
+        from interlock.serving.view.event_lines import recording_lines
 
         if self.recording is not None:
             yield from recording_lines(self.recording, trace, DIALECTS[dialect])
@@ -172,7 +172,7 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
 def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
     """Yield the lines of the coverage page; unreadable files are left out."""
     from interlock.serving.engines.recordings import RecordingError
-    from interlock.serving.view.coverage import Coverage
+    from interlock.serving.view.comparison import Coverage
     from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
 

@@ -22,8 +22,6 @@ from interlock.serving.engines.harmony_tokens import encode_framing, encode_text
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["MODEL", "EmbeddedEngine"]
-
 MODEL: Final = "interlock-embedded"
 
 LARGEST: Final = 6
