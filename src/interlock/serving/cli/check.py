@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -16,8 +17,8 @@ from attrs import frozen
 from interlock.events.dialects import DialectName
 from interlock.events.json import clean, dumps
 from interlock.serving.cli.sources import (
+    DEFAULT_TIMEOUT,
     UNUSABLE,
-    URL_SECONDS,
     ApiKey,
     BodyFile,
     Headers,
@@ -27,7 +28,6 @@ from interlock.serving.cli.sources import (
     display_name,
     expand_folders,
     is_recording,
-    is_response,
     is_url,
     open_source,
 )
@@ -38,16 +38,13 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
 
-ILLEGAL: Final = 1
-"""The exit status when a stream has an error."""
-NARROW: Final = 80
-"""The width of the text without a terminal."""
-WIDE: Final = 110
-"""The greatest width of the text."""
+PIPE_WIDTH: Final = 80
+MAX_WIDTH: Final = 110
 
 _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
 _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
 _MARGIN: Final = " " * 7
+_RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 
 @frozen
@@ -82,7 +79,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     body: BodyFile = None,
     header: Headers = None,
     api_key: ApiKey = None,
-    timeout: Timeout = URL_SECONDS,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
     permissive: Annotated[bool, typer.Option("--permissive", help="Allow the events of two open items to alternate.")] = False,
     first: Annotated[
@@ -105,7 +102,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     """
     from interlock.fsm.acceptor import Judge
 
-    width = min(shutil.get_terminal_size((NARROW, 0)).columns, WIDE) if sys.stdout.isatty() else NARROW
+    width = min(shutil.get_terminal_size((PIPE_WIDTH, 0)).columns, MAX_WIDTH) if sys.stdout.isatty() else PIPE_WIDTH
     if explain is not None:
         _echo(explanation(_rule_or_deviation(explain, "--explain"), width))
         return
@@ -127,7 +124,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         return Result(display_name(name), verdict, reported, strict=strict)
 
     verdicts = {result.word for result in _reported(names, judge, "json" if json else form, width)}
-    raise typer.Exit(ILLEGAL if "illegal" in verdicts else UNUSABLE if "unreadable" in verdicts else 0)
+    raise typer.Exit(1 if "illegal" in verdicts else UNUSABLE if "unreadable" in verdicts else 0)
 
 
 def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Iterator[Result]:
@@ -166,7 +163,7 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
             for place, chunk in enumerate(source.chunks):
                 if place == 0 and is_recording(chunk):
                     return f"a recording is not a stream; run: interlock replay {name} | interlock check -"
-                if place == 0 and is_response(chunk):
+                if place == 0 and _RESPONSE.match(chunk):
                     return 'this is a response, not a stream: add "stream": true to the request'
                 judge.feed(chunk)
     except SourceError as error:

@@ -55,19 +55,16 @@ class Side:
                 item = cast("Mapping[str, object]", about)
                 self.lanes[lane] = (item["kind"], item["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
-                self._add_event(lane, name, data)
+                last = self.runs[-1] if self.runs else None
+                text = _delta(data) if name.endswith(".delta") else None
+                if text is not None and last is not None and (last.lane, last.name) == (lane, name):
+                    last.end += 1
+                    last.texts.append(text)
+                else:
+                    number = last.end if last else 0
+                    self.runs.append(_Run(lane, name, number, number + 1, data, [] if text is None else [text]))
             case _:
                 pass
-
-    def _add_event(self, lane: int, name: str, data: str) -> None:
-        last = self.runs[-1] if self.runs else None
-        text = _delta(data) if name.endswith(".delta") else None
-        if text is not None and last is not None and (last.lane, last.name) == (lane, name):
-            last.end += 1
-            last.texts.append(text)
-        else:
-            number = last.end if last else 0
-            self.runs.append(_Run(lane, name, number, number + 1, data, [] if text is None else [text]))
 
 
 def pairs(left: Side, right: Side) -> Line:

@@ -208,7 +208,12 @@ class _Origin:
         if step.output is not None:
             chunk = step.output.chunk
             if self.parser is not None:
-                self._read(self.parser, chunk.token_ids)
+                for token in chunk.token_ids:
+                    before = self.parser.framing
+                    self.parser.feed(Chunk((token,)))
+                    meaning = vocabulary().read(token)
+                    self.tokens.append((token, _written(token, meaning)))
+                    self.framing.append((before, _trigger(meaning, before, self.parser.framing), self.parser.framing))
             elif chunk.text:
                 self.texts.append(chunk.text)
             elif chunk.delta is not None:
@@ -219,14 +224,6 @@ class _Origin:
             before = self.parser.framing
             self.parser.end(step.ends_turn, Usage())
             self.framing.append((before, "finish" if step.ends_turn == "stop" else "cut", self.parser.framing))
-
-    def _read(self, parser: HarmonyParser, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            before = parser.framing
-            parser.feed(Chunk((token,)))
-            meaning = vocabulary().read(token)
-            self.tokens.append((token, _written(token, meaning)))
-            self.framing.append((before, _trigger(meaning, before, parser.framing), parser.framing))
 
     def clear(self, *, redact: bool) -> dict[str, object]:
         """Return what was read, and start anew."""
