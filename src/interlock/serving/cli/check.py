@@ -49,14 +49,13 @@ _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 @frozen
 class Result:
-    """The verdict on one source with the findings to report, or the error why it cannot be read."""
+    """The verdict on one source with the findings to report, or the error why it cannot be read; `strict` as the option."""
 
     source: str
     verdict: Verdict | None
     reported: Sequence[Reported] = ()
     error: str = ""
     strict: bool = False
-    """Whether deviations count as errors."""
 
     @property
     def word(self) -> Word:

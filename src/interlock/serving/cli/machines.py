@@ -50,24 +50,20 @@ def verify(
     seconds = process_time() - start
     holds = proof.holds and all(walk.holds for walk in walks.values())
     if json:
-        typer.echo(_json(proof, walks, seconds, holds=holds))
+        figures: dict[str, object] = {
+            "holds": holds,
+            **attrs.asdict(proof),
+            "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
+            "seconds": round(seconds, 3),
+        }
+        if proof.counterexample is not None:
+            path = [repr(delta) for delta in proof.counterexample.path]
+            figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
+        typer.echo(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
     else:
         typer.echo("\n".join(_text(proof, walks, seconds, holds=holds)))
     if not holds:
         raise typer.Exit(1)
-
-
-def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> bytes:
-    figures: dict[str, object] = {
-        "holds": holds,
-        **attrs.asdict(proof),
-        "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
-        "seconds": round(seconds, 3),
-    }
-    if proof.counterexample is not None:
-        path = [repr(delta) for delta in proof.counterexample.path]
-        figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
-    return orjson.dumps(figures, option=orjson.OPT_INDENT_2)
 
 
 def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:

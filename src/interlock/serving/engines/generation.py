@@ -85,11 +85,7 @@ class HostEngine(Protocol):
         ...
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request.
-
-        Raises:
-            ApiError: The request is wrong.
-        """
+        """Validate the body of a request; `ApiError` is raised if it is wrong."""
         ...
 
     def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
