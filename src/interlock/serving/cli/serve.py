@@ -110,8 +110,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
-    from interlock.serving.store import MemoryStore
-    from interlock.serving.store.opening import open_store
+    from interlock.serving.store import MemoryStore, open_store
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
 

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import orjson
@@ -133,10 +134,9 @@ class CapturedStream:
 
     def entry(self) -> dict[str, object]:
         _, _, data = (self.chunks[0][1] if self.chunks else b"").partition(b"data:")
-        try:
+        response: Mapping[str, object] = {}
+        with suppress(orjson.JSONDecodeError):
             response = members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
-        except orjson.JSONDecodeError:
-            response = {}
         state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
