@@ -14,7 +14,7 @@ import pytest
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
 from interlock.fsm.acceptor import Judge
-from interlock.serving.cli.report import Result, as_annotations, as_json, as_text
+from interlock.serving.cli.check import Result, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import Source
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response

@@ -7,8 +7,7 @@ import pytest
 
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.serving.view import comparison
-from interlock.serving.view.comparison import Side, pairs
-from interlock.serving.view.coverage import Coverage
+from interlock.serving.view.comparison import Coverage, Side, pairs
 from interlock.serving.view.event_lines import Steps, Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"

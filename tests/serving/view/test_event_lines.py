@@ -11,8 +11,7 @@ import pytest
 from interlock.fsm.deltas import Delta
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
-from interlock.serving.view.event_lines import Trace, encoded
-from interlock.serving.view.recording_lines import recording_lines
+from interlock.serving.view.event_lines import Trace, encoded, recording_lines
 from interlock.serving.view.redaction import redacted, without_quotes
 
 ROOT = Path(__file__).parents[3]

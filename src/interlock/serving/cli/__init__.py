@@ -3,8 +3,7 @@
 main      the entry point: names the package that is missing
 commands  the list of the commands with examples, and `interlock replay`
 serve     `interlock serve`: runs the server
-check     `interlock check`: checks streams
-report    the findings of `check` as text, JSON or annotations
+check     `interlock check`: checks streams, and writes the findings as text, JSON or annotations
 view      `interlock view`: shows streams on a page
 machines  `interlock verify` and `interlock diagram`: proves and draws the machines
 store     `interlock store`: maintains a store

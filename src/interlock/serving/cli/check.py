@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
+import attrs
+import msgspec
 import typer
+from attrs import frozen
 
 from interlock.events.dialects import DialectName
-from interlock.events.json import clean
+from interlock.events.json import clean, dumps
 from interlock.serving.cli.sources import (
+    DEFAULT_TIMEOUT,
     UNUSABLE,
-    URL_SECONDS,
     ApiKey,
     BodyFile,
     Headers,
@@ -23,23 +28,45 @@ from interlock.serving.cli.sources import (
     display_name,
     expand_folders,
     is_recording,
-    is_response,
     is_url,
     open_source,
 )
 
 if TYPE_CHECKING:
-    from interlock.fsm.acceptor import Judge
-    from interlock.serving.cli.report import Result
+    from interlock.fsm.acceptor import Deviation, Finding, Judge, Reported, Verdict
 
 Format: TypeAlias = Literal["text", "json", "github"]
+Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
 
-ILLEGAL: Final = 1
-"""The exit status when a stream has an error."""
-NARROW: Final = 80
-"""The width of the text without a terminal."""
-WIDE: Final = 110
-"""The greatest width of the text."""
+PIPE_WIDTH: Final = 80
+MAX_WIDTH: Final = 110
+
+_COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
+_COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
+_MARGIN: Final = " " * 7
+_RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
+
+
+@frozen
+class Result:
+    """The verdict on one source with the findings to report, or the error why it cannot be read; `strict` as the option."""
+
+    source: str
+    verdict: Verdict | None
+    reported: Sequence[Reported] = ()
+    error: str = ""
+    strict: bool = False
+
+    @property
+    def word(self) -> Word:
+        """The verdict in one word."""
+        if self.verdict is None:
+            return "unreadable"
+        return "illegal" if self.count("error") or (self.strict and self.count("deviation")) else "legal"
+
+    def count(self, severity: str) -> int:
+        """Return how many different findings have a severity."""
+        return sum(each.finding.severity == severity for each in self.reported)
 
 
 def check(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -51,7 +78,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     body: BodyFile = None,
     header: Headers = None,
     api_key: ApiKey = None,
-    timeout: Timeout = URL_SECONDS,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
     permissive: Annotated[bool, typer.Option("--permissive", help="Allow the events of two open items to alternate.")] = False,
     first: Annotated[
@@ -73,9 +100,8 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
     from interlock.fsm.acceptor import Judge
-    from interlock.serving.cli.report import Result, explanation
 
-    width = min(shutil.get_terminal_size((NARROW, 0)).columns, WIDE) if sys.stdout.isatty() else NARROW
+    width = min(shutil.get_terminal_size((PIPE_WIDTH, 0)).columns, MAX_WIDTH) if sys.stdout.isatty() else PIPE_WIDTH
     if explain is not None:
         _echo(explanation(_rule_or_deviation(explain, "--explain"), width))
         return
@@ -97,13 +123,11 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         return Result(display_name(name), verdict, reported, strict=strict)
 
     verdicts = {result.word for result in _reported(names, judge, "json" if json else form, width)}
-    raise typer.Exit(ILLEGAL if "illegal" in verdicts else UNUSABLE if "unreadable" in verdicts else 0)
+    raise typer.Exit(1 if "illegal" in verdicts else UNUSABLE if "unreadable" in verdicts else 0)
 
 
 def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Iterator[Result]:
     """Judge every source, write its findings at once, and yield the result."""
-    from interlock.serving.cli.report import as_annotations, as_json, as_text, counted
-
     results: list[Result] = []
     for name in names:
         result = judge(name)
@@ -138,7 +162,7 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
             for place, chunk in enumerate(source.chunks):
                 if place == 0 and is_recording(chunk):
                     return f"a recording is not a stream; run: interlock replay {name} | interlock check -"
-                if place == 0 and is_response(chunk):
+                if place == 0 and _RESPONSE.match(chunk):
                     return 'this is a response, not a stream: add "stream": true to the request'
                 judge.feed(chunk)
     except SourceError as error:
@@ -147,11 +171,7 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
 
 
 def _rule_or_deviation(name: str, option: str) -> str:
-    """Return the rule or deviation of a name, in its own spelling.
-
-    Raises:
-        typer.BadParameter: There is none.
-    """
+    """Return the rule or deviation of a name, in its own spelling."""
     from interlock.fsm.acceptor import DEVIATIONS, RULES
 
     names = {each.lower(): each for each in (*RULES, *DEVIATIONS)}
@@ -159,3 +179,141 @@ def _rule_or_deviation(name: str, option: str) -> str:
         choices = ", ".join(names.values())
         raise typer.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
     return names[name.lower()]
+
+
+def as_json(results: Iterable[Result]) -> bytes:
+    """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
+    sources = [_object(result) for result in results]
+    words = [source["verdict"] for source in sources]
+    worst = next((word for word in ("illegal", "unreadable") if word in words), "legal")
+    return msgspec.json.format(dumps({"version": 1, "verdict": worst, "sources": sources}), indent=2)
+
+
+def _object(result: Result) -> dict[str, object]:
+    fields: dict[str, object] = {"source": result.source, "verdict": result.word}
+    if result.verdict is None:
+        return {**fields, "error": result.error}
+    return {
+        **fields,
+        "responses": result.verdict.responses,
+        "events": result.verdict.events,
+        "items": result.verdict.items,
+        "status": result.verdict.status,
+        "counts": {severity: result.count(severity) for severity in _COMMANDS},
+        "findings": [{**attrs.asdict(reported.finding), "times": reported.times} for reported in result.reported],
+    }
+
+
+def as_annotations(result: Result) -> Iterator[str]:
+    """Yield the findings as workflow commands of GitHub Actions, which annotate the files."""
+    file = f"file={_escaped(result.source, ':,')}"
+    if result.verdict is None:
+        yield f"::error {file}::{_escaped(result.error)}"
+    for reported in result.reported:
+        finding = reported.finding
+        place = f"{file},line={finding.line or 1},title={_escaped(finding.rule, ':,')}"
+        yield f"::{_COMMANDS[finding.severity]} {place}::{_escaped(_sentence(reported))}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{more}" else letter for letter in text)
+
+
+def as_text(result: Result, width: int) -> Iterator[str]:
+    """Yield the findings as lines of text: errors first, wrong order before wrong content."""
+    yield f"{typer.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
+    for heading, group in _groups(result.reported):
+        if group:
+            yield ""
+            yield typer.style(heading, bold=True)
+            for reported in group:
+                yield from _entry(reported, width)
+
+
+def _summary(result: Result) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return f"{result.source}: {result.error}"
+    counts = [counted(number, noun) for noun in ("error", "deviation") if (number := result.count(noun))]
+    if number := result.count("not_judged"):
+        counts.append(f"{number} not judged")
+    several = f"{verdict.responses} responses, " if verdict.responses > 1 else ""
+    size = f"{several}{counted(verdict.events, 'event')}, {counted(len(verdict.items), 'item')}, {verdict.status or 'not ended'}"
+    findings = f"{', '.join(counts)} in " if counts else ""
+    return f"{result.source}: {findings}{size}"
+
+
+def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
+    from interlock.fsm.acceptor import RULES
+
+    for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
+        yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
+    deviations = "Deviations: unusual, but every tested client accepts them (--strict: errors)"
+    for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock")):
+        yield heading, [each for each in reported if each.finding.severity == severity]
+
+
+def _entry(reported: Reported, width: int) -> Iterator[str]:
+    finding = reported.finding
+    colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
+    space = width - len(_MARGIN)
+    first, *rest = textwrap.wrap(_sentence(reported), space, break_long_words=False) or [""]
+    rest += textwrap.wrap(_place(finding), space)
+    if finding.expected:
+        rest += textwrap.wrap(f"expected: {', '.join(map(_short, finding.expected))}", space, break_long_words=False)
+    yield f"  {typer.style(finding.rule.ljust(len(_MARGIN) - 3), fg=colour)} {first}"
+    yield from (f"{_MARGIN}{line}" for line in rest)
+
+
+def _sentence(reported: Reported) -> str:
+    finding = reported.finding
+    event = f"{_short(finding.came)}: " if finding.came else ""
+    deviation = f" [{finding.habit}]" if finding.habit else ""
+    times = f", {reported.times} times" if reported.times > 1 else ""
+    return f"{event}{finding.message}{deviation}{times}"
+
+
+def _place(finding: Finding) -> str:
+    event = f"event {finding.event}" if finding.came else "at the end"
+    line = f"line {finding.line}, " if finding.line else ""
+    item = f", {finding.kind or 'item'} {finding.item}" if finding.item else ""
+    state = f" ({finding.state})" if finding.state else ""
+    return f"{line}{event}{item}{state}"
+
+
+def _short(name: str) -> str:
+    """Drop the prefix that all wire names share."""
+    return name.removeprefix("response.")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def explanation(name: str, width: int) -> Iterator[str]:
+    """Yield the lines that explain a rule (`R10`) or a deviation (`late-done`)."""
+    from interlock.fsm.acceptor import DEVIATIONS, RULES
+
+    if name in DEVIATIONS:
+        yield from _deviation_lines(DEVIATIONS[name], width)
+        return
+    rule = RULES[name]
+    yield typer.style(f"{rule.number} {rule.name}", bold=True)
+    yield from textwrap.wrap(rule.says.replace("`", ""), width)
+    yield ""
+    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this: the tests of the parsers compare two."
+    yield from textwrap.wrap(why.replace("`", ""), width)
+    deviations = [each for each in DEVIATIONS.values() if each.rule == name]
+    if deviations:
+        yield ""
+        yield "Exceptions that are not errors:"
+        for deviation in deviations:
+            yield from _deviation_lines(deviation, width)
+
+
+def _deviation_lines(deviation: Deviation, width: int) -> Iterator[str]:
+    severity = "not judged" if deviation.severity == "not_judged" else "a deviation"
+    seen = "" if deviation.seen == "—" else f" Seen: {deviation.seen}."
+    text = f"{deviation.name} ({deviation.rule}, {severity}): {deviation.what}.{seen} Not an error, because {deviation.why}."
+    yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from time import process_time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import orjson
@@ -17,9 +17,6 @@ from interlock.serving.cli.sources import fail
 if TYPE_CHECKING:
     from interlock.fsm.proof import Coverage, Proof
     from interlock.fsm.proof.process_walks import Walk
-
-REFUTED: Final = 1
-"""The exit status when the proof fails."""
 
 
 def verify(
@@ -53,37 +50,30 @@ def verify(
     seconds = process_time() - start
     holds = proof.holds and all(walk.holds for walk in walks.values())
     if json:
-        typer.echo(_json(proof, walks, seconds, holds=holds))
+        figures: dict[str, object] = {
+            "holds": holds,
+            **attrs.asdict(proof),
+            "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
+            "seconds": round(seconds, 3),
+        }
+        if proof.counterexample is not None:
+            path = [repr(delta) for delta in proof.counterexample.path]
+            figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
+        typer.echo(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
     else:
-        _print(proof, walks, seconds, holds=holds)
+        typer.echo("\n".join(_text(proof, walks, seconds, holds=holds)))
     if not holds:
-        raise typer.Exit(REFUTED)
+        raise typer.Exit(1)
 
 
-def _json(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> bytes:
-    figures: dict[str, object] = {
-        "holds": holds,
-        **attrs.asdict(proof),
-        "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
-        "seconds": round(seconds, 3),
-    }
-    if proof.counterexample is not None:
-        path = [repr(delta) for delta in proof.counterexample.path]
-        figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
-    return orjson.dumps(figures, option=orjson.OPT_INDENT_2)
-
-
-def _print(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> None:
+def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
     machines: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
     rows = [("lifecycle", "edges", "fired", "never fired")]
     for name, each in machines.items():
         rows.append((name, str(each.edges), str(each.edges - len(each.unfired)), ", ".join(each.unfired)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    typer.echo("\n".join([*lines, "", *_verdict(proof, walks, seconds, holds=holds)]))
-
-
-def _verdict(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
+    yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    yield ""
     yield f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions"
     yield f"{proof.streams:,} different streams with {proof.events:,} events, judged in {seconds:.1f} s of CPU time"
     faults = [f"{name}: {fault}" for name, walk in walks.items() for fault in walk.faults]

@@ -23,18 +23,9 @@ _EXTRAS: Final[Mapping[str, str]] = {
 _DISTRIBUTIONS: Final[Mapping[str, str]] = {"openai_harmony": "oss-harmony", "mcp_types": "mcp"}
 """The name of a package for pip, where it is another."""
 
-INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit status after Ctrl-C."""
-UNWRITTEN: Final = 2
-"""The exit status when the output cannot be written."""
-
 
 def main() -> None:
-    """Run the command.
-
-    Raises:
-        SystemExit: The command ended with this status.
-    """
+    """Run the command."""
     signal.signal(signal.SIGINT, _interrupt)
     if cast("TextIO | None", sys.stdout) is None:  # it was closed before the command began
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -46,7 +37,7 @@ def main() -> None:
     except OSError as error:
         _give_up(error)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(128 + signal.SIGINT)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -64,7 +55,7 @@ def _give_up(error: OSError) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    sys.exit(UNWRITTEN)
+    sys.exit(2)
 
 
 def _run() -> None:
@@ -108,11 +99,7 @@ def plugins(environment: Mapping[str, str]) -> str:
 
 
 def launch_vllm(arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by `vllm serve` with the plugin.
-
-    Raises:
-        SystemExit: vLLM is not installed.
-    """
+    """Replace this process by `vllm serve` with the plugin."""
     neighbour = Path(sys.executable).with_name("vllm")
     program = str(neighbour) if neighbour.exists() else shutil.which("vllm")
     if program is None:

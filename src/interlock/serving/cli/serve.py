@@ -16,13 +16,10 @@ from interlock.serving.cli.sources import fail, is_url, listen, read_recording
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
-    from interlock.parsers import Tagged
     from interlock.serving.engines.engine import Engine
     from interlock.serving.tools.tool_runner import ToolRunner
 
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
-
-MIB: Final = 2**20
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -113,8 +110,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
-    from interlock.serving.store import MemoryStore
-    from interlock.serving.store.opening import open_store
+    from interlock.serving.store import MemoryStore, open_store
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
 
@@ -126,9 +122,9 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     with _option("--allow-mcp-host"):
         policy = AddressPolicy.of(allow_mcp_host or ())
     servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
-    running, tools = _engine(script, model, rate, servers, _family(family))
+    running, tools = _engine(script, model, rate, servers, family)
     with _option("--store"):
-        responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * MIB)
+        responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
     application = create_app(
         running,
         api_key=api_keys,
@@ -162,26 +158,21 @@ def _option(name: str = "") -> Generator[None]:
         fail(f"{name}: {error}" if name else str(error))
 
 
-def _family(name: str | None) -> Tagged | None:
-    """Return the format of a family, with the reasoning that its models write."""
-    from interlock.parsers import Tagged
-    from interlock.parsers.families import DEFAULT_REASONING
-
-    if name is not None and name not in DEFAULT_REASONING:
-        fail(f"--family {name}: unknown family; choose one of {', '.join(DEFAULT_REASONING)}")
-    return None if name is None else Tagged(name, DEFAULT_REASONING[name])
-
-
 def _engine(
-    script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: Tagged | None
+    script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: str | None
 ) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script has the results of its own."""
+    from interlock.parsers import Tagged
+    from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
     from interlock.serving.tools.tool_runner import RecordedTools
 
+    if family is not None and family not in DEFAULT_REASONING:
+        fail(f"--family {family}: unknown family; choose one of {', '.join(DEFAULT_REASONING)}")
     if script is None:
-        return EmbeddedEngine(models or (MODEL,), rate=rate, family=family), servers
+        output_format = None if family is None else Tagged(family, DEFAULT_REASONING[family])
+        return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)

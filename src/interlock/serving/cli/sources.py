@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import http.client
 import json
-import re
+import os
 import socket
 import sys
 import threading
@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import typer
 from attrs import frozen
@@ -26,18 +26,11 @@ if TYPE_CHECKING:
 
 UNUSABLE: Final = 2
 """The exit status when the input cannot be used, as for a wrong option."""
-SUFFIXES: Final = frozenset({".sse", ".jsonl", ".ndjson", ".txt", ".log"})
-"""The suffixes of the streams in a folder."""
-URL_SECONDS: Final = 300.0
-"""The default of `--timeout`."""
+STREAM_SUFFIXES: Final = frozenset({".sse", ".jsonl", ".ndjson", ".txt", ".log"})
+DEFAULT_TIMEOUT: Final = 300.0
 
-_CHUNK: Final = 2**16
-"""The most bytes to read at once."""
-_QUOTED: Final = 200
-"""Bytes of a server's error message to repeat."""
-_DECLARATION: Final = 512
-"""Bytes of a recording in which it declares itself."""
-_RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
+_CHUNK_BYTES: Final = 2**16
+_QUOTED_BYTES: Final = 200
 
 BodyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="POST the request in this JSON file to the URL, instead of GET.")
@@ -70,15 +63,11 @@ class UrlRequest:
 
     body: Path | None = None
     headers: Mapping[str, str] = {}
-    timeout: float = URL_SECONDS
+    timeout: float = DEFAULT_TIMEOUT
 
     @classmethod
     def from_options(cls, body: Path | None, headers: Iterable[str], api_key: str | None, timeout: float) -> UrlRequest:
-        """Read the options of `check` and `view`.
-
-        Raises:
-            typer.BadParameter: A header has no colon.
-        """
+        """Read the options of `check` and `view`."""
         fields = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         for header in headers:
             name, colon, value = header.partition(":")
@@ -107,21 +96,13 @@ class UrlRequest:
 
 
 def fail(message: str) -> NoReturn:
-    """Print a message to standard error and end the command.
-
-    Raises:
-        typer.Exit: Always.
-    """
+    """Print a message to standard error and end the command."""
     typer.echo(clean(f"interlock: {message}"), err=True)
     raise typer.Exit(UNUSABLE)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a port, or end the command.
-
-    Raises:
-        typer.Exit: The port is in use, or the host is not this machine.
-    """
+    """Bind a port, or end the command."""
     from interlock.serving.http import server
 
     try:
@@ -139,12 +120,7 @@ def is_url(source: str) -> bool:
 
 def is_recording(beginning: bytes) -> bool:
     """Return whether a file that begins so is a recording of an engine's output, and not a stream."""
-    return b'"interlock_recording"' in beginning[:_DECLARATION]
-
-
-def is_response(beginning: bytes) -> bool:
-    """Return whether what begins so is a response as JSON, and not a stream."""
-    return _RESPONSE.match(beginning) is not None
+    return b'"interlock_recording"' in beginning[:512]
 
 
 def display_name(source: str) -> str:
@@ -153,11 +129,7 @@ def display_name(source: str) -> str:
 
 
 def read_recording(file: Path) -> Recording:
-    """Read a recording, or end the command with a message that names the file and the line; `-` stands for standard input.
-
-    Raises:
-        typer.Exit: It cannot be read.
-    """
+    """Read a recording, or end the command with a message that names the file and the line; `-` stands for standard input."""
     from interlock.serving.engines.recordings import RecordingError, read
 
     piped = str(file) == "-"
@@ -173,18 +145,11 @@ def expand_folders(sources: Iterable[str]) -> Iterator[str]:
     """Yield the sources, with a folder replaced by the streams in it and in its folders, sorted by name."""
     for source in sources:
         folder = Path(source)
-        if source != "-" and not is_url(source) and _is_folder(folder):
-            files = [path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()]
+        if source != "-" and not is_url(source) and os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises errors; opening reports them
+            files = [path for path in sorted(folder.rglob("*")) if path.suffix in STREAM_SUFFIXES and path.is_file()]
             yield from map(str, files or [folder])
         else:
             yield source
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # the name is too long, or a parent is not accessible: opening it says why
-        return False
 
 
 @contextmanager
@@ -201,7 +166,7 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[Sourc
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             buffered = cast("BufferedReader", file)
-            yield Source(iter(lambda: buffered.read1(_CHUNK), b""))
+            yield Source(iter(lambda: buffered.read1(_CHUNK_BYTES), b""))
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror}") from error
 
@@ -228,9 +193,22 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
     timer = threading.Timer(request.timeout, disconnect)
     timer.daemon = True
     timer.start()
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **request.headers}
     try:
         with closing(connection):
-            response = _response(connection, parts, body, request.headers, sockets)
+            try:
+                connection.connect()
+                sockets.append(connection.sock)  # the connection may forget it
+                connection.request("POST" if body else "GET", target, body, fields)
+                response = connection.getresponse()
+                if response.status != http.client.OK:
+                    text = response.read(_QUOTED_BYTES).decode(errors="replace").strip()
+                    if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
+                        text = "the server does not accept GET here; add --body FILE to POST the request in a file"
+                    raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
+            except (http.client.HTTPException, ValueError) as error:
+                raise OSError(str(error)) from error
             yield Source(_chunks(response, late), response.getheader("Content-Type", ""), body)
     except OSError as error:
         too_late = late.is_set() or isinstance(error, TimeoutError)
@@ -240,44 +218,10 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
         timer.cancel()
 
 
-def _response(
-    connection: http.client.HTTPConnection,
-    parts: SplitResult,
-    body: bytes | None,
-    headers: Mapping[str, str],
-    sockets: list[socket.socket],
-) -> http.client.HTTPResponse:
-    """Send the request, and return the response; its socket is added to `sockets`, because the connection may forget it.
-
-    Raises:
-        OSError: The server cannot be reached, does not answer, or does not speak HTTP.
-        SourceError: It refuses.
-    """
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **headers}
-    try:
-        connection.connect()
-        sockets.append(connection.sock)
-        connection.request("POST" if body else "GET", target, body, fields)
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            text = response.read(_QUOTED).decode(errors="replace").strip()
-            if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
-                text = "the server does not accept GET here; add --body FILE to POST the request in a file"
-            raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
-    except (http.client.HTTPException, ValueError) as error:
-        raise OSError(str(error)) from error
-    return response
-
-
 def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterator[bytes]:
-    """Yield the chunks until the stream ends or breaks: the judge reports what is missing.
-
-    Raises:
-        TimeoutError: The server was too slow.
-    """
+    """Yield the chunks until the stream ends or breaks: the judge reports what is missing."""
     try:
-        while chunk := response.read1(_CHUNK):
+        while chunk := response.read1(_CHUNK_BYTES):
             yield chunk
     except TimeoutError:
         raise

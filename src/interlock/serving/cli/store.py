@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from interlock.serving.store import ResponseStore
 
 R = TypeVar("R")
-
-PAGE: Final = 500
-"""The most events to read at once."""
 
 Url = Annotated[
     str,
@@ -100,7 +97,7 @@ async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes 
     from interlock.events.sse import DONE_FRAME
 
     frames: list[bytes] = []
-    while log := await store.read(tenant, response_id, len(frames), PAGE):
+    while log := await store.read(tenant, response_id, len(frames), limit=500):
         frames += log.frames
         if not log.frames:
             return b"".join([*frames, DONE_FRAME] if frames and log.complete else frames)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.sources import (
-    URL_SECONDS,
+    DEFAULT_TIMEOUT,
     ApiKey,
     BodyFile,
     Headers,
@@ -34,13 +34,8 @@ from interlock.serving.cli.sources import (
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
-    from interlock.serving.view.event_lines import Line, Trace
-
-Batches: TypeAlias = "Iterator[Sequence[Line]]"
-"""The lines of a page as they come, those of a batch together."""
-
-_SIDES: Final = 2
-"""The most streams to show side by side."""
+    from interlock.serving.view.event_lines import Trace
+    from interlock.serving.view.web import Batches
 
 
 def view(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -59,7 +54,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
     body: BodyFile = None,
     header: Headers = None,
     api_key: ApiKey = None,
-    timeout: Timeout = URL_SECONDS,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     dialect: Annotated[DialectName, typer.Option(help="The dialect of the streams.")] = "openai",
     redact: Annotated[bool, typer.Option("--redact", help="Hide texts, but show kinds, names and lengths.")] = False,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
@@ -70,7 +65,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
     The page shows its items over time, its events, its state machines and its errors.
     """
     names = sources or []
-    if coverage is None and 0 < len(names) <= _SIDES:
+    if coverage is None and len(names) in {1, 2}:
         request = UrlRequest.from_options(body, header or [], api_key, timeout)
         with ExitStack() as stack:
             streams = [_open(stack, name, request) for name in names]
@@ -127,7 +122,7 @@ class StreamSource:
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
         """Yield its lines as they come."""
-        from interlock.serving.view.recording_lines import recording_lines
+        from interlock.serving.view.event_lines import recording_lines
 
         if self.recording is not None:
             yield from recording_lines(self.recording, trace, DIALECTS[dialect])
@@ -172,7 +167,7 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
 def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
     """Yield the lines of the coverage page; unreadable files are left out."""
     from interlock.serving.engines.recordings import RecordingError
-    from interlock.serving.view.coverage import Coverage
+    from interlock.serving.view.comparison import Coverage
     from interlock.serving.view.event_lines import Steps, Trace
     from interlock.serving.view.page import head
 
@@ -201,7 +196,14 @@ def _show(
 ) -> None:
     """Write a page to a file, or serve it and the pages that it links to until Ctrl-C."""
     if html is not None:
-        _write(html, title, batches)
+        from interlock.serving.view.page import standalone
+
+        document = standalone(title, (line for batch in batches for line in batch)).encode()
+        try:
+            html.write_bytes(document)
+        except OSError as error:
+            fail(f"{html}: {error.strerror}")
+        typer.echo(f"{html}: {len(document) // 1000} kB written", err=True)
         return
     from interlock.serving.http import server
     from interlock.serving.responses.run import ActiveRuns
@@ -218,14 +220,3 @@ def _show(
             webbrowser.open(address)
 
     server.serve(app, listening, on_ready=ready)
-
-
-def _write(file: Path, title: str, batches: Batches) -> None:
-    from interlock.serving.view.page import standalone
-
-    page = standalone(title, (line for batch in batches for line in batch)).encode()
-    try:
-        file.write_bytes(page)
-    except OSError as error:
-        fail(f"{file}: {error.strerror}")
-    typer.echo(f"{file}: {len(page) // 1000} kB written", err=True)

@@ -16,8 +16,6 @@ from interlock.parsers import Chunk, Format
 if TYPE_CHECKING:  # the command reads recordings without what validates requests
     from interlock.serving.requests.create import CreateResponse
 
-__all__ = ["Engine", "EngineOutput", "Format", "Turn"]
-
 
 @define
 class EngineOutput:
@@ -35,13 +33,10 @@ class EngineOutput:
 
 @frozen
 class Turn:
-    """The next turn of a response, for an engine to generate.
+    """The next turn of a response, for an engine to generate; `index` is the number of the response's earlier turns.
 
-    Args:
-        request: The request that the response answers.
-        items: The history, the request's input, and this response's earlier items with the results of their tools.
-        budget: Tokens that the turn may have, at least 1, or None for no limit.
-        index: The number of this response's earlier turns.
+    `items` are the history, the request's input, and the response's earlier items with the results of their tools. `budget` is
+    the most tokens of the turn, at least 1, or None for no limit.
     """
 
     request: CreateResponse

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attrs import define, evolve
 
-from interlock.parsers import Chunk, Parser, parser_for
-from interlock.serving.engines.engine import Engine, EngineOutput, Format, Turn
+from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
 from interlock.serving.requests.context_window import truncated
 from interlock.serving.requests.create import CreateResponse
@@ -20,8 +20,6 @@ from interlock.serving.requests.tool_offer import declare
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
-
-__all__ = ["Generation", "HostEngine", "PlainGeneration", "Rendering", "begin_generation", "fitting"]
 
 
 class Generation(Protocol):
@@ -87,11 +85,7 @@ class HostEngine(Protocol):
         ...
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request.
-
-        Raises:
-            ApiError: The request is wrong.
-        """
+        """Validate the body of a request; `ApiError` is raised if it is wrong."""
         ...
 
     def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:

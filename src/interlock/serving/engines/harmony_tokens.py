@@ -20,9 +20,6 @@ from interlock.serving.requests.yielder import Yielder
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
 
-__all__ = ["SERVER_CALLS", "encode_framing", "encode_text", "encoding", "token_bytes", "token_entries", "token_entry"]
-__all__ += ["tool_messages", "turn_messages"]
-
 SLICE: Final = 1_024
 """Characters that are encoded at once; the slowest slices take three milliseconds."""
 

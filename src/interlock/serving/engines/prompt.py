@@ -26,8 +26,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
 from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["call_text", "count_prompt", "is_answered", "is_from_user", "output_text", "prompt", "tool_name", "tool_names"]
-
 CONTEXT: Final = 131_072
 
 CHARACTERS: Final = 2_000_000

@@ -342,7 +342,7 @@ def _slices(text: str, size: int) -> list[str]:
 
 
 @frozen
-class Step:
+class ReplayStep:
     """The deltas of a step of a replay, and the engine's output, the tool's result or the end of a turn that they come from."""
 
     deltas: Sequence[Delta]
@@ -358,7 +358,7 @@ def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[b
     yield DONE_FRAME
 
 
-def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[Step, Sequence[bytes]]]:
+def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[ReplayStep, Sequence[bytes]]]:
     """Yield the steps of a replay, each with the frames that a client would receive."""
     return _replay(recording, _driver(recording, SseWriter(dialect)))
 
@@ -381,27 +381,27 @@ def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
     return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
 
 
-def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[Step, Sequence[T]]]:
+def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[ReplayStep, Sequence[T]]]:
     for step in _steps(recording, driver):
         yield step, driver.feed(step.deltas)
 
 
-def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[Step]:
+def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplayStep]:
     """Yield the steps; each has to be fed to the driver before the next one."""
     parser = parser_for(recording.format, recording.request)
-    yield Step([Start()])
+    yield ReplayStep([Start()])
     for turn in recording.turns:
         for output in turn.outputs:
-            yield Step(parser.feed(output.chunk), output=output)
+            yield ReplayStep(parser.feed(output.chunk), output=output)
         input_tokens = max((output.input_tokens for output in turn.outputs), default=0)
         cached_tokens = max((output.cached_tokens for output in turn.outputs), default=0)
-        yield Step(
+        yield ReplayStep(
             parser.end(turn.finish_reason, Usage(input_tokens=input_tokens, cached_tokens=cached_tokens)),
             ends_turn=turn.finish_reason,
         )
         for call, result in zip(driver.ready, turn.results, strict=False):
-            yield Step(tool_deltas(call, result), result=result)
-    yield Step([Finish()])
+            yield ReplayStep(tool_deltas(call, result), result=result)
+    yield ReplayStep([Finish()])
 
 
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:

@@ -10,13 +10,11 @@ from typing import Final
 from attrs import evolve, field, frozen
 from attrs.validators import ge
 
-from interlock.parsers import Chunk
-from interlock.serving.engines.engine import EngineOutput, Format, Turn
+from interlock.parsers import Chunk, Format
+from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt, is_answered, is_from_user
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.input_items import Item
-
-__all__ = ["ScriptedEngine", "rounds"]
 
 SCRIPTED: Final = "interlock-script"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import orjson
 
@@ -51,17 +51,13 @@ def _part(name: str) -> str:
     return (PAGE / name).read_text(encoding="utf-8")
 
 
-@cache
-def _machines() -> object:
-    return cast("object", orjson.loads((PAGE / "machines.json").read_bytes()))
-
-
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
     """Return the first line of a page; each stream has a `name`, and its `request` if that is known."""
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
-    return "head", {**about, "machines": _machines(), "rules": rules, "habits": deviations, "writes": writes()}
+    machines: object = orjson.loads(_part("machines.json"))
+    return "head", {**about, "machines": machines, "rules": rules, "habits": deviations, "writes": writes()}
 
 
 _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
@@ -100,21 +96,18 @@ def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
         yield {"op": "status", "from": "", "to": "status", "value": last}
 
 
-def _policy(connect: str) -> str:
-    return (
-        f"default-src 'none'; script-src 'sha256-{_digest('viewer.js')}'; style-src 'sha256-{_digest('viewer.css')}'; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
-    )
-
-
 def _digest(name: str) -> str:
     return base64.b64encode(hashlib.sha256(_part(name).encode()).digest()).decode()
 
 
 def _document(title: str, connect: str, data: str) -> str:
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest('viewer.js')}'; style-src 'sha256-{_digest('viewer.css')}'; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(connect)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)} · Interlock</title>\n<style>{_part('viewer.css')}</style>\n</head>\n<body>\n"

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, TypeAlias, cast
 
-__all__ = ["HIDDEN", "MUCH", "redacted", "without_quotes"]
-
 
 class Leaf(Enum):
     """What to show of a field."""

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import orjson
@@ -132,7 +133,10 @@ class CapturedStream:
                 self.request = None
 
     def entry(self) -> dict[str, object]:
-        response = _response(self.chunks[0][1] if self.chunks else b"")
+        _, _, data = (self.chunks[0][1] if self.chunks else b"").partition(b"data:")
+        response: Mapping[str, object] = {}
+        with suppress(orjson.JSONDecodeError):
+            response = members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
         state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
@@ -145,14 +149,6 @@ class CapturedStream:
         return {"name": name, "request": {"method": self.method, "url": self.url, "body": body}}
 
 
-def _response(chunk: bytes) -> Mapping[str, object]:
-    _, _, data = chunk.partition(b"data:")
-    try:
-        return members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
-    except orjson.JSONDecodeError:
-        return {}
-
-
 @define(eq=False)
 class RecentStreams:
     """The most recent streams of a server, and the API keys that show them; without `keys`, nobody sees them."""
@@ -163,13 +159,6 @@ class RecentStreams:
     """By their numbers, as in paths; the oldest first."""
     _next: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
-
-    def capture(self, scope: Scope) -> CapturedStream:
-        """Return the stream of a request."""
-        headers = Headers(scope=scope)
-        url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
-        dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
-        return CapturedStream(url, scope["method"], dialect, self.tenant(headers.get("authorization", "")))
 
     def store(self, stream: CapturedStream) -> None:
         """Store a stream whose response has begun."""
@@ -220,7 +209,10 @@ class ViewerMiddleware:
             await self.app(scope, receive, send)
 
     async def _capture(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = self.recent.capture(scope)
+        headers = Headers(scope=scope)
+        url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
+        dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
+        stream = CapturedStream(url, scope["method"], dialect, self.recent.tenant(headers.get("authorization", "")))
 
         async def receive_and_store() -> Message:
             message = await receive()

@@ -13,16 +13,14 @@ from attrs.validators import ge
 
 from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Tagged
+from interlock.parsers import Chunk, Format, Tagged
 from interlock.parsers.families import family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.engines.embedded.model import Message, turn_messages, user_text
-from interlock.serving.engines.engine import EngineOutput, Format, Turn
+from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding, token_bytes, token_entry
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.requests.yielder import Yielder
-
-__all__ = ["MODEL", "EmbeddedEngine"]
 
 MODEL: Final = "interlock-embedded"
 

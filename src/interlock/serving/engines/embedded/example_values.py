@@ -14,8 +14,6 @@ from attrs import define, field
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.json_values import elements, is_array, is_object, members
 
-__all__ = ["arguments_for", "value_for"]
-
 Schema: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000

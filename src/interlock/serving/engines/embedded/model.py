@@ -20,8 +20,6 @@ from interlock.serving.requests.context_window import SUMMARIZE, is_summary, sum
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
 
-__all__ = ["UNANSWERED", "Message", "turn_calls", "turn_messages", "user_text"]
-
 READ: Final = 4_000
 """Characters that are read of the user's text, of a tool's description and of a tool's output."""
 
