@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps, loads
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.records import StoredResponse
+from interlock.serving.store.interface import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack"]
 

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Final, cast
 from urllib.parse import parse_qsl
 
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.records import StoreUnusable
+from interlock.serving.store.interface import ResponseStore, StoreUnusable
 
 __all__ = ["IN_MEMORY", "TTL", "open_store"]
 

@@ -25,8 +25,7 @@ from interlock.events.json import dumps
 from interlock.fsm.processes.conversation import CONVERSATION
 from interlock.fsm.processes.stored import STORED
 from interlock.fsm.table import Table
-from interlock.serving.store.interface import Key, Notifications
-from interlock.serving.store.records import LEASE, StoreDown
+from interlock.serving.store.interface import LEASE, Key, Notifications, StoreDown
 
 __all__ = ["CONNECTIONS", "SCRIPT", "VERSION", "Disconnected", "Listener", "RedisClient"]
 

@@ -17,20 +17,24 @@ from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
-from interlock.serving.store.interface import Key, Notifications, ResponseStore, Subscription, refuse
-from interlock.serving.store.records import (
+from interlock.serving.store.interface import (
     Conflict,
     Conversation,
     ConversationEdit,
     Edit,
     EditResult,
+    Key,
     Lease,
     Log,
+    Notifications,
+    ResponseStore,
     SequenceError,
     StoreDown,
     StoredResponse,
     StoreInfo,
+    Subscription,
     SweepResult,
+    refuse,
 )
 from interlock.serving.store.redis.client import CONNECTIONS, VERSION, Disconnected, Listener, RedisClient
 

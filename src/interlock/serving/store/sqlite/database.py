@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import apsw
 from attrs import define, field, frozen
 
-from interlock.serving.store.records import StoreDown, StoreError
+from interlock.serving.store.interface import StoreDown, StoreError
 
 __all__ = ["Connection", "DatabaseThread", "loses_commits", "store_down"]
 

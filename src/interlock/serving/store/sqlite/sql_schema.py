@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.serving.store.records import StoreDown
+from interlock.serving.store.interface import StoreDown
 from interlock.serving.store.sqlite.database import Connection
 
 __all__ = ["VERSION", "migrate", "prepare"]

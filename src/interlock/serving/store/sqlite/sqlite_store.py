@@ -20,18 +20,21 @@ from attrs import define, evolve, field
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import Key, Notifications, ResponseStore, Subscription
-from interlock.serving.store.records import (
+from interlock.serving.store.interface import (
     LEASE,
     Conversation,
     ConversationEdit,
     Edit,
     EditResult,
+    Key,
     Log,
+    Notifications,
+    ResponseStore,
     StoredResponse,
     StoreFull,
     StoreInfo,
     StoreUnusable,
+    Subscription,
     SweepResult,
 )
 from interlock.serving.store.sqlite import sql_schema
