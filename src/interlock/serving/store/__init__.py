@@ -6,7 +6,7 @@ A store knows nothing of requests or of HTTP.
     chain      the stored form of a response
     opening    a store by its URL
     sqlite/    in a file or in memory
-    redis/     in Redis or Valkey
+    redis      in Redis or Valkey
 """
 
 from typing import TYPE_CHECKING
