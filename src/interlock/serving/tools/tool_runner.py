@@ -26,9 +26,11 @@ class Tools(Protocol):
 
         `output` returns the items of the response so far, including those of the deltas already yielded.
         """
+        ...
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
         """Return the deltas for the driver in place of the parser's."""
+        ...
 
     def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
@@ -37,9 +39,11 @@ class Tools(Protocol):
         `Finish` means that no turn may follow; nor does one if nothing is yielded and no call was rejected. `rejected` has the
         items of calls with invalid arguments, which have failed already, but count as calls.
         """
+        ...
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
         """Return items of the response for the model, with the results of tools as `output`, whether or not items show them."""
+        ...
 
 
 class ToolRunner(Protocol):
@@ -47,6 +51,7 @@ class ToolRunner(Protocol):
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
         """Return the tools of one response, which the request declares; `items` is the conversation with the request's input."""
+        ...
 
 
 @frozen
