@@ -81,7 +81,6 @@ class StoredResponse:
 
     @property
     def id(self) -> str:
-        """The id of the response."""
         return str(self.response["id"])
 
     @property
@@ -242,7 +241,6 @@ class Notifications:
 
     @contextmanager
     def subscribe(self, key: Key) -> Generator[Subscription]:
-        """Subscribe to the changes of a response."""
         subscription = Subscription()
         subscriptions = self._subscriptions.setdefault(key, set())
         subscriptions.add(subscription)
@@ -413,12 +411,7 @@ class ResponseStore(ABC):
 
 
 def refuse(edit: Edit, state: str) -> None:
-    """Raise the error for an edit that is illegal in a state; return if it merely comes too late.
-
-    Raises:
-        LeaseLost: The edit needs the lease.
-        Conflict: The edit stores a response.
-    """
+    """Raise the error for an edit that is illegal in a state; return if it merely comes too late."""
     if edit.epoch is not None:
         raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
     if edit.stored is not None:

@@ -56,8 +56,6 @@ __all__ = ["SCRIPT", "TIMEOUT", "Disconnected", "RedisClient", "RedisStore", "ke
 
 R = TypeVar("R")
 
-_T = ConversationTrigger
-
 VERSION: Final = 1  # of the layout
 PREFIX: Final = "interlock"  # of all keys
 
@@ -70,7 +68,6 @@ SILENCE: Final = 10.0  # seconds for which the listener waits for a message befo
 
 LONG: Final = 16  # items, from which on the store asks first how many are stored, and sends only the rest
 SWEEP_BATCH: Final = 100  # responses that one call of the script removes, during which Redis does nothing else
-_NOT_REPEATABLE: Final = frozenset({_T.CHANGE, _T.DELETE})  # they have another effect when they are fired twice
 
 
 def _lua(name: str, table: Table[Any, Any]) -> str:
@@ -166,7 +163,6 @@ class RedisClient:
         return await self._call_repeatable(call)
 
     async def close(self) -> None:
-        """Close the connections."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
@@ -216,7 +212,6 @@ class Listener:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Stop listening."""
         task, self._task = self._task, None
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             task.cancel()
@@ -400,7 +395,8 @@ class RedisStore(ResponseStore):
             metadata = edit.conversation.metadata
             arguments |= {"created_at": edit.conversation.created_at, "version": edit.conversation.version}
         values = [pack(metadata), *(chunk.packed for chunk in chunks)]
-        repeatable = edit.trigger not in _NOT_REPEATABLE
+        # These two have another effect when they are fired twice.
+        repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
         reply = await self._redis.run("conversation", tenant, arguments, values, repeatable=repeatable)
         if reply == b"held":
             raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
@@ -413,8 +409,8 @@ class RedisStore(ResponseStore):
         try:
             reply = await self._run_write(tenant, response_id, edit, chunks, links, count)
         except Disconnected:
-            if not _is_repeatable(edit):
-                raise
+            if edit.addition is not None or edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
+                raise  # a second refusal would not tell whether the edit was made
             reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
             if _was_made(edit, reply):
                 return EditResult(edit.epoch or 1, cancelled=False)
@@ -467,11 +463,6 @@ def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # n
 def _target(edit: Edit) -> str:
     """Return the id of the conversation to which an edit adds, or an empty text."""
     return "" if edit.addition is None else edit.addition.conversation_id
-
-
-def _is_repeatable(edit: Edit) -> bool:
-    """Return whether an edit can be repeated after a lost reply, because a second refusal tells whether it was made."""
-    return edit.trigger not in {StoredTrigger.ADOPT, StoredTrigger.DELETE} and edit.addition is None
 
 
 def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:

@@ -84,7 +84,6 @@ class Citations:
     """The end of the text so far, if a mark may have begun in it."""
 
     def add_pages(self, pages: Iterable[Page]) -> None:
-        """Add pages that later marks may cite."""
         self._pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:

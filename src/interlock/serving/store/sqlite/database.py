@@ -47,7 +47,6 @@ class Connection:
     _connection: Any = field(init=False)  # what apsw declares cannot be read under Python 3.11
 
     def __attrs_post_init__(self) -> None:
-        """Open the file."""
         self._connection = apsw.Connection(self.path)
         self._connection.set_busy_timeout(int(self.busy * 1000))
 
