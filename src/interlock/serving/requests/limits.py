@@ -49,7 +49,6 @@ LINK: Final = Meta(max_length=20_971_520)
 FILE: Final = Meta(max_length=33_554_432)
 """Characters of a file's data, likewise."""
 SOME: Final = Meta(min_length=1)
-"""A text that must not be empty."""
 ID: Final = Meta(max_length=4_096)
 """Characters of an id or another short text; values that the API does not have today are fine."""
 CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
@@ -205,9 +204,7 @@ HOSTED_TOOLS: Final[Shapes] = {**TOOLS, **dict.fromkeys(("function", "file_searc
 """Tools, likewise."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
-"""The `conversation` of a request."""
 SCHEMA_FORMAT: Final = _object(tools.JsonSchemaFormat)
-"""A `text.format` that is a JSON schema."""
 
 SchemaType: TypeAlias = Literal["null", "boolean", "object", "array", "number", "integer", "string"]
 OptionalText: TypeAlias = str | UnsetType

@@ -156,7 +156,7 @@ def wrong_type(param: str, expected: str, value: object) -> ApiError:
     return invalid(param or None, message, "invalid_type")
 
 
-KINDS: Final = {
+KINDS: Final[Mapping[type, str]] = {
     type(None): "null",
     bool: "a boolean",
     int: "an integer",

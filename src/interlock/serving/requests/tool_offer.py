@@ -210,4 +210,3 @@ KNOWN_TYPES: Final = frozenset(
         *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
     }
 )
-"""The tool types of the API."""

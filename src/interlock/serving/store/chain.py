@@ -76,7 +76,4 @@ def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredRe
 
 
 def _digest(*parts: bytes) -> bytes:
-    digest = blake2b(digest_size=DIGEST)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+    return blake2b(b"".join(parts), digest_size=DIGEST).digest()

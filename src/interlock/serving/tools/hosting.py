@@ -1,5 +1,6 @@
 """Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
+Filters change the parser's deltas before the driver: calls that need approval become requests, and citations get annotations.
 A tool starts only when its `Run` delta was taken; from then on it does not wait for the reader of the deltas.
 """
 
@@ -17,7 +18,7 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import NOT_UNDERSTOOD, result_fields
-from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
@@ -26,14 +27,13 @@ from interlock.serving.requests.hosted_tools import CALL_SECONDS, CONTAINER, LAB
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, is_object, members
 from interlock.serving.tools.address import AddressPolicy, Endpoint
-from interlock.serving.tools.filters import Approvals, Citations, pages_of
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
     from interlock.serving.tools.mcp_session import Session
 
-__all__ = ["DeclaredServer", "ListedTool", "ResponseTools", "ToolServers", "hosted_tool", "load_sessions", "result_text"]
+__all__ = ["ResponseTools", "ToolServers", "load_sessions"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,13 @@ HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interp
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
 """The URL that a parser makes of a page number, and of the number of a link on that page."""
+
+HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
+"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
+MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
+"""A citation of a page by its number: `【3†L5-L7】`."""
+OPENING: Final = "【"
+MAX_MARK: Final = 80
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 """The headers of HTTP's framing, which a request may not set."""
@@ -142,6 +149,96 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
     read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
     names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
     return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
+
+
+@define(eq=False)
+class Approvals:
+    """Replaces each MCP call that needs approval by an `mcp_approval_request`.
+
+    A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
+    """
+
+    _needs_approval: Callable[[str, str], bool]
+    _pending: Open | None = field(default=None, init=False)
+    _arguments: list[str] = field(factory=list[str], init=False)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        result: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case str(text) | Text(text) if self._pending is not None:
+                    self._arguments.append(text)
+                case Open("mcp_call", fields) if self._needs_approval(str(fields["server_label"]), str(fields["name"])):
+                    result += self._request()
+                    self._pending = delta
+                case Close():
+                    result += self._request() if self._pending is not None else [delta]
+                case EndTurn(reason) if reason != "stop" and self._pending is not None:
+                    result += [self._pending, self._take_arguments(), delta]
+                case _:
+                    result += [*self._request(), delta]
+        return result
+
+    def _request(self) -> list[Delta]:
+        if self._pending is None:
+            return []
+        fields = {name: self._pending.fields[name] for name in ("server_label", "name")}
+        return [Open("mcp_approval_request", {**fields, "arguments": self._take_arguments()})]
+
+    def _take_arguments(self) -> str:
+        arguments = "".join(self._arguments)
+        self._pending, self._arguments = None, []
+        return arguments
+
+
+@frozen
+class Page:
+    """A page in a tool's text; marks cite it by its number."""
+
+    number: int
+    title: str
+    url: str
+
+
+def pages_of(text: str) -> list[Page]:
+    """Return the pages in a tool's text, in order."""
+    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
+
+
+@define(eq=False)
+class Citations:
+    """Adds an annotation after each mark that cites a known page; the driver computes the position of the mark."""
+
+    _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
+    _tail: str = field(default="", init=False)
+    """The end of the text so far, if a mark may have begun in it."""
+
+    def add_pages(self, pages: Iterable[Page]) -> None:
+        self._pages.update((page.number, page) for page in pages)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        if not self._pages:
+            return [*deltas]
+        result: list[Delta] = []
+        for delta in deltas:
+            result.append(delta)
+            match delta:
+                case str(text) | Text(text):
+                    result += self._marks(text)
+                case _:
+                    self._tail = ""
+        return result
+
+    def _marks(self, text: str) -> Iterator[Annotate]:
+        text = self._tail + text
+        end = 0
+        for mark in MARK.finditer(text):
+            end = mark.end()
+            page = self._pages.get(int(mark[1]))
+            if page is not None and len(mark[0]) <= MAX_MARK:
+                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
+        start = text.rfind(OPENING, end)
+        self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""
 
 
 @frozen

@@ -35,7 +35,7 @@ if TYPE_CHECKING or not version("mcp").startswith("1."):
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 else:
-    import httpx as httpx2
+    import httpx as httpx2  # which version 1 of `mcp` uses
 
     from interlock.serving.tools.mcp_v1 import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
 
@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+CONNECT_SECONDS: Final = 10.0
 OPENING_SECONDS: Final = 10.0
 CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a call or a session may take before it is abandoned."""
@@ -56,8 +57,6 @@ LIMIT: Final = 1_000_000
 
 MAX_VALUES: Final = 20_000
 """The most JSON values of a response or event, because `mcp` blocks the event loop while it parses and validates them."""
-
-CONNECT_SECONDS: Final = 10.0
 
 REFUSALS: Final[Mapping[int, str]] = {
     401: "The server refuses the authorization (HTTP 401).",
@@ -203,7 +202,7 @@ def _error_message(error: BaseException) -> str:
         case ValidationError():
             return "The server's answer does not follow MCP."  # the error's own text has a line for each flaw
         case ToolError() | httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
-            return _truncated(http_error_message(error))
+            return _truncated(_http_error_message(error))
         case MCPError():
             return _truncated(getattr(error, "error", error).message)
         case _:
@@ -219,7 +218,7 @@ class TooLarge(httpx2.StreamError):
     """A response has too many bytes or values."""
 
 
-def http_error_message(error: Exception) -> str:
+def _http_error_message(error: Exception) -> str:
     """Return the client-facing message of an error of HTTP or of this module."""
     match error:
         case ToolError() | TooLarge():
@@ -259,7 +258,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 last = (last + chunk)[-3:]
                 yield chunk
         except (TooLarge, httpx2.HTTPError) as error:
-            self._faults.append(http_error_message(error))
+            self._faults.append(_http_error_message(error))
             raise
 
     def _count(self, chunk: bytes) -> None:
@@ -286,7 +285,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
-            self._faults.append(http_error_message(error))
+            self._faults.append(_http_error_message(error))
             raise
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:

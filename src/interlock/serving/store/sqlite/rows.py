@@ -314,7 +314,6 @@ class ConversationRow:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation as a store returns it."""
         return Conversation(self.id, self.created_at, unpack(self.metadata), self.version)
 
 
