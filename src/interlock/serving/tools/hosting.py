@@ -52,12 +52,10 @@ HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s(
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
 MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 """A citation of a page by its number: `【3†L5-L7】`."""
-OPENING: Final = "【"
 MAX_MARK: Final = 80
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 """The headers of HTTP's framing, which a request may not set."""
-
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, section 5.6.2)."""
 VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
@@ -237,7 +235,7 @@ class Citations:
             page = self._pages.get(int(mark[1]))
             if page is not None and len(mark[0]) <= MAX_MARK:
                 yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
-        start = text.rfind(OPENING, end)
+        start = text.rfind("【", end)
         self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""
 
 
