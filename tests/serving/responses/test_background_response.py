@@ -22,7 +22,7 @@ from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.response_run import RequestContext, begin_response
 from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
-from interlock.serving.store.records import Edit
+from interlock.serving.store.interface import Edit
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"

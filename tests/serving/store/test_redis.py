@@ -24,8 +24,7 @@ from interlock.serving.store import (
     StoredResponse,
     open_store,
 )
-from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.redis.client import SCRIPT, Disconnected, RedisClient, key_prefix
+from interlock.serving.store.redis import SCRIPT, Disconnected, RedisClient, RedisStore, key_prefix
 
 pytestmark = needs_redis
 

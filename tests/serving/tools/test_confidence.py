@@ -16,7 +16,7 @@ from live.mcp_servers import plain, running
 from interlock.serving.engines.prompt import prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread, listen
-from interlock.serving.tools import mcp_transport as transport
+from interlock.serving.tools import mcp_session
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 
@@ -151,7 +151,7 @@ def secured():
 @pytest.mark.parametrize(("host", "said"), [("mcp.test", "said"), ("other.test", None)])
 def test_tls_checks_the_name_and_not_the_address(names, secured, monkeypatch, host, said) -> None:
     trusting = ssl.create_default_context(cafile=CERTIFICATE)
-    monkeypatch.setattr(transport, "_certificates", lambda: trusting)
+    monkeypatch.setattr(mcp_session, "_certificates", lambda: trusting)
     names[host] = ["127.0.0.1"]
     _, stored, _ = answered([host, "127.0.0.1"], tool(f"https://{host}:{secured}/mcp"))
     if said is None:

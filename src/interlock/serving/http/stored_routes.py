@@ -29,7 +29,7 @@ from interlock.serving.responses.conversation_lease import locked, no_such_conve
 from interlock.serving.responses.sealing import require_openable
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import Conflict, StoredResponse
-from interlock.serving.store.records import Conversation
+from interlock.serving.store.interface import Conversation
 
 __all__ = ["ConversationRoutes", "ResponseRoutes"]
 

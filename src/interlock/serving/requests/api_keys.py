@@ -19,11 +19,6 @@ __all__ = ["TENANT", "Keys", "tenant_of"]
 TENANT: Final = "interlock.tenant"
 """The key of the tenant in the ASGI scope of a request."""
 
-TENANT_LENGTH: Final = 16
-"""Hexadecimal digits of a tenant's name."""
-
-LAST_OF_LATIN_1: Final = "\xff"
-
 
 def _check_key(key: str) -> None:
     """Raise a `ValueError`, without the key in it, for a key that no client can send in a header."""
@@ -33,7 +28,7 @@ def _check_key(key: str) -> None:
         raise ValueError("the key begins or ends with white space, which is no part of a header")
     if not key.isprintable():
         raise ValueError("the key has control characters, which a header cannot hold")
-    if max(key) > LAST_OF_LATIN_1:
+    if max(key) > "\xff":
         raise ValueError("the key has characters beyond Latin-1, which a header cannot hold")
 
 
@@ -82,10 +77,9 @@ class Keys:
 
 def _tenant_name(key: str) -> str:
     """Return a name that is the same in every process with the key."""
-    return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:TENANT_LENGTH]
+    return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:16]
 
 
 def tenant_of(connection: HTTPConnection) -> str:
     """Return the tenant of an authorized request or WebSocket."""
-    tenant: str = connection.scope.get(TENANT, "")
-    return tenant
+    return str(connection.scope.get(TENANT, ""))

@@ -119,20 +119,15 @@ def _object(value: object) -> dict[str, object]:
 
 def require_shallow(value: object) -> None:
     """Refuse a body with too many levels."""
-    if _deeper_than(value, DEPTH):
-        raise _unreadable(f"it is nested deeper than {DEPTH} levels")
-
-
-def _unreadable(reason: str) -> ApiError:
-    return invalid(None, f"The body of the request could not be read as JSON: {reason}.", "invalid_json")
-
-
-def _deeper_than(value: object, levels: int) -> bool:
     level = [value]
-    for _ in range(levels + 1):
+    for _ in range(DEPTH + 1):
         objects = [cast("dict[str, object]", outer) for outer in level if type(outer) is dict]
         arrays = [cast("list[object]", outer) for outer in level if type(outer) is list]
         level = [*chain.from_iterable(outer.values() for outer in objects), *chain.from_iterable(arrays)]
         if not level:
-            return False
-    return True
+            return
+    raise _unreadable(f"it is nested deeper than {DEPTH} levels")
+
+
+def _unreadable(reason: str) -> ApiError:
+    return invalid(None, f"The body of the request could not be read as JSON: {reason}.", "invalid_json")

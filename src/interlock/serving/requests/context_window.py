@@ -13,7 +13,6 @@ from typing import Final
 from interlock.serving.requests.input_items import Item
 
 __all__ = [
-    "INTRODUCTION",
     "SUMMARIZE",
     "SUMMARY_PARAMETERS",
     "compacted",

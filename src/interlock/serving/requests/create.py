@@ -8,7 +8,6 @@ The types of parameters are in `interlock.events.response_object`, those of item
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from attrs import field, frozen
@@ -47,7 +46,7 @@ __all__ = [
 MAX_ADDED: Final = 20
 """Items that one request may add to a conversation, in OpenAI's API."""
 
-CALLED: Final = MappingProxyType({kind: TOOLS[kind] for kind in ("function", "custom")})
+CALLED: Final[Shapes] = {kind: TOOLS[kind] for kind in ("function", "custom")}
 """The tools that the model calls by name and the client runs; a namespace has no others."""
 
 MODES: Final = ("none", "auto", "required")

@@ -23,4 +23,3 @@ CONTAINER: Final = "container"
 """The namespace of the container tools of gpt-oss; their calls are MCP items."""
 
 CALL_SECONDS: Final = 60.0
-"""The default time limit of a call."""

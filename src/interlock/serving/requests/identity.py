@@ -7,12 +7,10 @@ import time
 
 __all__ = ["now", "random_id"]
 
-ID_BYTES = 16
-
 
 def random_id(prefix: str) -> str:
     """Create an id from 128 random bits, after a prefix without the underscore: `msg`, `call`, `resp`."""
-    return f"{prefix}_{os.urandom(ID_BYTES).hex()}"
+    return f"{prefix}_{os.urandom(16).hex()}"
 
 
 def now() -> int:

@@ -30,7 +30,7 @@ CALL_OUTPUTS: Final = frozenset(
 )
 """The items that need the call with their `call_id` before them."""
 
-ID_PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"message": "msg", "reasoning": "rs"})
+ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of item ids; other items have `fc`."""
 
 
@@ -49,19 +49,15 @@ def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> 
 def _item(item: object, param: str, shapes: Shapes) -> Item:
     if not is_object(item):
         raise wrong_type(param, "an object", item)
-    kind = _type_of(item)
+    kind = item.get("type")
+    if kind is None:  # an item with a role is a message, and one with an id a reference
+        kind = "message" if "role" in item else "item_reference" if "id" in item else None
     shape = shapes.get(require_type(kind, f"{param}.type"))
     if shape is None:
         raise unsupported(f"{param}.type", str(kind), shapes)
     typed = {**item, "type": kind}
     require(typed, shape, param)
     return typed
-
-
-def _type_of(item: Mapping[str, object]) -> object:
-    """Return the type of an item. Without one, an item with a role is a message, and one with an id a reference."""
-    kind = item.get("type")
-    return kind if kind is not None else "message" if "role" in item else "item_reference" if "id" in item else None
 
 
 def require_type(kind: object, param: str) -> str:

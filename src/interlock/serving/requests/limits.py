@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import GenericAlias, MappingProxyType, NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field, structs
@@ -49,7 +49,6 @@ LINK: Final = Meta(max_length=20_971_520)
 FILE: Final = Meta(max_length=33_554_432)
 """Characters of a file's data, likewise."""
 SOME: Final = Meta(min_length=1)
-"""A text that must not be empty."""
 ID: Final = Meta(max_length=4_096)
 """Characters of an id or another short text; values that the API does not have today are fine."""
 CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
@@ -134,9 +133,6 @@ READ: Final[Mapping[type[Struct], Fields]] = {
 }
 """The fields that are read of each type; types without an entry stay as they are."""
 
-ITEM_FIELDS: Final[Fields] = {"id": ID, "status": ID}
-"""The fields that are read of every item."""
-
 OPAQUE_FIELDS: Final[Fields] = {
     "id": ID,
     "status": ID,
@@ -175,7 +171,7 @@ def _is_struct(type_: object) -> bool:
 def _object(kind: type[Struct]) -> type[Struct]:
     """Return a type with only the fields that are read."""
     opaque = kind not in READ
-    read = OPAQUE_FIELDS if opaque else {**ITEM_FIELDS, **READ[kind]}
+    read = OPAQUE_FIELDS if opaque else {"id": ID, "status": ID, **READ[kind]}
     hints = get_type_hints(kind, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
     for member in structs.fields(kind):
@@ -196,25 +192,23 @@ def _by_type(union: object, is_included: Callable[[type[Struct]], bool] = READ._
 Shapes: TypeAlias = Mapping[str, type[Struct]]
 """The type to validate an object with, by the object's `type`."""
 
-ITEMS: Final[Shapes] = MappingProxyType(_by_type(items.InputItem, lambda _kind: True))
-TOOLS: Final[Shapes] = MappingProxyType(_by_type(tools.AnyTool))
+ITEMS: Final[Shapes] = _by_type(items.InputItem, lambda _kind: True)
+TOOLS: Final[Shapes] = _by_type(tools.AnyTool)
 """Tools that are read; others stay as they are."""
-CHOICES: Final[Shapes] = MappingProxyType(_by_type(tools.AnyChoice))
+CHOICES: Final[Shapes] = _by_type(tools.AnyChoice)
 """Values of `tool_choice` that are read; others are a `Named`."""
 
-HOSTED_ITEMS: Final[Shapes] = MappingProxyType(
-    {**ITEMS, **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem), "reasoning": HostReasoning}
-)
+HOSTED_ITEMS: Final[Shapes] = {
+    **ITEMS,
+    **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem),
+    "reasoning": HostReasoning,
+}
 """Items, where a host engine validates messages, reasoning and functions."""
-HOSTED_TOOLS: Final[Shapes] = MappingProxyType(
-    {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
-)
+HOSTED_TOOLS: Final[Shapes] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
 """Tools, likewise."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
-"""The `conversation` of a request."""
 SCHEMA_FORMAT: Final = _object(tools.JsonSchemaFormat)
-"""A `text.format` that is a JSON schema."""
 
 SchemaType: TypeAlias = Literal["null", "boolean", "object", "array", "number", "integer", "string"]
 OptionalText: TypeAlias = str | UnsetType

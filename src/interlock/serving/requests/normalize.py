@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from types import MappingProxyType
 from typing import Final
 
 from interlock.events.json import dumps
@@ -156,34 +155,32 @@ def _identity(item: Item) -> dict[str, object]:
     return {name: item[name] for name in ("id", "status") if item.get(name) is not None}
 
 
-NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = MappingProxyType(
-    {
-        "message": _message,
-        "reasoning": _reasoning,
-        "function_call": _function_call,
-        "function_call_output": _output,
-        "custom_tool_call": lambda item: [_call(item.get("call_id"), _name(item), {"input": item.get("input")})],
-        "custom_tool_call_output": _output,
-        "local_shell_call": _client_call("local_shell", "action"),
-        # its `id` is the id of the call
-        "local_shell_call_output": lambda item: [_call_output(item.get("call_id") or item.get("id"), item.get("output"))],
-        "shell_call": _client_call("shell", "action"),
-        "shell_call_output": _structured_output("output"),
-        "apply_patch_call": _client_call("apply_patch", "operation"),
-        "apply_patch_call_output": lambda item: [_call_output(item.get("call_id"), item.get("output") or item.get("status"))],
-        "tool_search_call": _client_call("tool_search", "arguments"),
-        "tool_search_output": _structured_output("tools"),
-        "computer_call": _client_call("computer", "action"),
-        "computer_call_output": _screenshot,
-        "program": lambda item: [_call(item.get("call_id"), "program", {"code": item.get("code")})],
-        "program_output": lambda item: [_call_output(item.get("call_id"), item.get("result"))],
-        "code_interpreter_call": _code,
-        "mcp_call": _mcp,
-        "web_search_call": _search,
-        "file_search_call": _files,
-        "agent_message": _agent_message,
-        "multi_agent_call": lambda item: [_call(item.get("call_id"), str(item.get("action")), item.get("arguments"))],
-        "multi_agent_call_output": lambda item: [_call_output(item.get("call_id"), text_of(item.get("output")))],
-    }
-)
+NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = {
+    "message": _message,
+    "reasoning": _reasoning,
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": lambda item: [_call(item.get("call_id"), _name(item), {"input": item.get("input")})],
+    "custom_tool_call_output": _output,
+    "local_shell_call": _client_call("local_shell", "action"),
+    # its `id` is the id of the call
+    "local_shell_call_output": lambda item: [_call_output(item.get("call_id") or item.get("id"), item.get("output"))],
+    "shell_call": _client_call("shell", "action"),
+    "shell_call_output": _structured_output("output"),
+    "apply_patch_call": _client_call("apply_patch", "operation"),
+    "apply_patch_call_output": lambda item: [_call_output(item.get("call_id"), item.get("output") or item.get("status"))],
+    "tool_search_call": _client_call("tool_search", "arguments"),
+    "tool_search_output": _structured_output("tools"),
+    "computer_call": _client_call("computer", "action"),
+    "computer_call_output": _screenshot,
+    "program": lambda item: [_call(item.get("call_id"), "program", {"code": item.get("code")})],
+    "program_output": lambda item: [_call_output(item.get("call_id"), item.get("result"))],
+    "code_interpreter_call": _code,
+    "mcp_call": _mcp,
+    "web_search_call": _search,
+    "file_search_call": _files,
+    "agent_message": _agent_message,
+    "multi_agent_call": lambda item: [_call(item.get("call_id"), str(item.get("action")), item.get("arguments"))],
+    "multi_agent_call_output": lambda item: [_call_output(item.get("call_id"), text_of(item.get("output")))],
+}
 """The normalizer of each type of item that a chat model can read something of."""

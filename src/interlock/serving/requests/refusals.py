@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import ValidationError, convert
@@ -24,7 +23,6 @@ __all__ = ["refusal", "require", "require_json_schema", "require_list", "too_lon
 
 QUOTED: Final = 200
 """Most characters of a client's value that an error repeats."""
-
 
 DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
 """The parameters whose limits are decimals, even for an integer value."""
@@ -84,16 +82,14 @@ def refusal(error: pydantic.ValidationError) -> ApiError:
     return invalid(param or None, f"Invalid '{param}': {first['msg']}.")
 
 
-PYDANTIC: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "string_type": "a string",
-        **dict.fromkeys(("bool_type", "bool_parsing"), "a boolean"),
-        **dict.fromkeys(("int_type", "int_parsing"), "an integer"),
-        **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-        "list_type": "an array",
-        **dict.fromkeys(("dict_type", "model_type"), "an object"),
-    }
-)
+PYDANTIC: Final[Mapping[str, str]] = {
+    "string_type": "a string",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "a boolean"),
+    **dict.fromkeys(("int_type", "int_parsing"), "an integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    "list_type": "an array",
+    **dict.fromkeys(("dict_type", "model_type"), "an object"),
+}
 """The expected type of a value, by the type of pydantic's error."""
 
 
@@ -160,9 +156,14 @@ def wrong_type(param: str, expected: str, value: object) -> ApiError:
     return invalid(param or None, message, "invalid_type")
 
 
-KINDS: Final[Mapping[type, str]] = MappingProxyType(
-    {type(None): "null", bool: "a boolean", int: "an integer", float: "a decimal", str: "a string", list: "an array"}
-)
+KINDS: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a decimal",
+    str: "a string",
+    list: "an array",
+}
 
 
 def _kind_of(value: object) -> str:

@@ -29,7 +29,8 @@ FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
 """The fields of a function that engines know."""
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that add tools."""
-
+DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
+"""The tools without which nothing is lost: they would only find tools that are offered anyway, or are empty."""
 
 ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
 REGEX: Final = re.compile(
@@ -85,7 +86,7 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
         translations = [*_offered(tool, hosted), *_mcp_functions(tool, lists)]
         for each in translations:
             offered.setdefault(each.tool.get("name", each.tool["type"]), each)
-        if not translations and not _is_dispensable(tool):
+        if not translations and tool.get("type") not in DISPENSABLE:
             left_out.append(str(tool.get("type")))
     allowed, new_choice = _choose(list(offered.values()), choice)
     return ToolOffer(tuple(each.tool for each in allowed), new_choice, tuple(left_out))
@@ -105,11 +106,6 @@ def _as_known_type(tool: Tool) -> Tool:
     return {**tool, "type": "function", "parameters": parameters} if is_object(parameters) else tool
 
 
-def _is_dispensable(tool: Tool) -> bool:
-    """Return whether nothing is lost without a tool: it would only find tools that are offered anyway, or is empty."""
-    return tool.get("type") in ("tool_search", "namespace", "programmatic_tool_calling", "mcp")
-
-
 def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
     """Yield the translations of a tool: none, one, or those of a namespace's tools."""
     kind = str(tool.get("type"))
@@ -124,7 +120,11 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
         case "tool_search" if tool.get("execution") != "client":
             return
         case _ if kind in CLIENT_TOOLS:
-            yield OfferedTool(_client_function(kind, tool), kind, frozenset({kind}))
+            client_tool = CLIENT_TOOLS[kind]
+            description = tool.get("description") or client_tool.description
+            parameters = members(tool.get("parameters")) or client_tool.parameters
+            function = {"type": "function", "name": kind, "description": description, "parameters": parameters}
+            yield OfferedTool(function, kind, frozenset({kind}))
         case "mcp":
             if tool.get("server_label") in hosted.labels:
                 yield OfferedTool(tool, kind, frozenset({tool.get("server_label")}))
@@ -171,16 +171,6 @@ def _custom_function(tool: Tool) -> Tool:
     return {"type": "function", "name": tool.get("name"), **description, "parameters": parameters, **strict}
 
 
-def _client_function(kind: str, tool: Tool) -> Tool:
-    own = CLIENT_TOOLS[kind]
-    return {
-        "type": "function",
-        "name": kind,
-        "description": tool.get("description") or own.description,
-        "parameters": members(tool.get("parameters")) or own.parameters,
-    }
-
-
 def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedTool], object]:
     """Return the allowed tools, and the choice among them; a whole MCP server cannot be chosen, and becomes `auto`."""
     entry = members(choice)
@@ -220,4 +210,3 @@ KNOWN_TYPES: Final = frozenset(
         *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
     }
 )
-"""The tool types of the API."""

@@ -2,20 +2,17 @@
 
 A store knows nothing of requests or of HTTP.
 
-    interface  the methods of a store, and subscriptions
-    records    their values, edits and errors
+    interface  the methods of a store, their values and errors, and subscriptions
     chain      the stored form of a response
     opening    a store by its URL
     sqlite/    in a file or in memory
-    redis/     in Redis or Valkey
+    redis      in Redis or Valkey
 """
 
 from typing import TYPE_CHECKING
 
 from interlock.late import exporter
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.opening import open_store
-from interlock.serving.store.records import (
+from interlock.serving.store.interface import (
     LEASE,
     RENEW,
     SHARED,
@@ -25,6 +22,7 @@ from interlock.serving.store.records import (
     Lease,
     LeaseLost,
     Log,
+    ResponseStore,
     SequenceError,
     StoreDown,
     StoredResponse,
@@ -32,6 +30,7 @@ from interlock.serving.store.records import (
     StoreFull,
     StoreUnusable,
 )
+from interlock.serving.store.opening import open_store
 
 if TYPE_CHECKING:
     from interlock.serving.store.sqlite import MemoryStore

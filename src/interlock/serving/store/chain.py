@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps, loads
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.records import StoredResponse
+from interlock.serving.store.interface import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack"]
 
@@ -76,7 +76,4 @@ def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredRe
 
 
 def _digest(*parts: bytes) -> bytes:
-    digest = blake2b(digest_size=DIGEST)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+    return blake2b(b"".join(parts), digest_size=DIGEST).digest()

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Final, cast
 from urllib.parse import parse_qsl
 
-from interlock.serving.store.interface import ResponseStore
-from interlock.serving.store.records import StoreUnusable
+from interlock.serving.store.interface import ResponseStore, StoreUnusable
 
 __all__ = ["IN_MEMORY", "TTL", "open_store"]
 
@@ -20,9 +19,6 @@ TTL: Final = 30 * 86_400.0
 """Seconds for which a response is stored by default, as OpenAI does."""
 
 MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
-
-_UNITS: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SIZES: Final[Mapping[str, int]] = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def open_store(url: str = IN_MEMORY) -> ResponseStore:
@@ -88,11 +84,11 @@ def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], o
 
 
 def _duration(value: str) -> float | None:
-    return None if value == "never" else _amount(value, _UNITS)
+    return None if value == "never" else _amount(value, {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400})
 
 
 def _size(value: str) -> int:
-    return int(_amount(value.lower(), _SIZES))
+    return int(_amount(value.lower(), {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}))
 
 
 def _connections(value: str) -> int:

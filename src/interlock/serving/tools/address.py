@@ -21,8 +21,6 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 ANY: Final = "*"
-LOCALHOST: Final = "localhost"
-LOOPBACK: Final[tuple[Network, ...]] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 
 GLOBAL: Final = IPv6Network("2000::/3")
 """The global IPv6 addresses. All others are local (`fec0::1`), or stand for IPv4 ones (`::127.0.0.1`)."""
@@ -44,7 +42,6 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
         ),
     )
 )
-"""Addresses in the ordinary ranges that are not global."""
 
 
 @frozen
@@ -68,9 +65,9 @@ class AddressPolicy:
         for value in allowed:
             if _address(value) is not None or "/" in value:
                 networks.append(ip_network(value.strip("[]"), strict=False))
-            elif value.lower() == LOCALHOST:
-                hosts.add(LOCALHOST)
-                networks.extend(LOOPBACK)
+            elif value.lower() == "localhost":
+                hosts.add("localhost")
+                networks += IPv4Network("127.0.0.0/8"), IPv6Network("::1/128")
             else:
                 hosts.add(value.lower().rstrip("."))
         return cls(frozenset(hosts), tuple(networks))

@@ -1,5 +1,6 @@
-"""Hosted tools on MCP servers: listing, approved calls, and the calls of each turn of one response.
+"""Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
+Filters change the parser's deltas before the driver: calls that need approval become requests, and citations get annotations.
 A tool starts only when its `Run` delta was taken; from then on it does not wait for the reader of the deltas.
 """
 
@@ -7,27 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
+from urllib.parse import urlsplit
 
+import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import NOT_UNDERSTOOD
-from interlock.fsm.deltas import Close, Delta, Fail, Finish, Open, Run, Succeed
+from interlock.events.items import NOT_UNDERSTOOD, result_fields
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.json_values import elements, is_array, is_object, members
 from interlock.serving.tools.address import AddressPolicy, Endpoint
-from interlock.serving.tools.calling import hosted_tool, result_item_fields, result_text, server_call
-from interlock.serving.tools.declared import DeclaredServer, ListedTool, declared_servers
-from interlock.serving.tools.filters import Approvals, Citations, pages_of
 
 if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
     from interlock.serving.tools.mcp_session import Session
 
 __all__ = ["ResponseTools", "ToolServers", "load_sessions"]
@@ -40,12 +43,200 @@ MAX_SERVERS: Final = 16
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 
+HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
+
+CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
+"""The URL that a parser makes of a page number, and of the number of a link on that page."""
+
+HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
+"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
+MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
+"""A citation of a page by its number: `【3†L5-L7】`."""
+MAX_MARK: Final = 80
+
+FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
+"""The headers of HTTP's framing, which a request may not set."""
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, section 5.6.2)."""
+VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+"""The value of a header, without the characters that only some servers accept (RFC 9110, section 5.5)."""
+
 
 def load_sessions() -> type[Session]:
     """Return the class of sessions; its import takes 23 MB, which servers without tools do not need."""
     from interlock.serving.tools.mcp_session import Session  # noqa: PLC0415
 
     return Session
+
+
+@frozen
+class ListedTool:
+    """A tool in the fields of an `mcp_list_tools` item."""
+
+    fields: Mapping[str, object]
+
+    @classmethod
+    def of(cls, tool: Tool) -> ListedTool:
+        hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else None
+        return cls({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema, "annotations": hints})
+
+    @property
+    def name(self) -> str:
+        return str(self.fields.get("name"))
+
+    @property
+    def read_only(self) -> bool:
+        return members(self.fields.get("annotations")).get("readOnlyHint") is True
+
+
+@frozen
+class DeclaredServer:
+    """An MCP server of a request."""
+
+    label: str
+    tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
+
+    def endpoint(self, policy: AddressPolicy) -> Endpoint:
+        """Return the destination of a session, or raise `ToolError` for a URL or header that is not usable."""
+        url = self.tool.get("server_url")
+        if not isinstance(url, str):
+            raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ToolError("The 'server_url' is not the URL of a web server.")
+        return Endpoint(url, tuple(self._headers()), policy)
+
+    def _headers(self) -> Iterable[tuple[str, str]]:
+        for name, value in members(self.tool.get("headers")).items():
+            if name.lower() in FRAMING or not isinstance(value, str):
+                raise ToolError(f"The header '{name}' cannot be set.")
+            yield _sendable(name, value)
+        authorization = self.tool.get("authorization")
+        if isinstance(authorization, str):
+            yield _sendable("Authorization", f"Bearer {authorization}")
+
+    def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
+        rule = self.tool.get("allowed_tools")
+        return tools if rule is None else filter(_matcher(rule), tools)
+
+    def needs_approval(self, tool: ListedTool) -> bool:
+        """Return whether calls of a tool need approval, as they do by default."""
+        rule = self.tool.get("require_approval")
+        if not is_object(rule):
+            return rule != "never"
+        if "always" in rule and _matcher(rule["always"])(tool):
+            return True
+        if "never" in rule and _matcher(rule["never"])(tool):
+            return False
+        return "never" in rule or "always" not in rule
+
+
+def _sendable(name: str, value: str) -> tuple[str, str]:
+    """Return a header that can be sent; the HTTP client would repeat another one in an error, which is logged."""
+    if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
+        raise ToolError("The headers for the server cannot be sent.")
+    return name, value
+
+
+def _matcher(rule: object) -> Callable[[ListedTool], bool]:
+    """Return the predicate for a rule: a list of names, or an object with `tool_names` and `read_only`."""
+    conditions: Mapping[str, object] = {"tool_names": rule} if is_array(rule) else members(rule)
+    read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
+    names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
+    return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
+
+
+@define(eq=False)
+class Approvals:
+    """Replaces each MCP call that needs approval by an `mcp_approval_request`.
+
+    A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
+    """
+
+    _needs_approval: Callable[[str, str], bool]
+    _pending: Open | None = field(default=None, init=False)
+    _arguments: list[str] = field(factory=list[str], init=False)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        result: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case str(text) | Text(text) if self._pending is not None:
+                    self._arguments.append(text)
+                case Open("mcp_call", fields) if self._needs_approval(str(fields["server_label"]), str(fields["name"])):
+                    result += self._request()
+                    self._pending = delta
+                case Close():
+                    result += self._request() if self._pending is not None else [delta]
+                case EndTurn(reason) if reason != "stop" and self._pending is not None:
+                    result += [self._pending, self._take_arguments(), delta]
+                case _:
+                    result += [*self._request(), delta]
+        return result
+
+    def _request(self) -> list[Delta]:
+        if self._pending is None:
+            return []
+        fields = {name: self._pending.fields[name] for name in ("server_label", "name")}
+        return [Open("mcp_approval_request", {**fields, "arguments": self._take_arguments()})]
+
+    def _take_arguments(self) -> str:
+        arguments = "".join(self._arguments)
+        self._pending, self._arguments = None, []
+        return arguments
+
+
+@frozen
+class Page:
+    """A page in a tool's text; marks cite it by its number."""
+
+    number: int
+    title: str
+    url: str
+
+
+def pages_of(text: str) -> list[Page]:
+    """Return the pages in a tool's text, in order."""
+    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
+
+
+@define(eq=False)
+class Citations:
+    """Adds an annotation after each mark that cites a known page; the driver computes the position of the mark."""
+
+    _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
+    _tail: str = field(default="", init=False)
+    """The end of the text so far, if a mark may have begun in it."""
+
+    def add_pages(self, pages: Iterable[Page]) -> None:
+        self._pages.update((page.number, page) for page in pages)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        if not self._pages:
+            return [*deltas]
+        result: list[Delta] = []
+        for delta in deltas:
+            result.append(delta)
+            match delta:
+                case str(text) | Text(text):
+                    result += self._marks(text)
+                case _:
+                    self._tail = ""
+        return result
+
+    def _marks(self, text: str) -> Iterator[Annotate]:
+        text = self._tail + text
+        end = 0
+        for mark in MARK.finditer(text):
+            end = mark.end()
+            page = self._pages.get(int(mark[1]))
+            if page is not None and len(mark[0]) <= MAX_MARK:
+                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
+        start = text.rfind("【", end)
+        self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""
 
 
 @frozen
@@ -96,7 +287,6 @@ class Race:
         self._tasks.add(asyncio.create_task(self._run(work)))
 
     async def results(self) -> AsyncGenerator[Delta, None]:
-        """Yield the results; a coroutine's exception is raised."""
         for _ in range(len(self._tasks)):
             yield (await self._outcomes.get()).result()
 
@@ -113,7 +303,7 @@ class ResponseTools:
     _seconds: float
     _request: CreateResponse
     _items: Sequence[Item]
-    _servers: Mapping[str, DeclaredServer] = field(init=False)
+    _servers: dict[str, DeclaredServer] = field(factory=dict[str, DeclaredServer], init=False)
     _listed: dict[str, dict[str, ListedTool]] = field(factory=dict[str, dict[str, ListedTool]], init=False)
     _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, "Session"], init=False)
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
@@ -123,8 +313,10 @@ class ResponseTools:
     _citations: Citations = field(factory=Citations, init=False)
 
     def __attrs_post_init__(self) -> None:
-        tools = map(members, elements(self._request.raw.get("tools")))
-        self._servers = declared_servers(tool for tool in tools if LABELS.get(tool.get("server_label")) not in self._hosted)
+        for tool in map(members, elements(self._request.raw.get("tools"))):
+            label = str(tool.get("server_label"))
+            if tool.get("type") == "mcp" and LABELS.get(label) not in self._hosted:
+                self._servers.setdefault(label, DeclaredServer(label, tool))
         self._approvals = Approvals(self._needs_approval)
         for item in self._items:
             label = str(item.get("server_label"))
@@ -148,7 +340,6 @@ class ResponseTools:
         return self._citations.feed(self._approvals.feed(deltas) if self._servers else deltas)
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
-        """Run the tools of calls concurrently; calls that cannot be run fail without a `Run`."""
         count = len(calls) + len(rejected)
         remaining = (MAX_CALLS if self._request.max_tool_calls is None else self._request.max_tool_calls) - self._calls
         self._calls += count
@@ -260,3 +451,73 @@ class ResponseTools:
 
 def _declares(tool: Mapping[str, object], hosted: HostedTool) -> bool:
     return str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted
+
+
+def hosted_tool(call: ReadyCall) -> HostedTool | None:
+    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares."""
+    if call.kind == "mcp_call":
+        return "container" if call.fields.get("server_label") == CONTAINER else None
+    if call.kind not in HOSTED:
+        raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
+    return HOSTED[call.kind]
+
+
+def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
+    """Return the name and the arguments of the MCP server's tool for a call of the model."""
+    match call.kind:
+        case "code_interpreter_call":
+            return "python", {"code": call.text}
+        case "web_search_call":
+            action = members(call.fields["action"])
+        case _:
+            return str(call.fields["name"]), _arguments(call.text)
+    match action.get("type"):
+        case "open_page":
+            return "open", _page(str(action.get("url")))
+        case "find_in_page":
+            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
+        case _:
+            return "search", {"query": action.get("query")}
+
+
+def _arguments(text: str) -> Mapping[str, object]:
+    try:
+        arguments: object = orjson.loads(text) if text.strip() else {}
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ToolError("The arguments are not a JSON object.")
+    return cast("dict[str, object]", arguments)
+
+
+def _page(url: str) -> dict[str, object]:
+    """Return the arguments for a page: its number, its number and that of a link on it, or its URL."""
+    match = CURSOR.fullmatch(url)
+    if match is None:
+        return {"id": url}
+    cursor, link = match.groups()
+    return {"cursor": int(cursor)} if link is None else {"cursor": int(cursor), "id": int(link)}
+
+
+def result_text(result: CallToolResult) -> str:
+    """Return the result of a tool as text: structured content as JSON, and only the types of images and sounds."""
+    texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
+    if not texts and result.structured_content is not None:
+        return orjson.dumps(result.structured_content).decode()
+    return "\n".join(texts)
+
+
+def _placeholder(block: object) -> str:
+    kind, media = getattr(block, "type", "content"), getattr(block, "mime_type", None)
+    return f"[{kind}: {media}]" if media else f"[{kind}]"
+
+
+def result_item_fields(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
+    """Return the fields of a call's item that show its result, as the parameter `include` of the request selects them."""
+    if call.kind == "code_interpreter_call" and "code_interpreter_call.outputs" not in include:
+        return {}
+    action = members(call.fields.get("action"))
+    if action.get("type") == "search" and "web_search_call.action.sources" in include:
+        sources = [{"type": "url", "url": page.url} for page in pages_of(text)]
+        return {"action": {**action, "sources": sources}}
+    return result_fields(call.kind, text)

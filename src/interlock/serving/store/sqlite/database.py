@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import apsw
 from attrs import define, field, frozen
 
-from interlock.serving.store.records import StoreDown, StoreError
+from interlock.serving.store.interface import StoreDown, StoreError
 
 __all__ = ["Connection", "DatabaseThread", "loses_commits", "store_down"]
 
@@ -25,17 +25,13 @@ Values: TypeAlias = Sequence[object]
 
 BATCH: Final = 256  # the most jobs in one transaction
 
-FIRST_UNSAFE: Final = (3, 7, 0)
-LAST_UNSAFE: Final = (3, 51, 2)
-FIXED: Final = {(3, 50): 7, (3, 44): 6}
-"""The first fixed patch of older releases. See SQLite's documentation of write-ahead logging."""
-
 
 def loses_commits(version: str) -> bool:
     """Return whether a version of SQLite has "The WAL-reset bug", which loses commits of connections that write to one file."""
+    # SQLite's documentation of write-ahead logging lists the versions.
     major, minor, patch = (int(part) for part in version.split(".")[:3])
-    fixed = FIXED.get((major, minor))
-    return FIRST_UNSAFE <= (major, minor, patch) <= LAST_UNSAFE and (fixed is None or patch < fixed)
+    fixed = {(3, 50): 7, (3, 44): 6}.get((major, minor))  # the first fixed patches of older releases
+    return (3, 7, 0) <= (major, minor, patch) <= (3, 51, 2) and (fixed is None or patch < fixed)
 
 
 @define(eq=False)
@@ -47,7 +43,6 @@ class Connection:
     _connection: Any = field(init=False)  # what apsw declares cannot be read under Python 3.11
 
     def __attrs_post_init__(self) -> None:
-        """Open the file."""
         self._connection = apsw.Connection(self.path)
         self._connection.set_busy_timeout(int(self.busy * 1000))
 

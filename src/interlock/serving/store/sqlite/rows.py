@@ -13,18 +13,19 @@ from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
-from interlock.serving.store.interface import Key, refuse
-from interlock.serving.store.records import (
+from interlock.serving.store.interface import (
     LEASE,
     Addition,
     Conflict,
     Conversation,
     ConversationEdit,
     Edit,
+    Key,
     Lease,
     Log,
     SequenceError,
     StoredResponse,
+    refuse,
 )
 from interlock.serving.store.sqlite.database import Connection
 
@@ -313,7 +314,6 @@ class ConversationRow:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation as a store returns it."""
         return Conversation(self.id, self.created_at, unpack(self.metadata), self.version)
 
 

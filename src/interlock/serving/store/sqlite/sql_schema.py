@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.serving.store.records import StoreDown
+from interlock.serving.store.interface import StoreDown
 from interlock.serving.store.sqlite.database import Connection
 
 __all__ = ["VERSION", "migrate", "prepare"]
@@ -68,8 +68,7 @@ VERSION: Final = max(LAYOUTS)
 
 def version_of(connection: Connection) -> int:
     """Return the version of the layout; 0 for an empty file. Raises `StoreDown` for a file of another program."""
-    tables = connection.value("SELECT count(*) FROM sqlite_schema")
-    if not tables:
+    if not connection.value("SELECT count(*) FROM sqlite_schema"):
         return 0
     if connection.value("PRAGMA application_id") != APPLICATION:
         raise StoreDown(f"{connection.path} is a database of another program.")
@@ -77,11 +76,7 @@ def version_of(connection: Connection) -> int:
 
 
 def prepare(connection: Connection) -> None:
-    """Create the tables in an empty file, and refuse another layout than the current one.
-
-    Raises:
-        StoreDown: The layout is older or newer, or the file belongs to another program.
-    """
+    """Create the tables in an empty file. Raises `StoreDown` for any other file without the current layout."""
     version = version_of(connection)
     if version == 0:
         migrate(connection)
@@ -92,11 +87,7 @@ def prepare(connection: Connection) -> None:
 
 
 def migrate(connection: Connection) -> int:
-    """Bring the layout up to date in one transaction, and return the version that the file had.
-
-    Raises:
-        StoreDown: The file has a newer layout.
-    """
+    """Migrate an older layout in one transaction, and return its version. Raises `StoreDown` for a newer one."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = version_of(connection)

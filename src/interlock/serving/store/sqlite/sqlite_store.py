@@ -20,18 +20,21 @@ from attrs import define, evolve, field
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import Key, Notifications, ResponseStore, Subscription
-from interlock.serving.store.records import (
+from interlock.serving.store.interface import (
     LEASE,
     Conversation,
     ConversationEdit,
     Edit,
     EditResult,
+    Key,
     Log,
+    Notifications,
+    ResponseStore,
     StoredResponse,
     StoreFull,
     StoreInfo,
     StoreUnusable,
+    Subscription,
     SweepResult,
 )
 from interlock.serving.store.sqlite import sql_schema
@@ -44,9 +47,6 @@ R = TypeVar("R")
 
 POLL: Final = 0.02  # seconds between two checks for writes of other processes, while there are subscriptions
 SWEEP_BATCH: Final = 100  # responses that a sweep removes in one transaction, so that others can write in between
-
-MAX_RESPONSES: Final = 10_000
-MAX_BYTES: Final = 256 * 2**20
 
 # Bytes of memory, as measured:
 PAGE: Final = 4096 + 272  # of a page of 4096 bytes
@@ -299,15 +299,14 @@ class MemoryStore(SqlStore):
         max_bytes: The most bytes of memory. A response that is larger by itself is not stored.
     """
 
-    max_responses: int = field(default=MAX_RESPONSES, kw_only=True)
-    max_bytes: int = field(default=MAX_BYTES, kw_only=True)
+    max_responses: int = field(default=10_000, kw_only=True)
+    max_bytes: int = field(default=256 * 2**20, kw_only=True)
     _kind = "memory"
     _connection: Connection = field(init=False)
     _uses: int = field(default=0, init=False)
     _empty_pages: int = field(init=False)  # those of the tables without rows, which do not count
 
     def __attrs_post_init__(self) -> None:
-        """Create the tables."""
         self.calendar = self.clock
         self._connection = connection = Connection(":memory:")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
