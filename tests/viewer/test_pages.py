@@ -251,5 +251,5 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, w
 
 def test_the_sample_of_the_docs_opens_from_the_disk(opened) -> None:
     page = opened((ROOT / "docs" / "viewer" / "out.html").as_uri())
-    expect(page.locator(".where")).to_contain_text("event 0 of 35")
+    expect(page.locator(".where")).to_contain_text("event 0 of 34")
     expect(page.locator(".pill")).to_have_text("legal")
