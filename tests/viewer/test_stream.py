@@ -183,6 +183,8 @@ def test_it_plays_and_pauses(opened, written) -> None:
     press(page, " ")
     expect(page.locator(".where")).to_contain_text("the end after 34 events")
     page.get_by_role("button", name="Play").wait_for()
+    page.get_by_label("Speed").select_option(label="2 events a second")  # so that it cannot end before it is paused
+    page.locator("body").click(position={"x": 640, "y": 20})
     press(page, " ")
     page.get_by_role("button", name="Pause").click()
     assert event(page) < 34
