@@ -1,4 +1,4 @@
-"""The command `interlock check`: what is wrong with streams, for a person, a program or a CI job."""
+"""The command `interlock check`: the errors of streams, for a person, a program or a CI job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 @frozen
 class Result:
-    """The verdict on one source with the findings to report, or the error why it cannot be read; `strict` as the option."""
+    """The verdict on one source with the reported findings, or the error in reading it; `strict` is the option."""
 
     source: str
     verdict: Verdict | None
@@ -171,7 +171,7 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
 
 
 def _rule_or_deviation(name: str, option: str) -> str:
-    """Return the rule or deviation of a name, in its own spelling."""
+    """Return the canonical name of a rule or deviation."""
     from interlock.fsm.acceptor import DEVIATIONS, RULES
 
     names = {each.lower(): each for each in (*RULES, *DEVIATIONS)}

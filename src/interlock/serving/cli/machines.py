@@ -38,7 +38,7 @@ def verify(
     from interlock.fsm.proof.process_walks import WALKS
 
     start = process_time()
-    with Console(stderr=True).status("Exploring the driver") as status:  # which only a terminal shows
+    with Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
         proof = prove(
             open_items=open_items or OPEN_ITEMS,
             progress=lambda explored, known: status.update(f"Exploring the driver: {explored:,} of {known:,} known states"),

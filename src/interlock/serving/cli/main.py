@@ -1,4 +1,4 @@
-"""The entry point of the command `interlock`. It needs no further package, and names those that a command needs."""
+"""The entry point of the command `interlock`. It needs no other package, and names a missing one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
 }
 """The extra of Interlock that installs a package."""
 _DISTRIBUTIONS: Final[Mapping[str, str]] = {"openai_harmony": "oss-harmony", "mcp_types": "mcp"}
-"""The name of a package for pip, where it is another."""
+"""The pip name of a package, if it differs."""
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def _give_up(error: OSError) -> NoReturn:
 
 def _run() -> None:
     arguments = sys.argv[1:]
-    if arguments in (["--version"], ["-V"]):  # in every install, with no extra at all
+    if arguments in (["--version"], ["-V"]):  # works without any extra
         print(f"interlock {interlock.__version__}")  # noqa: T201 - a command prints
         return
     if (options := vllm_arguments(arguments)) is not None:

@@ -161,7 +161,7 @@ def _option(name: str = "") -> Generator[None]:
 def _engine(
     script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: str | None
 ) -> tuple[Engine, ToolRunner]:
-    """Return the engine and its tools; a script has the results of its own."""
+    """Return the engine and its tools; a script brings its tool results."""
     from interlock.parsers import Tagged
     from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine

@@ -45,12 +45,12 @@ Timeout = Annotated[
 
 
 class SourceError(Exception):
-    """Raised when a stream cannot be read; the message says why."""
+    """A stream cannot be read; the message is the reason."""
 
 
 @frozen
 class Source:
-    """An open stream; of a server also the `Content-Type` of its answer and the body of the request, if it was POST."""
+    """An open stream; for a URL, also the `Content-Type` of the response, and the body of a POST request."""
 
     chunks: Iterator[bytes]
     content_type: str | None = None

@@ -84,7 +84,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @frozen
 class StreamSource:
-    """A stream, with its `beginning` and the rest of its bytes in `source`; or a whole recording."""
+    """A stream with its `beginning` and the rest in `source`, or a complete `recording`."""
 
     name: str
     source: Source
@@ -109,11 +109,11 @@ class StreamSource:
 
     @property
     def title(self) -> str:
-        """Its name on the page."""
+        """The name on the page."""
         return display_name(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
 
     def about(self, *, redact: bool) -> Mapping[str, object]:
-        """Return its name, and its request unless texts are hidden."""
+        """Return the name, and the request unless texts are hidden."""
         if redact or not is_url(self.name):
             return {"name": self.title}
         body = self.source.request
@@ -121,7 +121,7 @@ class StreamSource:
         return {"name": self.title, "request": request}
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
-        """Yield its lines as they come."""
+        """Yield lines as they arrive."""
         from interlock.serving.view.event_lines import recording_lines
 
         if self.recording is not None:

@@ -1,6 +1,6 @@
 """The HTTP responses of the API: JSON, errors, event streams, and the stream of a background response.
 
-Streamed or whole, a response comes from the same run (rule R19).
+Streamed or not, a response comes from the same run (rule R19).
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def answer_error(request: Request, error: Exception) -> Response:
             message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"
             return error_response(ApiError(status, message), dict(headers or {}))
         case ClientDisconnect():
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
         case _:
             return error_response(INTERNAL_ERROR)
 
 
 @asynccontextmanager
 async def open_events(run: Run[T], active_runs: ActiveRuns, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
-    """Open the events of a run; a client that disconnects meanwhile cancels the run (rule R4)."""
+    """Open the events of a run; if the client disconnects, cancel the run (rule R4)."""
 
     async def watch() -> None:
         await _disconnect(receive)
@@ -128,7 +128,7 @@ class StreamedAnswer:
                 await send(self._message(rest))
 
     def _message(self, frames: Sequence[bytes]) -> Message:
-        """Return the ASGI message, which `__call__` sends itself to have no further coroutine between run and server."""
+        """Return the ASGI message for frames; `__call__` sends it, to save a coroutine for each message."""
         ended = self.run.driver.ended
         body = b"".join([*frames, DONE_FRAME] if ended else frames)
         return {"type": "http.response.body", "body": body, "more_body": not ended}
@@ -136,7 +136,7 @@ class StreamedAnswer:
 
 @frozen
 class WholeAnswer(Generic[T]):
-    """Sends the response object of a stream's terminal event (rule R19), with status 200 even if it has failed."""
+    """Sends the response object of the terminal event (rule R19), with status 200 even if the response failed."""
 
     run: Run[T]
     active_runs: ActiveRuns
@@ -152,7 +152,7 @@ class WholeAnswer(Generic[T]):
 
 @frozen
 class BackgroundStream:
-    """Streams the stored events of a background response; it goes on without a client that disconnects."""
+    """Streams the stored events of a background response, which continues if the client disconnects."""
 
     tail: Tail
 

@@ -85,22 +85,21 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 ) -> Starlette:
     """Create the server as an ASGI application.
 
-    `interlock.serving.http.server` ends the `active_runs` and the `open_sockets` of its state at a shutdown.
+    At a shutdown, `interlock.serving.http.server` ends the `active_runs` and `open_sockets` of `app.state`.
 
     Args:
         engine: The engine that generates.
         api_key: The keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
-        share_between_keys: Whether all keys see what is stored with any of them.
+        share_between_keys: Whether all keys share their stored data.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
-        max_body_bytes: The limit of a request's body.
+        max_body_bytes: The most bytes of a body.
         dialect: The dialect of requests without the header `OpenResponses-Version`, which selects that of Open Responses.
-        store: Holds responses, and the events of those in the background; by default in memory, bounded. The server closes it
-            when it ends.
+        store: Stores responses and background events; by default, a bounded store in memory. The server closes it when it ends.
         tools: Runs hosted tools; without it, hosted calls fail.
         socket_limits: The limits of one WebSocket connection.
         max_streams: The most responses that are generated at once, whether over HTTP, WebSockets or in the background; None for
             no limit.
-        sealing_keys: Seal what clients carry; by default a random key, which lasts as long as the server.
+        sealing_keys: Seal encrypted content; by default a random key, which lasts as long as the server.
 
     Raises:
         ValueError: A key is empty, or cannot be sent in a header.
@@ -141,7 +140,7 @@ class FaultBarrier:
 
 @frozen
 class KeyGate:
-    """ASGI middleware that refuses requests without a valid key, and notes the tenant of the others."""
+    """ASGI middleware that requires a valid key, and adds the tenant of the key to the scope."""
 
     app: ASGIApp
     keys: Keys
@@ -206,8 +205,8 @@ class Api:
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """Watch over the store while the server runs, and end what is still open when it stops."""
-        parser_for(self.service.engine.format, {})  # loads what the first request would otherwise wait for
+        """Maintain the store while the server runs, and end the open responses when it stops."""
+        parser_for(self.service.engine.format, {})  # so that the first request need not load it
         async with self.service.archive.maintained():
             try:
                 yield
@@ -236,7 +235,7 @@ class Api:
     async def _parameters(
         self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
     ) -> CreateResponse:
-        """Read and validate the body of a request, converted to one for a response."""
+        """Read the body of a request, convert it with `convert`, and validate it."""
         yielder = Yielder()
         body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
         return await self.service.read(convert(body), yielder)
@@ -301,7 +300,7 @@ class Api:
 
 
 def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
-    """Return whether a page of another origin opened a socket, which browsers allow every page."""
+    """Return whether a page of another origin opened a socket; browsers allow that."""
     origin = socket.headers.get("origin")
     if origin is None or origin in origins or "*" in origins:
         return False
@@ -310,13 +309,13 @@ def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
 
 
 async def _refuse_socket(socket: WebSocket) -> None:
-    """Refuse a WebSocket at a path that has none."""
+    """Refuse a WebSocket at an unknown path."""
     error = ApiError(404, f"Invalid URL (WEBSOCKET {socket.url.path})")
     await socket.send_denial_response(error_response(error))
 
 
 def _compact_request(body: Mapping[str, object]) -> dict[str, object]:
-    """Return the body of a response that continues the conversation of a compaction; compaction triggers are left out."""
+    """Convert the body of a compaction request to that of a response request, without compaction triggers."""
     if body.get("model") is None:
         raise missing("model")
     request = {name: body[name] for name in COMPACT_PARAMETERS if body.get(name) is not None}

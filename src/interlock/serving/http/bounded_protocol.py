@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket protocol with limits: input is parsed in slices, and never more than is used.
+"""uvicorn's WebSocket protocol with limits: it parses input in slices, as the application reads it.
 
 uvicorn's own protocol parses everything that has arrived at once, inflates a message in one piece, joins any number of frames to
 a message, and answers pings while its client does not read.
@@ -32,16 +32,16 @@ __all__ = ["BoundedProtocol", "install"]
 
 SLICE: Final = 1024  # bytes that are parsed at once: they may be hundreds of frames
 SMALL: Final = 1024  # the size below which a frame that does not end a message is counted
-MAX_SMALL: Final = 1000  # the most of those that a client may send in `PERIOD`
+MAX_SMALL: Final = 1000  # the most that a client may send in one `PERIOD`
 PERIOD: Final = 1.0  # seconds
-ABORT_SECONDS: Final = 10.0  # that a client has to read the rest after the connection is closed
+ABORT_SECONDS: Final = 10.0  # after the close, for the client to read the rest
 
 DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 """The bytes that a sender leaves out at the end of a compressed message (RFC 7692, section 7.2.1)."""
 
 
 def install() -> None:
-    """Make this uvicorn's default protocol, if the installed uvicorn supports it; for servers that others start."""
+    """Make this uvicorn's default protocol, if the installed uvicorn supports it; for vLLM's server."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
 
@@ -51,7 +51,7 @@ class CompressedFrame(Frame):
 
 
 class LazyDeflate(Extension):
-    """permessage-deflate that leaves received frames compressed; `inflate` decompresses a whole message in slices."""
+    """permessage-deflate that leaves received frames compressed; `inflate` decompresses a message in slices."""
 
     def __init__(self, inner: PerMessageDeflate) -> None:
         self.name = inner.name
@@ -80,7 +80,7 @@ class LazyDeflate(Extension):
 
 
 class BoundedProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's protocol, which reads input in slices, lets other tasks run in between, and reads only what is used.
+    """Parses input in slices between which other tasks run, and does not read ahead of the application.
 
     It reads nothing while a message waits for the application, or output waits for the client. It counts small frames that do not
     end a message, and closes the connection of a client that sends too many.
@@ -115,7 +115,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         return message
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop what was not read, and break the reference cycles that would keep the connection in memory."""
+        """Drop unread input, and break the reference cycles that would keep the connection in memory."""
         super().connection_lost(exc)
         for timer in (self._next_turn, self._abort):
             if timer is not None:
@@ -149,7 +149,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self.conn.extensions = [*self._deflate]
 
     def handle_events(self) -> None:
-        """Handle the frames that were parsed."""
+        """Handle the parsed frames."""
         for event in self.conn.events_received():
             if isinstance(event, Request):
                 self.handle_connect(event)
@@ -204,7 +204,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._continue()
 
     def _work(self) -> Generator[bool]:
-        """Take one small step at a time, and yield whether there was one to take."""
+        """Take one small step at a time, and yield whether there was one."""
         while True:
             if self._messages:
                 yield from self._deliver(*self._messages.popleft())
@@ -249,7 +249,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _abort_later(self) -> None:
-        """Abort the connection if its client does not read that it is closed."""
+        """Abort the connection later if its client has not closed it."""
         self._abort = self._abort or self.loop.call_later(ABORT_SECONDS, self.transport.abort)
 
     def _discard_input(self) -> None:

@@ -1,6 +1,6 @@
 """The endpoint plugin, which vLLM loads by its entry point.
 
-While a server starts, vLLM calls it with its application, and then with the application's state. The plugin puts the service's
+While a server starts, vLLM gives the plugin its application, then the application's state. The plugin puts the service's
 routes in front of vLLM's. On an unsupported vLLM it stays inactive, and a warning in the log explains why.
 """
 
@@ -80,14 +80,14 @@ DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
 @define(eq=False)
 class InterlockPlugin:
-    """Makes Interlock the stream of a vLLM server's `/v1/responses`; `VLLM_PLUGINS` has its name."""
+    """Serves `/v1/responses` of a vLLM server with Interlock; `VLLM_PLUGINS` names the plugin."""
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
     _app: Starlette | None = field(default=None, init=False)
     """vLLM's application; None if vLLM's own route stays."""
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
-    """Ends the responses whose process was lost."""
+    """The task that maintains the store."""
     _recent: RecentStreams | None = field(default=None, init=False)
     """The latest streams, for the viewer."""
 
@@ -96,12 +96,12 @@ class InterlockPlugin:
         try:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
-                with suppress(ImportError):  # a uvicorn that takes no WebSockets
+                with suppress(ImportError):  # uvicorn without WebSockets
                     import_module("interlock.serving.http.bounded_protocol").install()
             if obstacle is None and os.environ.get(VIEW) == "1":
                 self._recent = RecentStreams(None, redact=os.environ.get(VIEW_REDACT) == "1")
                 app.add_middleware(ViewerMiddleware, recent=self._recent)
-        except Exception as error:  # noqa: BLE001 - a build that nobody foresaw
+        except Exception as error:  # noqa: BLE001 - an unforeseen build
             obstacle = f"{error!r}"
         if obstacle is None:
             self._app = app
@@ -109,7 +109,7 @@ class InterlockPlugin:
             self._leave(obstacle)
 
     async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
-        """Put the service's routes in front of vLLM's, if the model has responses; `args` is vLLM's command line."""
+        """Put the service's routes before vLLM's, if the model supports responses; `args` is vLLM's command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None or serving is None:
             return
@@ -129,7 +129,7 @@ class InterlockPlugin:
             service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
             origins = frozenset(getattr(args, "allowed_origins", None) or ())
             api = Api(service, MAX_BODY_BYTES, _choice(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
-            parser_for(engine.format, {})  # loads what the first request would otherwise load
+            parser_for(engine.format, {})  # so that the first request need not load it
             if engine_client is not None:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
@@ -160,9 +160,9 @@ class InterlockPlugin:
 
 
 def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
-    """Return a route of the service as one of vLLM's application, which has its own middleware and answers to errors.
+    """Adapt a route of the service to vLLM's application, which has its own middleware and error responses.
 
-    vLLM checks the API keys, which only name the tenants here.
+    vLLM checks the API keys; here they only select the tenant.
     """
 
     def identify(connection: HTTPConnection) -> None:
@@ -199,7 +199,7 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 
 
 class LongAnswer(StreamingResponse):
-    """An answer as a response of starlette's, so that vLLM's middleware can put a task into `background`."""
+    """An answer as a Starlette response, so that vLLM's middleware can set its `background` task."""
 
     def __init__(self, answer: ASGIApp) -> None:
         super().__init__(())
@@ -209,7 +209,7 @@ class LongAnswer(StreamingResponse):
         """Answer; then run vLLM's `background` task, however the answer ended.
 
         Raises:
-            PanicError: The answer raised what is no `Exception`; vLLM answers with an error body.
+            PanicError: The answer raised a `BaseException`; vLLM answers with an error body.
         """
         try:
             with panics_as_errors():
@@ -220,7 +220,7 @@ class LongAnswer(StreamingResponse):
 
 
 async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Return a body's JSON object, in every encoding that vLLM reads; `NaN` is null.
+    """Decode a body in any encoding that vLLM reads; `NaN` becomes null.
 
     Raises:
         ApiError: 400; it is not JSON, not an object, or nested too deeply.

@@ -22,13 +22,13 @@ JSON: Final = "application/json"
 MAX_BODY_BYTES: Final = 32 * 2**20
 
 DISCARDED: Final = 64 * 2**20
-"""Bytes of a body that is too large which are still read, so that the client gets to read the error."""
+"""Bytes to read beyond the limit of a body, so that the client gets to read the error."""
 
 SLICE: Final = 2**17
 """Bytes that are decompressed at once: a fraction of a millisecond, after which other tasks run."""
 
 WINDOW_LOG: Final = 23
-"""The window of a zstd frame is allocated before it is filled; RFC 9659 allows 8 MiB for a content coding."""
+"""The largest zstd window, as a power of 2: RFC 9659 allows 8 MiB. It is allocated before it is filled."""
 
 MAX_MEMBERS: Final = 100
 """The most gzip members or zstd frames of a body: each costs time, even an empty one."""
@@ -38,7 +38,7 @@ GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of zlib and zstd have in common; each is for one member or frame."""
+    """The interface of the decompressors of zlib and zstd, each for one member or frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -55,7 +55,7 @@ class Decoder:
 
     _name: str  # of the content coding
     _start: Callable[[], _Decompressor]  # creates the decompressor of the next member or frame
-    _error: type[Exception]  # what that raises for invalid data
+    _error: type[Exception]  # raised for invalid data
     _member: _Decompressor | None = field(default=None, init=False)
     _members: int = field(default=0, init=False)
 
@@ -113,7 +113,7 @@ def decoder_for(content_encoding: str) -> Decoder | None:
 
 
 def _zstd_decoder() -> Decoder | None:
-    """Return a decoder for zstd; None where its package is missing, which may be so beside vLLM."""
+    """Return a decoder for zstd, or None if its package is not installed."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd  # noqa: PLC0415
@@ -153,7 +153,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = 
 async def _decompressed(request: Request, max_bytes: int, yielder: Yielder | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body of a request in slices; other tasks run in between.
 
-    A body that is refused is still read to its end, so that the client gets to read the error.
+    A refused body is still read, up to a limit, so that the client gets to read the error.
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
     yielder = yielder or Yielder()

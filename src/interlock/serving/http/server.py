@@ -1,6 +1,6 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-A shutdown stops listening, ends the open responses legally, gives their clients time to read the ends, and closes what remains.
+A shutdown stops listening, ends the open responses legally, lets clients read the ends, and closes the other connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ServerThread", "listen", "serve", "url_of"]
 
 KEEP_ALIVE: Final = 75
 """Seconds after which an idle connection is closed. Clients have to close theirs first, or lose a request that is sent at that
-moment; httpx, which the SDK uses, does so after five seconds, which is also uvicorn's default."""
+moment; httpx, which the SDK uses, closes its own after five seconds, uvicorn's default."""
 
 UNSENT: Final = 64 * 2**10
 """Bytes of a connection that the system buffers; its default is megabytes for each client that does not read. uvicorn buffers as
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         """End the open responses and connections, then the server."""
         self._active_runs.end()
         self._open_sockets.end()
-        await self._open_sockets.wait(GRACE)  # uvicorn would cut them before their last events are sent
+        await self._open_sockets.wait(GRACE)  # uvicorn would close them before their last events
         await super().shutdown(sockets)
 
 
@@ -95,7 +95,7 @@ def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], Non
 
     def ready() -> None:
         gc.collect()
-        gc.freeze()  # the collector blocks the event loop, and need not look at what lasts anyway
+        gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")

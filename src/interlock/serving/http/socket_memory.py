@@ -1,6 +1,6 @@
 """The memory of WebSocket connections: bounded in bytes for each connection, each tenant and the process.
 
-The latest response of each lane is cached as JSON, a sixth of the size of its objects. Where there is no room, the least recently
+The latest response of each lane is cached as JSON, a sixth of the size of its objects. If there is no room, the least recently
 used one is evicted.
 """
 
@@ -103,7 +103,7 @@ class ConnectionMemory:
         self._memory.cache[self._scope, lane] = cached
 
     def take(self, lane: str | None, response_id: object) -> tuple[StoredResponse | None, int]:
-        """Remove the latest response of a lane, and return it with its bytes, which stay reserved; None if its id is another."""
+        """Remove the latest response of a lane, and return it with its bytes, which stay reserved; None if it has another id."""
         cached = self._memory.cache.get((self._scope, lane))
         if cached is None or not cached.chunks or cached.id != response_id:
             return None, 0

@@ -209,7 +209,7 @@ def _no_such_item(item_id: str) -> ApiError:
 
 
 def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
-    """Return the page of items that `limit`, `order` and `after` select; the items are the oldest first, each with its id."""
+    """Return the page of items that `limit`, `order` and `after` select; `items` has the oldest first, each with an id."""
     order = query.get("order", "desc")
     if order not in {"asc", "desc"}:
         raise invalid("order", f"Invalid value: '{order[:100]}'. Supported values are: 'asc', 'desc'.")

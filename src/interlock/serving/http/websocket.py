@@ -1,6 +1,6 @@
 """WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` say what happens when; this module carries out their effects, and reads and writes the frames.
+The tables `CONNECTION` and `LANE` define the states; this module carries out their effects, and reads and writes the frames.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CreateFrame:
 
     stream_id: str | None  # None for the lane without a name
     body: Mapping[str, object] = field(repr=False)  # as a POST would carry it
-    generate: bool  # without it, the request is only validated and rendered
+    generate: bool  # if false, the request is only validated and rendered
     size: int  # the bytes of memory that the request takes
 
 
@@ -85,7 +85,7 @@ class CancelFrame:
 
 @frozen
 class FrameError(Exception):
-    """A frame that is refused; `answer` is the frame that says why."""
+    """A refused frame; `answer` is the frame with the reason."""
 
     answer: str
 
@@ -95,7 +95,7 @@ class Lane:
     """The requests of one `stream_id`, first in, first out."""
 
     stream_id: str | None
-    size: int = field(default=0, init=False)  # the bytes that are reserved for the request that was started
+    size: int = field(default=0, init=False)  # the bytes reserved for the request that was started
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
     _run: Interruptible | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
@@ -106,7 +106,7 @@ class Lane:
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
-        """Queue a request, or return it if the lane is idle: the caller starts it, calls `begin`, and last `end`."""
+        """Queue a request, or return it if the lane is idle: the caller starts it, calls `begin`, then `end`."""
         return self._fire(LaneTrigger.ASK, request)
 
     def begin(self, run: Interruptible) -> None:
@@ -187,7 +187,7 @@ class Connection:
             self._memory.close()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """Close the connection as soon as its requests have ended; those without a run fail, and others end their runs."""
+        """Close the connection once its requests have ended; requests without a run fail; `ActiveRuns` ends the others."""
         del ending
         self._preparations.end()
         self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
@@ -257,7 +257,7 @@ class Connection:
             self._spawn(self._answer(lane, request))
 
     async def _answer(self, lane: Lane, request: CreateFrame) -> None:
-        """Answer a request by its events or by one error, then start the next request of its lane."""
+        """Answer a request with events or one error, then start the next request of its lane."""
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
@@ -310,7 +310,7 @@ class Connection:
             raise evolve(error, message=f"{error.message} {EVICTED}") if evicted else error from None
 
     async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
-        """Send the events of a run; the response is cached before the client sees its end, so that it can continue from it."""
+        """Send the events of a run; cache the response before the client sees its end and can continue from it."""
         try:
             async with aclosing(run.events()) as steps:
                 async for events in steps:
@@ -337,7 +337,7 @@ class Connection:
         await self._if_open(lambda: self._socket.close(code))
 
     async def _if_open(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Send something, unless the client has disconnected; `serve` learns of that by itself."""
+        """Send something, unless the client has disconnected; `serve` notices that itself."""
         if self._socket.application_state is WebSocketState.CONNECTED:
             try:
                 await action()

@@ -1,4 +1,4 @@
-"""The bodies of requests, and what the rest of serving has in common.
+"""The bodies of requests, and code that the rest of serving shares.
 
 body             decodes bytes to a JSON object, within limits
 create           validates the bodies of requests for responses and conversations

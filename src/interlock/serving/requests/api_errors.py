@@ -1,4 +1,4 @@
-"""The errors of serving, and the OpenAI error body of those that answer a request."""
+"""The errors of serving, and the OpenAI error body of an `ApiError`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ApiError(InterlockError):
 
 
 def invalid(param: str | None, message: str, code: str | None = "invalid_value") -> ApiError:
-    """Return the error for an invalid parameter, or for the whole body if `param` is None."""
+    """Return the error for an invalid parameter, or for the body if `param` is None."""
     return ApiError(400, message, param=param, code=code)
 
 

@@ -59,7 +59,7 @@ class Keys:
         )
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of a request by its `Authorization` header, or None if that has none of the keys."""
+        """Return the tenant of a request by its `Authorization` header, or None without a valid key."""
         scheme, _, key = authorization.partition(" ")
         if not self.tenants:
             return ""

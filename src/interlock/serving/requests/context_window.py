@@ -1,6 +1,6 @@
 """Keeps conversations within the context window of a model: by compaction, or by truncation.
 
-Compaction replaces items with a summary that the model writes. `truncation: auto` drops whole turns, the oldest first; a turn
+Compaction replaces items with a summary that the model writes. `truncation: auto` drops turns, the oldest first; a turn
 begins with a user's message, calls and their outputs stay together, and instructions and the last turn remain.
 """
 
@@ -51,11 +51,11 @@ SUMMARY_PARAMETERS: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
     *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
 )
-"""The parameters that the request for a summary has from the original request; tools, limits and formats are not among them."""
+"""The parameters that a summary request copies from the original request, which exclude tools, limits and formats."""
 
 
 def window(items: Sequence[Item]) -> tuple[Item, ...]:
-    """Return the items that the model reads: the last compaction, what it keeps, and what comes after it."""
+    """Return the items that the model reads: the last compaction, the items it keeps, and later items."""
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
     return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
@@ -67,13 +67,13 @@ def _is_empty(item: Item) -> bool:
 
 
 def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
-    """Return the items before a compaction that it keeps: messages not from the model, and calls answered only after it."""
+    """Return the items that a compaction keeps: messages not from the model, and calls answered only after it."""
     answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
     return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Return the body of the request for a summary, from that of the original request; the conversation goes before its input."""
+    """Convert the body of a request to that of a summary request; the conversation goes before its input."""
     parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
     return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
 
@@ -109,9 +109,9 @@ async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awai
 
 
 def _turn_starts(items: Sequence[Item]) -> list[int]:
-    """Return the indices of user messages that no call before them has its output after, except index 0."""
+    """Return the indices of user messages that separate no call from its output, except index 0."""
     calls: dict[tuple[str, object], int] = {}
-    changes = [0] * (len(items) + 1)  # at each index, the change of the number of calls before it with their outputs after it
+    changes = [0] * (len(items) + 1)  # at each index, the change in the number of calls that still wait for outputs
     for index, item in enumerate(items):
         kind = str(item.get("type"))
         call = calls.get(_call_key(kind, item), index)

@@ -55,7 +55,7 @@ MODES: Final = ("none", "auto", "required")
 class CreateResponse(Parameters, kw_only=True, frozen=True):
     """A valid request for a response.
 
-    `raw` is the whole body, which `interlock.events.resource.response_settings` echoes. It alone has the secrets of MCP servers
+    `raw` is the body, which `interlock.events.resource.response_settings` echoes. It alone has the secrets of MCP servers
     (`authorization`, `headers`), so no engine renders tools from it. Items in `input` have a type, and a string input is a user's
     message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`.
     """
@@ -210,7 +210,7 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
 
 
 def _require_schemas(request: CreateResponse) -> None:
-    """Refuse an invalid JSON schema in the output format or a strict function; other functions are free."""
+    """Refuse an invalid JSON schema in the output format or a strict function; others are unchecked."""
     if request.text_format.get("type") == "json_schema":
         require_json_schema("text.format.schema", request.text_format["schema"])
     for param, tool in _declared_tools(request.tools):

@@ -17,7 +17,7 @@ LABELS: Final[Mapping[object, HostedTool]] = {
     "web_search_preview": "web_search",
     "container": "container",
 }
-"""By label, the configured hosted tool that replaces a request's MCP server whatever its URL, as in vLLM."""
+"""By label, the hosted tool that replaces a request's MCP server if configured, as in vLLM."""
 
 CONTAINER: Final = "container"
 """The namespace of the container tools of gpt-oss; their calls are MCP items."""

@@ -61,7 +61,7 @@ def _item(item: object, param: str, shapes: Shapes) -> Item:
 
 
 def require_type(kind: object, param: str) -> str:
-    """Return a `type` that is a string."""
+    """Require a string as `type`."""
     if kind is None or kind == "":
         raise missing(param)
     if not isinstance(kind, str):

@@ -45,7 +45,7 @@ ANY: Final = Meta()
 TEXT: Final = Meta(max_length=10_485_760)
 """Characters of a text, as OpenAI's API and the Open Responses specification limit them."""
 LINK: Final = Meta(max_length=20_971_520)
-"""Characters of a URL, which may be a whole image, as the Open Responses specification limits them."""
+"""Characters of a URL, which may hold an image, as the Open Responses specification limits them."""
 FILE: Final = Meta(max_length=33_554_432)
 """Characters of a file's data, likewise."""
 SOME: Final = Meta(min_length=1)
@@ -221,7 +221,7 @@ OptionalSchemaList: TypeAlias = "list[JsonSchema | bool] | UnsetType"
 
 
 class JsonSchema(Struct, kw_only=True, rename="camel"):
-    """The keywords of a JSON schema, as wide as the drafts from 4 to 2020-12 together; other keywords are free.
+    """The keywords of a JSON schema, in any draft from 4 to 2020-12; other keywords are unchecked.
 
     References are not followed and patterns are not compiled, so that validation takes time in proportion to the schema.
     """

@@ -31,7 +31,7 @@ def normalize(items: Iterable[Item], *, images: bool = True) -> tuple[Item, ...]
 
 
 def _normalize(item: Item, denied: AbstractSet[object]) -> Iterable[Item]:
-    """Return the items for an item; a call that the client denied is a failed call."""
+    """Normalize one item; a call that the client denied becomes a failed call."""
     if item["type"] == "mcp_approval_request" and item.get("id") in denied:
         return _mcp({**item, "error": "The user did not approve this call. It was not made."})
     normalizer = NORMALIZERS.get(str(item["type"]))
@@ -62,7 +62,7 @@ def _message(item: Item) -> Iterable[Item]:
 
 
 def _reasoning(item: Item) -> Iterable[Item]:
-    """Yield reasoning with its text, or its summary where it has no other; nothing without either."""
+    """Yield reasoning with its text, or else its summary; nothing without either."""
     text = text_of(item.get("content")) or text_of(item.get("summary"))
     if text:
         yield {"type": "reasoning", **_identity(item), "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
@@ -183,4 +183,4 @@ NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = {
     "multi_agent_call": lambda item: [_call(item.get("call_id"), str(item.get("action")), item.get("arguments"))],
     "multi_agent_call_output": lambda item: [_call_output(item.get("call_id"), text_of(item.get("output")))],
 }
-"""The normalizer of each type of item that a chat model can read something of."""
+"""The normalizer of each type of item with content for a chat model."""

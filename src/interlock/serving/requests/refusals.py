@@ -29,7 +29,7 @@ DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "prese
 
 
 def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
-    """Convert a JSON value, which is at `path` in the body, to a type; unknown members of objects are free."""
+    """Convert a JSON value, which is at `path` in the body, to a type; unknown members are allowed."""
     try:
         return convert(value, type_)
     except ValidationError:

@@ -30,7 +30,7 @@ FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that add tools."""
 DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
-"""The tools without which nothing is lost: they would only find tools that are offered anyway, or are empty."""
+"""Tools that can be left out: they only find tools that are offered anyway, or are empty."""
 
 ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
 REGEX: Final = re.compile(
@@ -45,7 +45,7 @@ REGEX: Final = re.compile(
     )\$?""",
     re.ASCII | re.VERBOSE,
 )
-"""A regular expression that every grammar backend supports; they refuse a whole request for one that they do not support."""
+"""A regular expression that every grammar backend supports; backends reject requests with any other."""
 
 
 @frozen
@@ -93,7 +93,7 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
 
 
 def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
-    """Return the tools of a request and its conversation, which the parser of calls needs."""
+    """Return the tools of a request and its conversation, for the parser of calls."""
     added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
     return tuple(_as_known_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
 
@@ -107,7 +107,7 @@ def _as_known_type(tool: Tool) -> Tool:
 
 
 def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
-    """Yield the translations of a tool: none, one, or those of a namespace's tools."""
+    """Yield the translations of a tool: none, one, or several for a namespace."""
     kind = str(tool.get("type"))
     match kind:
         case "function":
@@ -172,7 +172,7 @@ def _custom_function(tool: Tool) -> Tool:
 
 
 def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedTool], object]:
-    """Return the allowed tools, and the choice among them; a whole MCP server cannot be chosen, and becomes `auto`."""
+    """Return the allowed tools, and the choice; `auto` replaces the choice of an MCP server that became functions."""
     entry = members(choice)
     if entry.get("type") == "mcp" and entry.get("name") is None and not any(each.tool["type"] == "mcp" for each in offered):
         return offered, "auto"

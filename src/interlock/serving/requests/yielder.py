@@ -11,12 +11,12 @@ from attrs import define, field
 __all__ = ["Yielder"]
 
 STRETCH: Final = 0.005
-"""Seconds of work before others have their turn."""
+"""Seconds of work before other tasks run."""
 
 
 @define
 class Yielder:
-    """Yields to the event loop every few milliseconds of long work; among thousands of streams a turn takes 0.1 s to come."""
+    """Yields to the event loop every few milliseconds of long work; with thousands of streams, a turn comes after 0.1 s."""
 
     _started_at: float = field(factory=perf_counter, init=False)
 

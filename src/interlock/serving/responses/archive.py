@@ -1,8 +1,8 @@
 """The stored responses of one server: reads, cancels and deletes them, and ends those whose owner is lost.
 
-All of this has the same effect on every process that shares the store. Any of them can read the events of a background response:
-a reader asks the store for the committed events after its last one, so it misses none and repeats none; a notification only makes
-it ask sooner. If the owner is lost, the reader takes over and ends the response itself.
+All of this works in every process that shares the store, and so does reading the events of a background response: a reader asks
+the store for the committed events after its last one, so it misses none and repeats none; a notification only makes it ask
+sooner. If the owner is lost, the reader takes over and ends the response itself.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def store_error(error: BaseException) -> BaseException:
 
 @define(eq=False)
 class Archive:
-    """The stored responses; whatever reads or writes them raises `StoreDown` while the store is not available."""
+    """The stored responses; methods that use the store raise `StoreDown` while it is not available."""
 
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))  # of this process, in leases
@@ -83,7 +83,7 @@ class Archive:
             raise self._outage
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a finished response, with an addition to its conversation; `require_store` knows of a failure."""
+        """Store a finished response, and add to its conversation; after a failure, `require_store` raises."""
         try:
             await self.store.put(tenant, stored, addition)
         except StoreDown as error:
@@ -122,7 +122,7 @@ class Archive:
         return Tail(self.store, tenant, stored.id, self.name, start)
 
     async def cancel(self, tenant: str, response_id: str) -> None:
-        """Have the owner of a response cancel it, in whatever process, and wait for its end; an ended one stays as it is."""
+        """Have the owner of a response cancel it, in any process, and wait for its end; an ended one stays as it is."""
         await self.store.cancel(tenant, response_id)
         log = await self.store.read(tenant, response_id, 0, 1)
         if log is not None:
@@ -148,7 +148,7 @@ class Archive:
             await self.store.close()
 
     async def maintain(self) -> None:
-        """End responses whose owner is lost and sweep expired ones, again and again until cancelled."""
+        """End responses whose owner is lost and sweep expired ones, periodically, until cancelled."""
         rounds = 0
         while True:
             try:
@@ -170,7 +170,7 @@ class Archive:
             await asyncio.sleep(MAINTENANCE_SECONDS)
 
     async def _probe(self) -> None:
-        """Store a response and delete it, also the one that an earlier probe left."""
+        """Store and delete a response, after deleting that of an earlier probe."""
         response_id = f"resp_{self.name}"
         await self.store.delete(SHARED, response_id)
         await self.store.put(SHARED, StoredResponse({"id": response_id, "output": [], "metadata": {"probe": PROBE}}, ()))
@@ -252,7 +252,7 @@ async def _read_log(store: ResponseStore, tenant: str, response_id: str) -> tupl
 
 
 def _resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[bytes]:
-    """Return a driver that continues after the events of a whole log, in their dialect."""
+    """Return a driver that continues after all events of a log, in their dialect."""
     response = stored.response
     driver = ResponseDriver(
         response,

@@ -1,6 +1,6 @@
 """Background responses: a run makes the events, and the owner of a lease writes them to a store.
 
-The table `BACKGROUND` says what the owner does when. Nobody reads an event before the store has it.
+The table `BACKGROUND` defines the owner's states. Readers receive only events that the store has.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ITEM_DONE: Final = b"event: response.output_item.done\n"  # the beginning of an 
 RETRY_DELAY: Final = 0.25  # seconds between two attempts to write to a store that is down
 
 WRITE_WAIT: Final = 0.1
-"""Seconds after a notification in which an ordinary write would report a cancellation anyway."""
+"""Seconds to wait after a notification: an ordinary write would report a cancellation too."""
 
 FINISH_PATIENCE: Final = 60.0
-"""Seconds after the end of the lease in which the last commit is still retried: perhaps nobody has taken over."""
+"""Seconds after the end of the lease for retries of the last commit: perhaps nobody has taken over."""
 
 NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 
@@ -88,7 +88,7 @@ class BackgroundResponse:
             try:
                 self._conclude()
             finally:
-                if BackgroundTrigger.END in self._machine.state.rows:  # the call itself failed
+                if BackgroundTrigger.END in self._machine.state.rows:  # the first call raised
                     self._conclude()
 
     async def _enqueue(self) -> Lease:
@@ -100,7 +100,7 @@ class BackgroundResponse:
         return lease
 
     def _grow(self, frames: Sequence[bytes]) -> None:
-        """Add the events of one step to the batch; they stay together, so that a log always ends between two edges."""
+        """Schedule the write of a step's events; they stay together, so that a log always ends between two edges."""
         self._fire(BackgroundTrigger.GROW)
         if len(self._pending) >= BATCH_SIZE or any(frame.startswith(ITEM_DONE) for frame in frames):
             self._fire_if_possible(BackgroundTrigger.DUE)
@@ -153,7 +153,7 @@ class BackgroundResponse:
                 self._retry()
 
     def _retry(self) -> None:
-        """Write the pending events again; for those that are written already, the store reports a gap."""
+        """Write the pending events again; if the store has some, it raises `SequenceError`."""
         self._effects = asyncio.Queue()
         can_retry = BackgroundTrigger.RETRY in self._machine.state.rows
         self._fire_if_possible(BackgroundTrigger.RETRY if can_retry else BackgroundTrigger.DUE)
@@ -192,7 +192,7 @@ class BackgroundResponse:
         return BackgroundTrigger.WRITTEN
 
     async def _commit(self, effect: BackgroundEffect, lease: Lease, frames: Sequence[bytes]) -> bool:
-        """Write events, or renew the lease if there are none; return whether somebody has cancelled the response."""
+        """Write events, or renew the lease if there are none; return whether the response was cancelled."""
         if effect is BackgroundEffect.FINISH:
             stored = self._run.stored
             finish = partial(self._archive.store.finish, lease, self._first_pending, frames, stored)
@@ -222,7 +222,7 @@ class BackgroundRegistry:
     async def begin(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> StoredResponse:
         """Begin a response in a task of its own, and return it as it was before its first event.
 
-        If the store or the engine refuses it, the error is raised, and nothing of it remains.
+        If the store or the engine refuses it, the error is raised, and nothing is stored.
         """
         response = BackgroundResponse(run, tenant, self.archive, self.active_runs, self._spawn, lease)
         self._spawn(response.execute())

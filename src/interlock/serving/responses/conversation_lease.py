@@ -1,4 +1,4 @@
-"""The lease of a response on its conversation, to which it is added at its end; others are refused meanwhile."""
+"""The lease of a response on its conversation, which refuses other responses until this one has ended."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ LOST: Final = Fault("server_error", "The conversation was deleted or added to by
 
 @frozen(eq=False)
 class ConversationLease:
-    """The lease of one response on a conversation, and the version of it that the response continues."""
+    """The lease of one response on a conversation, and the version that the response continues."""
 
     store: ResponseStore
     tenant: str
     conversation_id: str
     response_id: str
-    """The holder of the lease: the id of the response, unless its engine has another one for it."""
+    """The holder of the lease: the id of the response, unless its engine sets another."""
     version: int
     items: tuple[Item, ...] = field(repr=False)
 
     @classmethod
     async def acquire(cls, store: ResponseStore, tenant: str, conversation_id: str) -> Self:
-        """Acquire the lease for a new response; raise a 404 for an unknown conversation, or a 409 if another one has it."""
+        """Acquire the lease for a new response; raise a 404 for an unknown conversation, or a 409 for a locked one."""
         response_id = random_id("resp")
         try:
             version = await store.hold(tenant, conversation_id, response_id)

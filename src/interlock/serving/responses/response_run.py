@@ -1,7 +1,7 @@
 """The run of a response on an engine: the engine generates turns, a parser reads them, and tools run between them.
 
-How events are written is up to the driver, so a stream and a whole answer come from the same run (rule R19). How a run waits, is
-interrupted and ends is in `interlock.serving.responses.run`.
+The driver writes the events, so a stream and a JSON response come from the same run (rule R19).
+`interlock.serving.responses.run` has the turn loop, interruptions and ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CompactionError(EngineError):
 
 @frozen
 class NullWriter:
-    """Writes nothing, for a response that is answered whole."""
+    """Writes nothing, for a response without a stream."""
 
     def write(self, event: StreamEvent) -> None:
         pass
@@ -273,8 +273,8 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
 ) -> ResponseRun[T]:
     """Return the run of a response; iterate its `events`.
 
-    A plain engine needs no `generation`. That of a host engine is prepared, and the response echoes the `settings` from that. The
-    `archive` stores the response when it has ended; without it, it is not stored.
+    A host engine needs a prepared `generation`, and its `settings`, which the response echoes. The `archive`, if any, stores the
+    response when it has ended.
     """
     request, seals = context.request, context.seals
     generation = generation or begin_generation(engine, request, context.items)
@@ -331,7 +331,7 @@ def summary_of(driver: ResponseDriver[Any]) -> Summary:
 
 
 def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
-    """Return the usage of a turn after a step, where 0 changes nothing."""
+    """Return the usage of a turn after an output; 0 changes nothing."""
     return Usage(
         input_tokens=output.input_tokens or usage.input_tokens,
         cached_tokens=output.cached_tokens or usage.cached_tokens,

@@ -1,6 +1,6 @@
 """The turn loop of one response, run step by step, and the runs in progress on one server.
 
-The table `TURNS` says what happens when, and how a response ends if it is broken off. `Run` executes the table, and subclasses do
+The table `TURNS` defines the loop, and how an interrupted response ends. `Run` executes the table, and subclasses do
 the work. Any exception becomes the end of the response and never of the stream (rule R4).
 """
 
@@ -67,7 +67,7 @@ class Run(ABC, Generic[T]):
     """The same task, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
     _exit: BaseException | None = field(default=None, init=False)
-    """What asks the process to end; it is raised again when the response has ended."""
+    """An error that asks the process to end; raised again after the response ends."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class Run(ABC, Generic[T]):
                 raise self._exit
 
     async def admit(self) -> None:
-        """Wait until the engine has accepted the response, before anything is answered; its refusal is raised."""
+        """Wait until the engine accepts the response, before anything is sent; raise the engine's refusal."""
 
     def conclude(self) -> list[T]:
         """End a response whose `events` were not iterated to the end, and return the events that are left."""
@@ -121,7 +121,7 @@ class Run(ABC, Generic[T]):
         return [Start()]
 
     async def _acquire(self) -> None:
-        """Acquire what the run needs until its end."""
+        """Acquire the resources of the run."""
 
     async def _needs_compaction(self) -> bool:
         return False
@@ -224,7 +224,7 @@ class Run(ABC, Generic[T]):
         return TurnTrigger.FAIL
 
     def _break_off(self, ending: Fault | Cancel) -> None:
-        """End the response in the middle of a turn; if the aborted turn is not to be had, by its end alone."""
+        """End the response within a turn; if the turn cannot be aborted, feed only the ending."""
         attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._abort(ending), lambda: [ending])
         for attempt in attempts:
             try:

@@ -1,7 +1,7 @@
 """Encrypted content: reasoning and compactions that clients carry and only a server with the key can read.
 
 `SealingKeys` are the keys, an `Envelope` encrypts bytes with them, and the `Seals` of a request encrypt fields of items.
-docs/state.md says what this protects, and what it does not.
+docs/state.md explains this protection and its limits.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Envelope:
         1 byte      the version, 1
         8 bytes     the id of the key
         12 bytes    the nonce, random
-        the rest    the content, encrypted with AES-256-GCM, and the 16 bytes that authenticate it
+        the rest    the content, encrypted with AES-256-GCM, and the tag of 16 bytes
 
     The first nine bytes and the binding are authenticated too. With a random nonce one key can seal 2**32 contents (NIST SP
     800-38D, 8.3).
@@ -173,7 +173,7 @@ class Envelope:
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
-        """Return the content, and yield to the event loop meanwhile, because a request may have many and long ones."""
+        """Decrypt sealed content, and yield to the event loop meanwhile, because a request may have much of it."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
 
         sealed = await _decode_base64(text)
@@ -238,7 +238,7 @@ class Seals:
         return self.seal("compaction", {"summary": text})
 
     def seal(self, kind: str, content: Mapping[str, object]) -> str:
-        """Seal the content of an item of a type."""
+        """Seal the content of an item."""
         return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
 
     async def unseal(self, items: Sequence[Item], request_input: Sequence[Item]) -> tuple[Item, ...]:
@@ -259,7 +259,7 @@ class Seals:
         return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
-        """Return the content of an item of a type, or raise an `ApiError` for the parameter."""
+        """Return the opened content of an item, or raise an `ApiError` for the parameter."""
         try:
             content = await self.envelope.open(Binding(kind, self.model, self.tenant), sealed)
         except SealError as error:
@@ -269,7 +269,7 @@ class Seals:
 
 
 async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
-    """Refuse items for a conversation, with the status 400, if a compaction opens for no model of this server."""
+    """Refuse items for a conversation with a 400 if no model of this server can open a compaction."""
     every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
         if sealed is not None and sealed[0] == "compaction":

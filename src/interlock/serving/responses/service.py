@@ -1,4 +1,4 @@
-"""Turns a request into a run: reads it, resolves what it continues, and has the engine accept it.
+"""Turns a request into a run: reads it, resolves its conversation, and has the engine accept it.
 
 All routes and sockets share it. docs/request.md has the stations of a request.
 """
@@ -67,9 +67,9 @@ class ResponseService:
         generate: bool = True,
         connection: HTTPConnection | None = None,
     ) -> ResponseRun[T]:
-        """Return the run of a request that the engine has accepted; `BackgroundRegistry.begin` has it accept background ones.
+        """Return the run of a request that the engine has accepted; `BackgroundRegistry.begin` admits background runs.
 
-        A caller may have the `latest` response, which need not be stored. Without `generate`, only the prompt is rendered.
+        `latest` is the previous response, which need not be stored. Without `generate`, only the prompt is rendered.
 
         Raises:
             ApiError: The engine refuses the request. 400 for an unknown previous response, or an input that does not fit it; 404
@@ -138,7 +138,7 @@ class ResponseService:
         lease: ConversationLease | None = None,
         latest: StoredResponse | None = None,
     ) -> RequestContext:
-        """Resolve what a request continues, its references and its encrypted content."""
+        """Resolve the history, references and encrypted content of a request."""
         store, previous_id, conversation_id = self.archive.store, request.previous_response_id, request.conversation_id
         previous: Sequence[Item] = ()
         if lease is not None:

@@ -1,6 +1,6 @@
 """Stores of responses and conversations, which later requests continue, fetch and delete.
 
-A store knows nothing of requests or of HTTP.
+A store handles neither requests nor HTTP.
 
     interface  the methods of a store, their values and errors, and subscriptions
     chain      the stored form of a response
@@ -56,5 +56,5 @@ __all__ = [
     "open_store",
 ]
 
-# It needs apsw, which may not be installed.
+# SQLite needs apsw, which may be missing.
 __getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sqlite"])

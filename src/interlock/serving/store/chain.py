@@ -48,7 +48,7 @@ def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
-    """Return items as they are stored. Each has an id. Tenants share none."""
+    """Return the chunks of items, each with an id. Tenants share none."""
     root = _digest(tenant.encode())
     return tuple(Chunk(_digest(root, packed), str(item["id"]), packed) for item in items for packed in [pack(item)])
 

@@ -1,6 +1,6 @@
-"""The interface of a store: its methods, the values and errors of these, and subscriptions to the changes of a response.
+"""The interface of a store: its methods with their values and errors, and subscriptions to changes of a response.
 
-Several processes may share a store. What a method has written is there for all of them.
+Several processes may share a store. All of them see each committed write.
 """
 
 # ruff: noqa: N818 - an error is named after what has happened
@@ -115,7 +115,7 @@ class Addition:
 
 @frozen
 class Lease:
-    """The right of an owner to write the events of one response. Each owner has the next epoch, which ends the earlier ones."""
+    """The right of an owner to write the events of one response. A new owner has the next epoch, which ends earlier leases."""
 
     tenant: str
     response_id: str
@@ -128,7 +128,7 @@ class Log:
     """Committed events of a background response, as they are sent.
 
     Args:
-        first: The number of the first of them.
+        first: The number of the first frame.
         oldest: The number of the oldest event that is stored.
         following: The number of the next event to be appended.
         state: The state of the response in the table `stored`.
@@ -158,7 +158,7 @@ class SweepResult:
 
 @frozen
 class StoreInfo:
-    """What a store contains: the number of responses in each state, `size` in bytes, and the leases that have not lapsed."""
+    """A store's contents: the number of responses in each state, `size` in bytes, and the leases that have not lapsed."""
 
     kind: str  # with the version of its software
     version: int  # of its layout
@@ -261,7 +261,7 @@ class Notifications:
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
-    Each write fires an edge of the table `stored` or `conversation`; what the tables do not allow is refused.
+    Each write fires an edge of the table `stored` or `conversation`; a write without an edge has no effect.
 
     Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id. A method raises
 
@@ -330,7 +330,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return up to `limit` events from the number `first` on, or None if there is no such response. A `put` one has none."""
+        """Return up to `limit` events from the number `first` on (none after `put`), or None if there is no such response."""
 
     @abstractmethod
     def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
@@ -370,7 +370,7 @@ class ResponseStore(ABC):
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Lock a conversation for the response with the id `owner`, or renew the lock, until an `Addition` or the end of a lease.
+        """Lock a conversation for the response `owner`, or renew the lock, until an `Addition`, a `release` or `LEASE` seconds.
 
         Returns the version of the conversation for the `Addition`, or None if there is no such conversation.
         """
@@ -387,7 +387,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def info(self) -> StoreInfo:
-        """Return what the store contains."""
+        """Return the store's contents."""
 
     @abstractmethod
     async def migrate(self) -> int:
@@ -399,7 +399,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Carry out all effects of an edit in one commit; return None if it comes too late, so that the table has no edge."""
+        """Carry out all effects of an edit in one commit; return None if the edit comes too late for the table."""
 
     @abstractmethod
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:

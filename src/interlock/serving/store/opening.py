@@ -16,7 +16,7 @@ IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
 
 TTL: Final = 30 * 86_400.0
-"""Seconds for which a response is stored by default, as OpenAI does."""
+"""The default seconds until a response expires, as at OpenAI."""
 
 MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
 
@@ -30,7 +30,7 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
     for Redis `max_connections` (2 or more).
 
     Raises:
-        StoreUnusable: The URL is wrong, or the package that the store needs is not installed; the message says what to do.
+        StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
     """
     scheme, colon, rest = url.partition(":")
     place, _, query = rest.partition("?")

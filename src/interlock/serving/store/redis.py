@@ -3,8 +3,8 @@
 Acknowledged writes are as durable as Redis makes them: with `appendfsync always` they survive a crash of the machine, with
 `everysec` all but the last second does. Redis must not evict (`maxmemory-policy noeviction`).
 
-A call of the script is one commit. If a connection is lost, for example because Redis restarts, the next call notices, and cannot
-know whether Redis has carried it out. A call that may be made twice is repeated; for the others the store decides.
+A call of the script is one commit. If the connection is lost, for example because Redis restarts, the next call fails, and may or
+may not have been carried out. Repeatable calls are made again; for the others the store decides.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ VERSION: Final = 1  # of the layout
 PREFIX: Final = "interlock"  # of all keys
 
 TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
-CONNECTION_WAIT: Final = 20.0  # seconds for which a call waits for a free connection: many calls at once are no fault
+CONNECTION_WAIT: Final = 20.0  # seconds for which a call waits for a free connection: many calls at once are normal
 
 ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages: a connection without any channel cannot listen
 RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
 SILENCE: Final = 10.0  # seconds for which the listener waits for a message before it asks again
 
-LONG: Final = 16  # items, from which on the store asks first how many are stored, and sends only the rest
+LONG: Final = 16  # items, above which the store first asks how many are stored, and sends only the rest
 SWEEP_BATCH: Final = 100  # responses that one call of the script removes, during which Redis does nothing else
 
 
@@ -130,7 +130,7 @@ class RedisClient:
     ) -> Any:  # noqa: ANN401 - any value of Redis
         """Run an operation of the script on the keys of a tenant, and return its result.
 
-        It reads `arguments` as JSON, and `values` as bytes. A `repeatable` operation has the same effect when it is run twice.
+        The script reads `arguments` as JSON, `values` as bytes. Running a `repeatable` operation twice has the same effect.
         """
         now = -1 if self.clock is None else _milliseconds(self.clock())
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
@@ -220,7 +220,7 @@ class Listener:
 
     @property
     def _is_current(self) -> bool:
-        """Whether the running task goes on; its cancellation alone does not tell, because the client may swallow it."""
+        """Whether the running task is still the listener; the client may swallow a cancellation."""
         return self._task is asyncio.current_task()
 
     async def _listen(self) -> None:
@@ -356,7 +356,7 @@ class RedisStore(ResponseStore):
         return SweepResult(expired, trimmed)
 
     async def info(self) -> StoreInfo:
-        """Return what the store contains; the size is that of the whole server."""
+        """Return the store's contents; the size is the memory of the server."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
         totals = Counter(conversations=0, items=0, events=0)
@@ -395,7 +395,7 @@ class RedisStore(ResponseStore):
             metadata = edit.conversation.metadata
             arguments |= {"created_at": edit.conversation.created_at, "version": edit.conversation.version}
         values = [pack(metadata), *(chunk.packed for chunk in chunks)]
-        # These two have another effect when they are fired twice.
+        # Firing these two again has another effect.
         repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
         reply = await self._redis.run("conversation", tenant, arguments, values, repeatable=repeatable)
         if reply == b"held":

@@ -1,6 +1,6 @@
 """The SSRF guard: which hosts and addresses a request may make the server reach.
 
-All addresses of a host are checked, and the connection goes to one of them, so that a name cannot change its meaning in between.
+All addresses of a host are checked, and the connection goes to one of them, so that a second DNS answer has no effect.
 """
 
 from __future__ import annotations

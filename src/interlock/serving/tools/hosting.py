@@ -46,7 +46,7 @@ INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
-"""The URL that a parser makes of a page number, and of the number of a link on that page."""
+"""A parser's URL for a page number, and perhaps the number of a link on that page."""
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -135,7 +135,7 @@ class DeclaredServer:
 
 
 def _sendable(name: str, value: str) -> tuple[str, str]:
-    """Return a header that can be sent; the HTTP client would repeat another one in an error, which is logged."""
+    """Return a valid header: the HTTP client would repeat an invalid one in an error, which is logged."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
         raise ToolError("The headers for the server cannot be sent.")
     return name, value
@@ -153,7 +153,7 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
 class Approvals:
     """Replaces each MCP call that needs approval by an `mcp_approval_request`.
 
-    A call is pending until its arguments are complete, because the request shows them; one that its turn truncates stays a call.
+    A call is pending until its arguments are complete, because the request shows them; a truncated call stays a call.
     """
 
     _needs_approval: Callable[[str, str], bool]
@@ -241,7 +241,7 @@ class Citations:
 
 @frozen
 class ToolServers:
-    """The tools of a server, which creates those of each response; `open` has the unfinished ones.
+    """Creates the tools of each response; `open` has the tools of unfinished responses.
 
     `hosted` has the trusted URL of the MCP server behind each hosted tool, and `policy` the addresses that the URLs of requests
     may reach; a call may take `seconds`.

@@ -68,7 +68,7 @@ REFUSALS: Final[Mapping[int, str]] = {
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
-"""Whether a session runs. Its faults are raised, so `mcp` need not log them as well."""
+"""True in a session's tasks; their faults are raised, so `mcp` need not log them."""
 
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
     logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
@@ -234,7 +234,7 @@ def _http_error_message(error: Exception) -> str:
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The bytes of a response, up to the limits, which apply to each event if there are `events`.
+    """Limits the bytes and values of a response, or of each event if there are `events`.
 
     `faults` collects the messages of errors, because `mcp` may only report that the connection is closed.
     """

@@ -24,7 +24,7 @@ VOLATILE: Final = frozenset(
 """The fields that differ from run to run, at any depth."""
 
 _LONGEST: Final = 2000
-"""The most runs of an item to align; of a longer item they are paired in order."""
+"""The most runs of an item to align; longer items are paired in order."""
 _PATHS: Final = 50
 """The most differences to name for a pair of events."""
 

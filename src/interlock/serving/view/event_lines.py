@@ -226,7 +226,7 @@ class _Origin:
             self.framing.append((before, "finish" if step.ends_turn == "stop" else "cut", self.parser.framing))
 
     def clear(self, *, redact: bool) -> dict[str, object]:
-        """Return what was read, and start anew."""
+        """Return the origin, and start anew."""
         made: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
         if self.tokens:
             made["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens

@@ -65,7 +65,7 @@ _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
 
 
 def writes() -> Mapping[str, Mapping[str, object]]:
-    """Return where each event writes in its item, by wire name: the page knows no event by name.
+    """Return where each event writes in its item, by wire name: the page hard-codes no event.
 
     `op` is `all` (a field of the event is the item), `put` (it is a part), `append` or `set` (a text), `push` (an entry of a
     list) or `status`; `from` is the field of the event, `to` the field of the item or part, and `list` and `index` are the fields

@@ -1,4 +1,4 @@
-"""Hiding the texts of a stream behind marks; only fields that are listed by place are shown, so unknown ones cannot leak."""
+"""Hides the texts of a stream behind marks; shows only listed fields, so that unknown ones cannot leak."""
 
 from __future__ import annotations
 

@@ -151,12 +151,12 @@ class CapturedStream:
 
 @define(eq=False)
 class RecentStreams:
-    """The most recent streams of a server, and the API keys that show them; without `keys`, nobody sees them."""
+    """The latest streams of a server, and the API keys that show them; if `keys` is None, nobody sees them."""
 
     keys: Keys | None = field(repr=False)
     redact: bool = False
     streams: dict[str, CapturedStream] = field(factory=dict[str, CapturedStream], init=False)
-    """By their numbers, as in paths; the oldest first."""
+    """By number, as in paths; the oldest first."""
     _next: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
 

@@ -40,7 +40,7 @@ class Connection:
 
     path: str
     busy: float = 0.0
-    _connection: Any = field(init=False)  # what apsw declares cannot be read under Python 3.11
+    _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
 
     def __attrs_post_init__(self) -> None:
         self._connection = apsw.Connection(self.path)
@@ -175,7 +175,7 @@ class DatabaseThread:
                 set_outcome()
 
     def _commit(self, connection: Connection, jobs: Sequence[Job[Any]]) -> list[Callable[[], None]]:
-        """Run jobs in one transaction; return what sets the outcome of each."""
+        """Run jobs in one transaction; return the setter of each outcome."""
         outcomes: list[Callable[[], None]] = []
         connection.execute(self.begin)
         for job in jobs:

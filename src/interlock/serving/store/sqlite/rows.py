@@ -168,7 +168,7 @@ class Responses:
         return rows[0] if rows else None
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
-        """Return the state of a response after what time alone has done to it since the row was written."""
+        """Return the state of a response now: it may have expired, or its lease may have lapsed."""
         state = STORED.states[row.state]
         if has_lapsed(row.until, self.tx.now) and _T.LAPSE in state.rows:
             state, _ = state.rows[_T.LAPSE]

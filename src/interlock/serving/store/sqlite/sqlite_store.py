@@ -75,7 +75,7 @@ EVICTABLE: Final = f"""
         WHERE ?2 AND used < ?3 AND NOT (owner != '' AND ?4 < until AND until <= ?5) ORDER BY used LIMIT 1
     ) ORDER BY used LIMIT 1
 """  # noqa: S608 - likewise
-"""The least recently used response or conversation, but for the one that was used last and what is in progress."""
+"""The least recently used response or conversation, except the last used one and any in progress."""
 
 
 @define(eq=False)
@@ -163,7 +163,7 @@ class SqlStore(ResponseStore):
 
     @abstractmethod
     async def _change(self, work: Callable[[Transaction], R]) -> R:
-        """Run work that writes; notify the subscribers of the responses that it has changed when it is committed."""
+        """Run work that writes; after the commit, notify the subscribers of changed responses."""
 
     @abstractmethod
     def _size(self, connection: Connection) -> int:
@@ -171,7 +171,7 @@ class SqlStore(ResponseStore):
 
     @abstractmethod
     async def _free_space(self) -> None:
-        """Free the pages that nothing uses."""
+        """Free unused pages."""
 
 
 @define(eq=False)
@@ -269,7 +269,7 @@ class SqliteStore(SqlStore):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect once something is written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-        connection.execute("PRAGMA secure_delete = ON")  # overwrites what is deleted
+        connection.execute("PRAGMA secure_delete = ON")  # overwrites deleted data
         connection.execute("PRAGMA foreign_keys = ON")
         if self.max_bytes is not None:
             connection.execute(f"PRAGMA max_page_count = {self.max_bytes // connection.value('PRAGMA page_size')}")
@@ -291,8 +291,8 @@ class SqliteStore(SqlStore):
 class MemoryStore(SqlStore):
     """Stores responses in memory, and evicts the least recently used responses and conversations.
 
-    It evicts neither unfinished responses nor conversations that are held, nor what was used last, so that whoever waits for the
-    end of a response can get it.
+    It does not evict unfinished responses, locked conversations, or the last used entry, so that a client that waits for the end
+    of a response can get it.
 
     Args:
         max_responses: The most responses, and the most conversations.
@@ -304,7 +304,7 @@ class MemoryStore(SqlStore):
     _kind = "memory"
     _connection: Connection = field(init=False)
     _uses: int = field(default=0, init=False)
-    _empty_pages: int = field(init=False)  # those of the tables without rows, which do not count
+    _empty_pages: int = field(init=False)  # of the tables without rows, which do not count
 
     def __attrs_post_init__(self) -> None:
         self.calendar = self.clock
@@ -398,7 +398,7 @@ class MemoryStore(SqlStore):
 
 
 def _vacuum(connection: Connection) -> None:
-    """Return free pages to the disk, and empty the write-ahead log, which may still contain what was deleted."""
+    """Return free pages to the disk, and empty the write-ahead log, which may still contain deleted data."""
     connection.execute("PRAGMA incremental_vacuum")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
