@@ -4,7 +4,7 @@ A stream shows events but no triggers, and the same events can lead to several s
 or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
 Edges without events are followed at once.
 
-The automaton accepts one thing more than the tables, as the rules do: a text may have no deltas, so each delta is optional.
+Unlike the tables, but like the rules, the automaton accepts a text without deltas: each delta is optional.
 
 The sets are built on demand and cached; an automaton has a few dozen of them, and a step is one lookup in a dict.
 """

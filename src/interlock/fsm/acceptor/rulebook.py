@@ -1,4 +1,4 @@
-"""The rules: the name of each, what it says, and why breaking it is an error.
+"""The rules: the name and text of each, and the consequence of breaking it.
 
 docs/rules.md and `interlock check --explain` print these sentences.
 """

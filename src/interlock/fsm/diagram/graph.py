@@ -68,7 +68,7 @@ class Label:
     """The effects in order: the full wire names of a lifecycle's events, or the names of other effects."""
 
 
-@frozen(cache_hash=True)  # the layout looks things up by it
+@frozen(cache_hash=True)  # a key of the layout's mappings
 class DrawnEdge:
     """A line between two states, or from a state to itself, with one or more labels."""
 

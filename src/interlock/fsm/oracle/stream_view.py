@@ -78,7 +78,7 @@ class Item:
 
 @frozen
 class Stream:
-    """A whole stream.
+    """A full stream.
 
     Args:
         events: The bodies of the events.

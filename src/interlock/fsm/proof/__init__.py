@@ -1,8 +1,8 @@
 """The proof that the driver cannot emit events in an illegal order: it explores every state of the real driver.
 
 The driver is fed every delta in every reachable abstract state. After each delta the stream is ended and judged twice: by
-the oracle, which knows the rules of a stream, and by the expectation, which knows what each delta must do. docs/proof.md
-says what this proves and what it does not.
+the oracle against the rules of a stream, and by the expectation against the effects that each delta must have.
+docs/proof.md states the limits of the proof.
 
     explorer         the exploration
     inputs           the deltas that are fed

@@ -92,7 +92,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
-        """Yield every delta to feed in this state: `anywhere`, text, and what tools report about calls."""
+        """Yield every delta to feed in this state: `anywhere`, text, and the tools' reports on calls."""
         yield from PLAIN
         yield from MEASURED
         yield from anywhere

@@ -118,7 +118,7 @@ def _driver(place: _TurnPlace) -> tuple[ResponseDriver[bytes], list[bytes]]:
 
 
 def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
-    """Return what a run can see in a place: whether the response has begun or ended, and how many calls wait, two for more."""
+    """Return what a run can see in a place: whether the response has begun or ended, and how many calls wait, at most 2."""
     driver, frames = _driver(place)
     return place.state.name, driver.ended, bool(frames), min(len(driver.ready), 2)
 

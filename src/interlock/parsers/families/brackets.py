@@ -34,7 +34,7 @@ class Condition(NamedTuple):
 
 @frozen
 class _Rule:
-    """What must be open and pending before an effect (None: anything), and what is after it (None: no change)."""
+    """The condition that an effect requires (None: any), and the condition after it (None: no change)."""
 
     places: frozenset[Place]
     result: Place | None = None

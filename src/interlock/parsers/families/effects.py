@@ -43,7 +43,7 @@ class Nesting:
         return self._whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets between these parts at quotes, and return True; count none if one of them may close the value."""
+        """Count the brackets of a text split at quotes, and return True; False, uncounted, if one may close the value."""
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:
@@ -74,7 +74,7 @@ class Effects:
     name_match: NameMatch = field(factory=NameMatch)
     replay: str = ""
     _marker_length: int = 0
-    """How much of the pending text is its first marker."""
+    """The length of the pending text's first marker."""
     _blank: str = ""
     """White space after a line break, between markers."""
 

@@ -30,7 +30,7 @@ _ENDS: Final = (_T.FINISH, _T.CUT)
 
 
 def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
-    """Yield the rows, and the same row for every other trigger."""
+    """Yield the rows, and a default for every other trigger."""
     explicit = list(rows)
     triggers = {row.trigger for row in explicit} | set(() if ends else _ENDS)
     yield from explicit
@@ -143,7 +143,7 @@ def _messages() -> Iterator[_Row]:
     yield from _speaking("content", *_starting("content", "", _bare("content")))
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    # Where the section was forgotten, only a tool that is declared is called, and only families with keys forget it.
+    # Without its section, only a declared tool is called, and only families with keys omit the section.
     bare = [_Row("bare name", _T.WORD, "bare name", (_E.NOTE,)), _Row("bare name", _T.KEYS, "body", (_E.ENLIST,))]
     yield from _tentative("bare name", "content", *bare)
 
@@ -226,7 +226,7 @@ def _json() -> Iterator[_Row]:
         _E.WRITE,
     )
     for state in ("quoted", "torn"):
-        # After a line break a string may not be one: then the markers of the call's end count in it too.
+        # With a line break, a string may be invalid: then the markers that end a call count in it too.
         rows = [
             _Row(state, _T.QUOTE, "json", (_E.WRITE,)),
             _Row(state, _T.WHOLE, "whole", (_E.WRITE,)),

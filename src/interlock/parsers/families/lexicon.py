@@ -45,7 +45,7 @@ _ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
 
 
 class Reading(Enum):
-    """What the text between two markers belongs to."""
+    """The role of the text between two markers."""
 
     TEXT = "text"
     NAME = "name"
@@ -74,7 +74,7 @@ class Lexicon:
         strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls in it.
         longer: The markers that are the beginning of another; at the end of a text they are undecided.
         structure: Finds where JSON may be complete or invalid, or where a marker may begin; None outside of JSON.
-        reading: What text is here.
+        reading: How text is read.
         passes_as: The effect of text that passes through, `write` or `add`; None where it does not.
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.

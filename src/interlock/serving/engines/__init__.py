@@ -1,7 +1,7 @@
 """Engines: sources of raw model output behind one protocol. The same parser and driver read all of them.
 
 engine          the protocol
-generation      what an engine does for one response besides generating
+generation      an engine's part in one response besides generating
 embedded/       a stand-in model that runs anywhere
 vllm/           vLLM
 script          an engine that replays turns

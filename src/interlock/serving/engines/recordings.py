@@ -184,7 +184,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
     """Read a recording from a file, or from lines with or without their line ends; empty lines are skipped.
 
     Raises:
-        RecordingError: It is not a whole recording.
+        RecordingError: The recording is invalid.
         OSError: The file cannot be read.
     """
     lines = source.read_bytes().splitlines() if isinstance(source, Path) else source
@@ -294,7 +294,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
 
 
 def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
-    """Merge neighbours that are no deltas, and that all have log probabilities or none; divide what comes of it."""
+    """Merge neighbours without deltas if all or none have log probabilities, and divide the results."""
     chunks: list[Chunk] = []
     for (is_delta, has_logprobs), group in groupby(
         (output.chunk for output in turn.outputs), key=lambda chunk: (chunk.delta is not None, chunk.logprobs is not None)

@@ -156,7 +156,7 @@ def _has_output(item: Item) -> bool:
 
 
 def turn_calls(turn: Turn) -> Sequence[Message]:
-    """Return the calls of a turn: none, the hosted tools that the user asks for, one other tool or the first two named ones.
+    """Return the calls of a turn: the hosted tools that the user asks for, and the named or best fitting other tools.
 
     Tools are called if the user spoke last, and if `tool_choice` requires a call also after the output of a client's tool.
     """

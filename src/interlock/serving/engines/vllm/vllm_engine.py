@@ -49,7 +49,7 @@ __all__ = ["Admissions", "Salt", "VllmEngine", "VllmRefusedError"]
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
 Salt: TypeAlias = Literal["tenant", "key", "none"]
-"""Who shares vLLM's prefix cache: the requests of one API key, those with one `prompt_cache_key` too, or all."""
+"""The requests that share vLLM's prefix cache: of one API key, of one `prompt_cache_key` too, or all."""
 
 CLIENT_ERRORS: Final = frozenset({"VLLMClientError", "VLLMValidationError", "VLLMNotFoundError", "VLLMUnprocessableEntityError"})
 """vLLM's errors that are the client's fault; in newer releases the others derive from the first."""
@@ -75,7 +75,7 @@ SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "p
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-"""The efforts that gpt-oss does not know, each with the nearest that it knows."""
+"""The efforts that gpt-oss lacks, each with the nearest that it has."""
 
 SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 HARMONY_TOOLS: Final = {
@@ -266,7 +266,7 @@ class VllmEngine:
                 raise VllmRefusedError(wrong.status, wrong.message, wrong.type, wrong.param, wrong.code, answer=answer) from None
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a body in which vLLM knows each value: the nearest effort, and no other service tier."""
+        """Return a body whose values vLLM knows: the nearest effort, and no unknown service tier."""
         result = dict(body)
         if body.get("service_tier") not in TIERS:
             result.pop("service_tier", None)
