@@ -1,4 +1,4 @@
-"""Parsers turn what a model writes, in one of several formats, into deltas.
+"""Parsers turn model output, in one of several formats, into deltas.
 
 Parsers do not depend on events, item ids or the network. Each implements `Parser` and accepts any model output.
 

@@ -85,7 +85,7 @@ class Alignment:
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:
-    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the whole token."""
+    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the full token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 

@@ -98,7 +98,7 @@ class TokenText:
 
 @define(eq=False)
 class Characters:
-    """Joins characters that span several tokens, together with the log probabilities of those tokens.
+    """Joins characters that span several tokens, together with the tokens' log probabilities.
 
     Invalid UTF-8 becomes U+FFFD, as in `bytes.decode(errors="replace")`. Text waits until it ends with a complete character,
     so text and tokens always correspond.

@@ -267,7 +267,7 @@ def _fields(delta: object) -> tuple[object, object, object]:
 
 
 def _get(value: object, name: str) -> object:
-    """Return a field of an object or mapping, or None; vLLM gives objects, so those come first."""
+    """Return a field of an object or mapping, or None; vLLM returns objects, so try them first."""
     try:
         return getattr(value, name)
     except AttributeError:
@@ -275,7 +275,7 @@ def _get(value: object, name: str) -> object:
 
 
 def _arguments(call: object) -> str:
-    """Return a fragment of arguments as text; some parsers give a complete object."""
+    """Return a fragment of arguments as text; some parsers return an object."""
     value = _get(_get(call, "function"), "arguments")
     if isinstance(value, str):
         return value

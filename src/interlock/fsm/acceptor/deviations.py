@@ -22,7 +22,7 @@ class Deviation:
     Args:
         name: The name in findings.
         rule: The rule from which it departs.
-        what: What the stream shows.
+        what: The departure itself.
         why: Why it is not an error.
         seen: The services that send it; a dash if no service is known to.
         severity: `deviation`, or `not_judged` for unknown events and items.

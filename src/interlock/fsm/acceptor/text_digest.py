@@ -1,4 +1,4 @@
-"""Deltas of a text or of its log probabilities, compared with the whole in constant memory (R9, R15)."""
+"""Compares deltas of a text or its log probabilities with the full text in constant memory (R9, R15)."""
 
 from __future__ import annotations
 

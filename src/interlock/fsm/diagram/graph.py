@@ -119,7 +119,7 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
 
 
 def draw(table: Table[T, E], *, way: Sequence[str] = (), key: Mapping[str, str] = _NO_KEY) -> Graph:
-    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are those of `graph_of`."""
+    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are as in `graph_of`."""
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
         for state in table.states.values()

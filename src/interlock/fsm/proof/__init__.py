@@ -30,7 +30,7 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 S = TypeVar("S")
 
 OPEN_ITEMS: Final = 2
-"""The most open items in a state that is explored; docs/proof.md says why two are enough."""
+"""The most open items in a state that is explored; docs/proof.md shows that two suffice."""
 
 
 @frozen
@@ -53,12 +53,12 @@ class Proof:
     streams: int
     """How many different streams were judged."""
     events: int
-    """How many events those streams have."""
+    """How many events the streams have."""
     coverage: Mapping[str, Coverage]
     """By the lifecycle's name."""
     counterexample: Counterexample | None
     faults: tuple[str, ...]
-    """What fault injection found, each with its path."""
+    """The faults from injection, each with its path."""
 
     @property
     def holds(self) -> bool:

@@ -176,7 +176,7 @@ class _WrittenItem:
 
 @define
 class Expectation:
-    """Follows the deltas that a driver is fed, and compares its events with what they should be."""
+    """Follows the deltas that a driver is fed, and compares its events with expected effects."""
 
     _status: str = "absent"
     _active: _WrittenItem | None = None

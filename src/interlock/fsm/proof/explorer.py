@@ -1,6 +1,6 @@
 """Feeds the real driver every delta in every abstract state, until no new state appears.
 
-An abstract state has what the driver's decisions depend on, without ids, counters, texts and ended items; docs/proof.md
+An abstract state has all that the driver's decisions need, without ids, counters, texts and ended items; docs/proof.md
 argues that this loses nothing. The search is breadth first, so counterexamples are short.
 """
 

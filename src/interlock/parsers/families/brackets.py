@@ -1,4 +1,4 @@
-"""Checks of a framing beyond those of a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
+"""Checks a framing more strictly than a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
 
 from __future__ import annotations
 

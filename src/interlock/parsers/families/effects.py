@@ -39,7 +39,7 @@ class Nesting:
         return Trigger.SHUT if bracket in self._shutting else Trigger.TEXT
 
     def quote(self, *, ends: bool) -> Trigger:
-        """Return the trigger of a quote, which `ends` a string or begins one; a string outside of brackets is a whole value."""
+        """Return the trigger of a quote, which `ends` a string or begins one; a top-level string is a complete value."""
         return self._whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:

@@ -39,7 +39,7 @@ _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 @frozen
 class NameMatch:
-    """A function name (empty while incomplete), where the text goes on, and the arguments if they came before the name."""
+    """A function name (empty while incomplete), where it ends, the arguments if they came before it, and the call id."""
 
     name: str = ""
     end: int = 0

@@ -1,7 +1,7 @@
 """The shared framing of the families as a table: reasoning, messages, and calls with keys and values or with JSON.
 
 The triggers are the roles of markers, to which a family (`interlock.parsers.families.family`) gives texts. Every state has a row
-for every trigger, so there is an edge for whatever a model writes (rule R20).
+for every trigger, so there is an edge for any model output (rule R20).
 
 There are three kinds of states. In a *channel*, text passes through: reasoning, or a message, outside of a section of calls
 (`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since

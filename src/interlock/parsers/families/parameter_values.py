@@ -82,7 +82,7 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
-    """Return the properties of an object, including those of the parts that it is composed of."""
+    """Return the properties of an object, including the properties of its subschemas."""
     schema = _resolved(schema, root)
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
@@ -112,7 +112,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Follow a `$ref` into the same document; a broken or circular one gives an empty schema."""
+    """Follow a `$ref` into the same document; a broken or circular one is an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str):

@@ -140,7 +140,7 @@ def tool_name(item: Item, names: Mapping[object, str]) -> str:
 
 
 def output_text(item: Item) -> str:
-    """Return the output of a tool, whoever ran it; empty for a call without one."""
+    """Return the output of a server's or client's tool; empty if there is none."""
     if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))

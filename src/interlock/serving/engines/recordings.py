@@ -275,7 +275,7 @@ def _json(fields: Mapping[str, object]) -> str:
 def rechunk(recording: Recording, size: int) -> Recording:
     """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
 
-    Each turn is merged and divided as a whole, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
+    A turn's chunks are merged and divided, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
     because only their parser knows how; a delta with one string and without log probabilities is divided.
 
     Raises:

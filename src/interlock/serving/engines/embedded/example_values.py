@@ -18,7 +18,7 @@ Schema: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000
 VALUE_COST: Final = 50
-"""The work for one schema, in keywords and alternatives, and what a value costs of it."""
+"""The work for one schema, in keywords and alternatives, and the cost of a value."""
 
 DEEPEST: Final = 40
 SHALLOW: Final = 4

@@ -2,7 +2,7 @@
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
 With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens, or is truncated. So each token is
-paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
+paired with its own text, and the parsers see the same for any chunking (rule R16).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOSTED: Final[Mapping[str, Mapping[str, Route]]] = {
     "code_interpreter": {"python": CODE, "code_interpreter": CODE},
     "web_search": {"web_search": SEARCH, "web_search_preview": SEARCH},
 }
-"""The functions by which models other than gpt-oss call hosted tools, by the types of those tools."""
+"""The functions by which models other than gpt-oss call hosted tools, by the tools' types."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt may show whether it ends in reasoning."""

@@ -92,7 +92,7 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
 
 PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
 SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
-"""The functions that stand for hosted tools if a model knows only functions."""
+"""The functions that stand for hosted tools if a model has only functions."""
 
 END: Final = object()
 
@@ -363,7 +363,7 @@ class VllmGeneration:
             await generating.admitted()
 
     def _is_accepted(self, call: Call) -> bool:
-        """Return whether rendering has checked the whole request; parameters beyond the API are checked by the engine itself."""
+        """Return whether rendering has checked the full request; the engine itself checks parameters beyond the API."""
         is_plain = self._request.raw.keys() <= PARAMETERS and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
@@ -419,7 +419,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4)."""
+        """Return vLLM's own fields that have a value; none after an error, because every response must end (rule R4)."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
