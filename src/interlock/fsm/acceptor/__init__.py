@@ -11,7 +11,7 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     fields        fields that differ from their type
     text_digest   deltas compared with the full text
     ending        the response objects that open and end a stream
-    steps         which edges explain an event
+    steps         edges that explain an event
     rulebook      the rules
     deviations    departures from the rules that break no client
     finding       faults and findings

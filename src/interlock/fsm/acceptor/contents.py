@@ -394,4 +394,4 @@ _JUDGES: Final[Mapping[type[StreamEvent], Judge]] = {
     CommandOutputEvent: judge_printed,
 }
 JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_of(event)) is not None}
-"""The function for each event that has content of its own."""
+"""The function for each event with content to check."""

@@ -1,4 +1,4 @@
-"""The departures from the rules that real services make and that break no client.
+"""Departures from the rules by real services that break no client.
 
 A fault that names no deviation is an error. The table includes what OpenAI's service sends against its own documentation.
 `tests/clients/deviations.py` plays a stream with each deviation to every client; docs/rules.md and `interlock check --explain`

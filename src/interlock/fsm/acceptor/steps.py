@@ -1,4 +1,4 @@
-"""Which edges of a lifecycle explain each event; the viewer draws them.
+"""The lifecycle edges that explain each event; the viewer draws them.
 
 A stream shows events but no triggers, so several edges may explain one event. A step has them all, and `narrow_steps` removes
 edges that contradict neighbouring steps.

@@ -89,7 +89,7 @@ def _starting(state: str, prefix: str, *extra: _Row) -> Iterator[_Row]:
 
 
 def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
-    """Yield the rows of the markers that end a call: its own end, or one that can only follow it."""
+    """Yield the rows of markers that end a call: its end marker, or one that can only follow."""
     yield _Row(state, _T.UNCALL, "inside", (*effects, _E.END))
     yield _Row(state, _T.UNSECTION, "between", (*effects, _E.END))
     yield _Row(state, _T.SECTION, "aside section", (*effects, _E.END, _E.HOLD))
@@ -112,7 +112,7 @@ def _invoke(state: str) -> _Row:
 
 
 def _reasoning() -> Iterator[_Row]:
-    """Yield the rows of reasoning, and of calls in it, which end it."""
+    """Yield the rows of reasoning, and of the calls that end it."""
     yield from _resting(
         "thinking",
         "reasoning",

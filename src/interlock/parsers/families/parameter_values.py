@@ -37,7 +37,7 @@ _DEEPEST: Final = 16
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands inside a JSON string; surrogates become U+FFFD."""
+    """Escape a text for the inside of a JSON string; surrogates become U+FFFD."""
     return encode_basestring(clean(text))[1:-1]
 
 

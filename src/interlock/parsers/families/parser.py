@@ -121,7 +121,7 @@ class FamilyParser:
         return deltas
 
     def _scan(self, text: str, *, final: bool) -> None:
-        """Read text as far as it is decided; at the end of a turn, all of it."""
+        """Read all decided text, or at the end of a turn all text."""
         self._text, self._at = text, 0
         while self._at < len(self._text) and self._step(final=final):
             pass

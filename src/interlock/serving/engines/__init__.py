@@ -6,6 +6,6 @@ embedded/       a stand-in model that runs anywhere
 vllm/           vLLM
 script          an engine that replays turns
 recordings      engine outputs as a file: read, written, rechunked and replayed
-prompt          a conversation as a stand-in for a model reads it
+prompt          conversations as stand-in models read them
 harmony_tokens  text and messages as tokens of gpt-oss
 """

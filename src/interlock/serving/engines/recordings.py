@@ -241,7 +241,7 @@ def _output(line: _Line) -> EngineOutput:
 
 
 def write(recording: Recording) -> Iterator[str]:
-    """Yield the lines of a recording, each with its line end; `read` returns the same recording."""
+    """Yield the lines of a recording, each with its line end, without `cache_write_tokens`."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
     parsers = {name: parser for name, parser in tagged.items() if parser is not None}
     header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}

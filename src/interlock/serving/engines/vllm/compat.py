@@ -328,7 +328,7 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
 
 
 def rendered(messages: Sequence[object]) -> Sequence[int]:
-    """Return the tokens of messages of harmony, and of the beginning of the answer to them."""
+    """Return the tokens of harmony messages and of the beginning of the answer."""
     tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
     return tokens
 

@@ -276,7 +276,7 @@ class VllmEngine:
         return result
 
     def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
-        """Return the field `cache_salt` for a request that has none of its own, if its cache is not shared by all."""
+        """Return a `cache_salt` for a request without one; empty if the request shares its cache with all."""
         key = raw.get("prompt_cache_key") if self.salt == "key" else None
         if raw.get("cache_salt") is not None or self.salt == "none" or not (tenant or key):
             return {}
@@ -299,7 +299,7 @@ class PreviousTurn:
 
 @define(eq=False)
 class VllmGeneration:
-    """vLLM's generation of one response, under whose id vLLM logs it."""
+    """vLLM's generation of one response, logged under its id."""
 
     _engine: VllmEngine
     _request: CreateResponse
