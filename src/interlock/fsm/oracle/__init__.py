@@ -2,7 +2,7 @@
 
 It does not import the lifecycles, the driver, the event types or the SDK. It states the rules differently: as regular
 expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
-lifecycles. It checks R1 to R18 without framing (R5), because it reads event bodies instead of bytes.
+lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads event bodies, not bytes.
 
     api_fields   the fields of events and items
     grammar      the order of an item's events

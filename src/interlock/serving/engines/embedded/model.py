@@ -183,7 +183,7 @@ def _last_item(items: Sequence[Item]) -> Item:
 
 
 def _is_waiting(item: Item) -> bool:
-    """Return whether the user waits after an item: a user message or open summary."""
+    """Return whether the user waits after an item: a user message or unanswered summary."""
     text = text_of(item.get("content"))
     return is_from_user(item) or (is_summary(text) and text.endswith(UNANSWERED))
 
@@ -233,7 +233,7 @@ def _mention(name: str, text: str) -> int:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text or identifier in lower case, without small words and plural endings."""
+    """Return the words of a text or identifier in lower case, without small words and a final s."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
     words = {word.casefold() for word in re.findall(r"\w+", spaced)}
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}
