@@ -1,6 +1,6 @@
-"""Parsers turn what a model writes, in one of several formats, into deltas.
+"""Parsers turn model output, in one of several formats, into deltas.
 
-A parser knows nothing of events, item ids or the network. Each has the methods of `Parser` and accepts any model output.
+Parsers do not depend on events, item ids or the network. Each implements `Parser` and accepts any model output.
 
     chunk               a chunk of engine output, and the methods of every parser
     formats             the formats by name, and the parser of each

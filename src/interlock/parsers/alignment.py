@@ -1,7 +1,7 @@
 """Alignment of text with the tokens that it came from.
 
-vLLM's parsers and the families' give text and the log probabilities of tokens apart. The tokens' bytes follow one another, and
-the text is somewhere in them, after the text before it. Markup that became no text is skipped.
+vLLM's parsers and the family parsers handle text and log probabilities separately. Each text is found in the joined bytes of the
+tokens, after the previous text. Markup that became no text is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Alignment:
 
     _bytes: bytes = b""
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
-    """Each with where it begins and ends; a token that has lost its first bytes begins before 0."""
+    """Start, end and entry of each token; the start is negative if its first bytes are gone."""
     _pending: bytes = b""
 
     @property
@@ -85,7 +85,7 @@ class Alignment:
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:
-    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the whole token."""
+    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the full token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 

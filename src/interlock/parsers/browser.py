@@ -1,4 +1,4 @@
-"""The browser tool of harmony: from the arguments of a call to the `action` of a `web_search_call`.
+"""Converts the arguments of harmony's browser calls to the `action` of a `web_search_call`.
 
 The tool names pages by cursors and links by numbers, the API by URLs: the page at cursor 3 becomes `cursor:3`, and its link
 number 7 `cursor:3#7`.

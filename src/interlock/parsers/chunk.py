@@ -36,10 +36,10 @@ ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 
 
 class Parser(Protocol):
-    """Parses what a model writes in one format; one instance parses all turns of one response."""
+    """Parses model output in one format; one instance parses all turns of one response."""
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas that are certain after a chunk; never raises, whatever the model wrote (rule R17)."""
+        """Return the deltas that are certain after a chunk; never raises, for any model output (rule R17)."""
         ...
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:

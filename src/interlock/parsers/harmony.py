@@ -1,8 +1,8 @@
 """The format `harmony`: from token ids to deltas.
 
 `harmony_framing` declares which tokens may follow one another, `harmony_header` the words of a header, `harmony_vocabulary` the
-meaning of an id; the parser runs the first over the other two. No sequence of ids, in whatever chunks and however it ends,
-raises or loses text (rules R16 to R18). docs/recovery.md shows what malformed output becomes.
+meaning of an id; the parser combines them. No sequence of ids, however it is chunked or ends, raises or loses text (rules R16
+to R18). docs/recovery.md shows what malformed output becomes.
 
 The hot path is a token of text in a content: one lookup in `_plain`. While an item streams, that is the vocabulary's mapping of
 tokens with complete characters; at any other time it is empty.
@@ -72,7 +72,7 @@ class HarmonyParser:
         return self._take()
 
     def _feed_many(self, tokens: Sequence[int]) -> list[Delta]:
-        """Parse several tokens; a comprehension in `feed` would make that slower."""
+        """Parse several tokens; a comprehension inside `feed` would slow it down."""
         texts = [text for token in tokens if (text := self._plain.get(token)) is not None]
         if texts and len(texts) == len(tokens):
             self._tokens += len(texts)
@@ -169,7 +169,7 @@ class HarmonyParser:
         return _CHANNELS.get(header.channel, PREAMBLE if header.is_foreign else ANSWER)
 
     def _spill(self) -> None:
-        """Write the words that are no header to the item."""
+        """Write the words after the header to the item."""
         for chunk in self._header.spill():
             self._content_start -= chunk.tokens
             self._out += text_deltas(self._writer, chunk.text, chunk.entries)

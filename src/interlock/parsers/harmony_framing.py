@@ -1,6 +1,6 @@
 """The framing of harmony as a table: messages, each a header and a content.
 
-Every state has a row for every trigger, so there is an edge for whatever a model writes (rule R17).
+Each state has a row for each trigger possible there, so any model output has an edge (rule R17).
 
 Three triggers stand for a token of text: `text` in a content; outside of it, `word` if it may belong to a header, and `prose`
 if it shows that the header is malformed, because it ends without `<|message|>`. `interlock.parsers.harmony_header` tells the
@@ -89,7 +89,7 @@ HARMONY: Final[Table[Trigger, Effect]] = Table(
         Edge("expect_start", _T.STRAY, "expect_start"),
         Edge("expect_start", _T.FINISH, "expect_start"),
         Edge("expect_start", _T.CUT, "expect_start"),
-        # A header. Whatever ends it, what was read of it decides where the text goes.
+        # A header. However it ends, its words so far decide where the text goes.
         Edge("header", _T.WORD, "header", (_E.NOTE,)),
         Edge("header", _T.PROSE, "content", (_E.NOTE, _E.BREAK, _E.OPEN, _E.SPILL)),
         Edge("header", _T.CHANNEL, "header", (_E.SECTION,)),

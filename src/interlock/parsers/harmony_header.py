@@ -1,4 +1,4 @@
-"""The grammar of harmony's headers: their words, and what a complete or broken-off header means.
+"""The grammar of harmony's headers: their words, and how complete and broken-off ones are read.
 
 A header is a sequence of sections, each begun by a marker; the section before the first marker follows the
 `<|start|>assistant` at the end of the prompt:
@@ -55,7 +55,7 @@ _WORD = re.compile(
 
 @define(eq=False)
 class Header:
-    """A header so far: the author, a known channel and the recipient, as far as it names them."""
+    """A partial header: its author, known channel and recipient, each None until it is named."""
 
     role: str | None = None
     channel: str | None = None
@@ -65,7 +65,7 @@ class Header:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the header names another author than the assistant."""
+        """Whether the header names a role other than `assistant`."""
         return self.role not in {None, "assistant"}
 
     def add(self, chunk: TokenText) -> None:
@@ -104,7 +104,7 @@ class Header:
         self._chunks = ()
 
     def break_off(self) -> None:
-        """Read the section as broken off; `spill` then returns the words that are no header."""
+        """Read the section as broken off; `spill` then returns the words after the header."""
         section = self._section
         words, end = self._unambiguous(section)
         self._record(words)
@@ -113,7 +113,7 @@ class Header:
         self._chunks = _drop_start(self._chunks, end)
 
     def spill(self) -> tuple[TokenText, ...]:
-        """Return the words that are no header, token by token."""
+        """Return the words after the header, token by token."""
         chunks, self._chunks = self._chunks, ()
         return chunks
 
@@ -122,7 +122,7 @@ class Header:
         return "".join(chunk.text for chunk in self._chunks)
 
     def _allows(self, words: list[re.Match[str]]) -> bool:
-        """Return whether these words are a valid section: at most one, its role, channel or content type, is unknown."""
+        """Return whether these words are a valid section: at most one is unknown, and none in a text section."""
         return sum(word["other"] is not None for word in words) <= (self._opener != "text")
 
     def _unambiguous(self, section: str) -> tuple[list[re.Match[str]], int]:

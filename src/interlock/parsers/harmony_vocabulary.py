@@ -98,10 +98,10 @@ class TokenText:
 
 @define(eq=False)
 class Characters:
-    """Joins characters that span several tokens, together with the log probabilities of those tokens.
+    """Joins characters that span several tokens, together with the tokens' log probabilities.
 
-    Invalid UTF-8 becomes U+FFFD, as in `bytes.decode(errors="replace")` of the whole. Text waits until it ends with a complete
-    character, so text and tokens always correspond.
+    Invalid UTF-8 becomes U+FFFD, as in `bytes.decode(errors="replace")`. Text waits until it ends with a complete character,
+    so text and tokens always correspond.
     """
 
     _text: str = ""
@@ -116,7 +116,7 @@ class Characters:
         return self._tokens > 0
 
     def feed(self, data: bytes, entry: Entry | None) -> bool:
-        """Add the bytes of a token, at least one, and return whether the text is complete, so that `take` should be called."""
+        """Add the bytes of a token, at least one; return whether the text is complete, ready for `take`."""
         data = self._rest + data
         text, length = utf_8_decode(data, "replace")
         self._text, self._rest = self._text + text, data[length:]

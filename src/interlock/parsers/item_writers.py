@@ -18,7 +18,7 @@ from interlock.parsers.routing import Payload, Route
 
 @define(eq=False)
 class Writer:
-    """Writes the deltas of one item; `fields` adds to those of its route."""
+    """Writes the deltas of one item; `fields` extends its route's."""
 
     route: Route
     _fields: Mapping[str, object] = NO_FIELDS
@@ -27,7 +27,7 @@ class Writer:
         """Return the delta that opens the item, unless that depends on its text."""
         return [Open(self.route.kind, {**self.route.fields, **self._fields} if self._fields else self.route.fields)]
 
-    def write(self, text: str) -> list[Delta]:  # noqa: ARG002 - for those that override it
+    def write(self, text: str) -> list[Delta]:  # noqa: ARG002 - for subclasses
         """Return the deltas that are certain after this text."""
         return []
 

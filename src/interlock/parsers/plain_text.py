@@ -20,7 +20,7 @@ class PlainParser:
     _writer: Writer | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the text unchanged; log probabilities of tokens without text wait for the text that those tokens complete."""
+        """Return the text unchanged; log probabilities of tokens without text wait for the next text."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
         return self._write(chunk.text) if chunk.text else []

@@ -26,7 +26,7 @@ from interlock.events.items import ItemKind
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
-"""What the text of an item is: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
+"""The form of an item's text: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
 
 SEPARATOR = "__"
 """Separates a namespace from a name in the flat names that chat templates show to a model."""
@@ -34,7 +34,7 @@ SEPARATOR = "__"
 
 @frozen
 class Route:
-    """The item that a text becomes: its kind, its first fields and how its text is read; `function` is that of a browser call."""
+    """The item for a text: its kind, first fields and payload; `function` is the function of a browser call."""
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -62,7 +62,7 @@ _PYTHON = Route("code_interpreter_call")
 
 @frozen
 class Routing:
-    """Routes the calls of one request; `servers` are the tools allowed of each MCP server, by the server's label."""
+    """Routes the calls of one request; `servers` has the allowed tools of each MCP server, by label."""
 
     declared: Mapping[str, Route] = field(factory=dict[str, Route])
     servers: Mapping[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
@@ -135,7 +135,7 @@ class Routing:
 
 
 def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
-    """Yield the recipients of functions and custom tools; the names of hosted tools stay theirs."""
+    """Yield recipients and routes of declared tools; reserved names require `functions.`."""
     for tool in tools:
         if tool.get("type") == "namespace":
             space = as_text(tool.get("name"))
@@ -156,7 +156,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 
 def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
-    """Return the route of a function or custom tool; functions may be nested, as in chat completions."""
+    """Return the route of a declared tool; functions may be nested, as in chat completions."""
     name = as_text(tool.get("name")) or as_text(as_mapping(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:

@@ -1,4 +1,4 @@
-"""The format `vllm`: from the deltas of any of vLLM's own parsers to ours.
+"""The format `vllm`: from the output of vLLM's own parsers to deltas.
 
 A `DeltaMessage` (from `Parser.parse_delta`) has reasoning, content and fragments of tool calls, each with an index, possibly
 several at once. This module reads its fields from objects or mappings, so it works without vLLM.
@@ -29,14 +29,14 @@ from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, joi
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_sequence, as_text
 
 Key: TypeAlias = Literal["reasoning", "content"] | int
-"""What an item is: reasoning, content, or the tool call with an index."""
+"""An item's key: reasoning, content, or the index of a tool call."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 
 
 @define(eq=False)
 class _Item:
-    """An item in the queue, with the text that it has not written; it starts at the head, once its writer is known."""
+    """A queued item with its unwritten text; it starts at the head of the queue, once its writer is known."""
 
     key: Key
     writer: Writer | None = None
@@ -70,8 +70,8 @@ class _Item:
 class VllmParser:
     """Parses the deltas of vLLM's parsers; see `Parser`.
 
-    White space at the beginning of a text waits for the rest of that text, and is dropped if another item comes instead: the
-    white space of chat templates between reasoning and a tool call is no message.
+    White space at the beginning of a text waits for more text, and is dropped if another item comes instead: the white space
+    of chat templates between reasoning and a tool call is not a message.
 
     Args:
         routing: Routes the calls; an unknown name is a function.
@@ -260,14 +260,14 @@ def _is_json(text: str) -> bool:
 def _fields(delta: object) -> tuple[object, object, object]:
     """Return the reasoning, the content and the tool calls of a delta; older releases call the first `reasoning_content`."""
     try:
-        return _FIELDS(delta)  # what vLLM gives, in one go
+        return _FIELDS(delta)  # vLLM's objects in one call
     except AttributeError:
         reasoning = _get(delta, "reasoning") or _get(delta, "reasoning_content")
         return reasoning, _get(delta, "content"), _get(delta, "tool_calls")
 
 
 def _get(value: object, name: str) -> object:
-    """Return a field of an object or mapping, or None; vLLM gives objects, so those come first."""
+    """Return a field of an object or mapping, or None; vLLM returns objects, so try them first."""
     try:
         return getattr(value, name)
     except AttributeError:
@@ -275,7 +275,7 @@ def _get(value: object, name: str) -> object:
 
 
 def _arguments(call: object) -> str:
-    """Return a fragment of arguments as text; some parsers give a complete object."""
+    """Return a fragment of arguments as text; some parsers return an object."""
     value = _get(_get(call, "function"), "arguments")
     if isinstance(value, str):
         return value

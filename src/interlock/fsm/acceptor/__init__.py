@@ -1,17 +1,17 @@
 """A validator of Responses streams, built from the same lifecycles as the driver (`interlock check`).
 
-The other validator, `interlock.fsm.oracle`, is written from the rules alone and reads whole streams. Tests compare the two.
+The other validator, `interlock.fsm.oracle`, is written from the rules alone and reads full streams. Tests compare the two.
 
     judging       validates the bytes of a stream
     acceptor      validates the events of a stream
     stream_items  the items of a stream, with their indices and ids
-    tracked_item    one item: its place in the lifecycle and its texts
+    tracked_item  one item: its place in the lifecycle and its texts
     automaton     a lifecycle run backwards, from events to states
-    contents      what the events of an item carry
+    contents      the content of an item's events
     fields        fields that differ from their type
-    text_digest   deltas compared with the whole text
+    text_digest   deltas compared with the full text
     ending        the response objects that open and end a stream
-    steps         which edges explain an event
+    steps         edges that explain an event
     rulebook      the rules
     deviations    departures from the rules that break no client
     finding       faults and findings

@@ -4,8 +4,7 @@ For each event, the acceptor reports the rules that the event breaks, the state 
 would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
 It stores only ids and digests of finished items and a window of each open text, so its memory does not grow with the texts.
 
-`judging` checks framing (R5) and the end marker. R16, R17 and R19 compare a stream with the model's tokens, which no
-stream has.
+`judging` checks framing (R5) and the end marker. R16, R17, R19 and R20 cannot be judged from a stream alone.
 """
 
 from __future__ import annotations
@@ -74,11 +73,11 @@ class _Numbering:
 
     expected: int | None
     _alternative: int | None = None
-    """The next number if the last one was wrong by itself instead of the first after a gap."""
+    """The next number if only the last one was wrong, without a gap."""
     _last: int | None = None
     """The last number; None before the first."""
     _missing: int = 0
-    """The number of events without one since then."""
+    """The number of unnumbered events since then."""
 
     def take(self, number: object) -> list[Fault]:
         """Check the number of an event, and expect the next."""
@@ -134,7 +133,7 @@ class Acceptor:
     Args:
         dialect: The dialect of the stream.
         permissive: Whether the model may write two items at once.
-        first_sequence_number: The number of the first event: 0 for a whole stream, more for a resumed one, whose items may
+        first_sequence_number: The number of the first event: 0 for a full stream, more for a resumed one, whose items may
             lack their `added` event. None accepts any number.
     """
 
@@ -310,7 +309,7 @@ class Acceptor:
         return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
 
     def _check_number(self, number: object) -> list[Fault]:
-        """Check the number of an event; if the first one is 0, the stream is whole."""
+        """Check the number of an event; if the first is 0, the stream is complete."""
         if not self.events and self._numbers.expected is None and number == 0:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
@@ -425,7 +424,7 @@ def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[st
 
 
 def _foreign(body: Mapping[str, object]) -> str:
-    """Describe what an event has of OpenAI's dialect; empty if nothing."""
+    """Describe an event's use of OpenAI's dialect; empty if none."""
     name = as_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"

@@ -4,7 +4,7 @@ A stream shows events but no triggers, and the same events can lead to several s
 or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
 Edges without events are followed at once.
 
-The automaton accepts one thing more than the tables, as the rules do: a text may have no deltas, so each delta is optional.
+Unlike the tables, but like the rules, the automaton accepts a text without deltas: each delta is optional.
 
 The sets are built on demand and cached; an automaton has a few dozen of them, and a step is one lookup in a dict.
 """
@@ -33,7 +33,7 @@ class Observed:
         source: The state that it leaves; some states occur only here.
         dest: The state that it enters.
         events: Its events, in order.
-        why: What the service does, and why that is legal.
+        why: The service's behaviour, and why it is legal.
     """
 
     source: str
@@ -124,7 +124,7 @@ class Automaton(Generic[S]):
         self.events = frozenset(self._anywhere)
         """The wire names of all events of the lifecycle."""
         self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
-        """The events that say that a tool ended with a result."""
+        """The events that report the result of a tool."""
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
         """Whether the item has no events between `added` and `done`, and so may be added with any status."""
         self.apart = frozenset(
@@ -158,7 +158,7 @@ class Automaton(Generic[S]):
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
-        """Return the node after an event of this lifecycle, whatever the node before it."""
+        """Return the node after an event of this lifecycle, from any node."""
         return self._node(self._anywhere[event])
 
     def either(self, one: Node, other: Node) -> Node:

@@ -174,7 +174,7 @@ def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -
 
 
 def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
-    """Compare the item's whole text, and its name, with earlier events."""
+    """Compare the item's full text, and its name, with earlier events."""
     name = body.get("name", state.stable.get("name"))
     if state.added and name != state.stable.get("name"):
         yield Fault("R7", f"the item was added with name {quoted(state.stable.get('name'))} and now has the name {quoted(name)}")
@@ -284,7 +284,7 @@ def judge_annotation(state: TrackedItem, event: type[StreamEvent], body: Body) -
 
 
 def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
-    """Compare the whole text of a part with its deltas."""
+    """Compare the full text of a part with its deltas."""
     part, faults = _open_part(state, event, body, _TYPE_OF[event])
     yield from faults
     field = own_fields(event)[0]
@@ -394,4 +394,4 @@ _JUDGES: Final[Mapping[type[StreamEvent], Judge]] = {
     CommandOutputEvent: judge_printed,
 }
 JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_of(event)) is not None}
-"""The function for each event that has content of its own."""
+"""The function for each event with content to check."""

@@ -1,4 +1,4 @@
-"""The departures from the rules that real services make and that break no client.
+"""Departures from the rules by real services that break no client.
 
 A fault that names no deviation is an error. The table includes what OpenAI's service sends against its own documentation.
 `tests/clients/deviations.py` plays a stream with each deviation to every client; docs/rules.md and `interlock check --explain`
@@ -22,7 +22,7 @@ class Deviation:
     Args:
         name: The name in findings.
         rule: The rule from which it departs.
-        what: What the stream shows.
+        what: The departure itself.
         why: Why it is not an error.
         seen: The services that send it; a dash if no service is known to.
         severity: `deviation`, or `not_judged` for unknown events and items.

@@ -79,7 +79,7 @@ def is_unknown_part(body: Mapping[str, object]) -> bool:
 
 
 def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
-    """Return whether another rule (R2, R13, R15) reports a fault, or it is in what a response echoes of its request."""
+    """Return whether another rule (R2, R13, R15) reports a fault, or a response echoes its field from the request."""
     match mismatch.path:
         case ("sequence_number",):
             return True

@@ -1,4 +1,4 @@
-"""What a validator reports about a stream: faults, and the findings that say where they are."""
+"""A validator's reports: faults, and findings, which locate faults in a stream."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
 
 
 def digest(value: object) -> Digest:
-    """Hash a JSON value, whatever the order of its fields."""
+    """Hash a JSON value, ignoring the order of its fields."""
     try:
         data = _canonical(value)
     except RecursionError:

@@ -174,7 +174,7 @@ class Judge:
     Args:
         dialect: The dialect of the stream.
         permissive: Whether the model may write two items at once.
-        first: The number of the first event of a resumed stream; 0 for a whole stream.
+        first: The number of the first event of a resumed stream; 0 for a full stream.
     """
 
     def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
@@ -297,7 +297,7 @@ class Judge:
 
 
 def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
-    """Validate a whole stream, whose bytes are split anywhere, with the settings of `Judge`."""
+    """Validate a full stream, whose bytes are split anywhere, with the settings of `Judge`."""
     judging = Judge(dialect=dialect, permissive=permissive, first=first)
     for chunk in chunks:
         judging.feed(chunk)

@@ -1,4 +1,4 @@
-"""The rules: the name of each, what it says, and why breaking it is an error.
+"""The rules: the name and text of each, and the consequence of breaking it.
 
 docs/rules.md and `interlock check --explain` print these sentences.
 """
@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 Sort: TypeAlias = Literal["order", "content"]
-"""What a rule constrains: the order of events, or their content."""
+"""The subject of a rule: the order of events, or their content."""
 
 
 @frozen
@@ -23,7 +23,7 @@ class Rule:
         name: One or two words.
         says: The rule, in a sentence or a few.
         breaks: The consequence of breaking it; empty for a rule that one stream cannot show.
-        sort: What it constrains.
+        sort: The rule's subject.
     """
 
     number: str

@@ -1,7 +1,7 @@
-"""Which edges of a lifecycle explain each event; the viewer draws them.
+"""The lifecycle edges that explain each event; the viewer draws them.
 
 A stream shows events but no triggers, so several edges may explain one event. A step has them all, and `narrow_steps` removes
-those that contradict the neighbouring steps.
+edges that contradict neighbouring steps.
 """
 
 from __future__ import annotations

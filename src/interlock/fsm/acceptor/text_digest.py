@@ -1,4 +1,4 @@
-"""Deltas of a text or of its log probabilities, compared with the whole in constant memory (R9, R15)."""
+"""Compares deltas of a text or its log probabilities with the full text in constant memory (R9, R15)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Text:
     """A text that arrives in chunks.
 
     Args:
-        complete: Whether every chunk was received; otherwise the first whole text is accepted.
+        complete: Whether every chunk was received; otherwise the first full text is accepted.
     """
 
     complete: bool = True
@@ -36,9 +36,9 @@ class Text:
     _length: int = field(default=0, init=False)
     """The number of characters that are folded."""
     _last_whole: str | None = field(default=None, init=False)
-    """The whole text of the last comparison."""
+    """The full text of the last comparison."""
     at_once: bool = field(default=False, init=False)
-    """Whether the whole text came without a delta."""
+    """Whether the full text came without a delta."""
 
     def add(self, chunk: str) -> None:
         """Add a chunk."""
@@ -53,7 +53,7 @@ class Text:
         self.chunks.clear()
 
     def compare(self, whole: str) -> str | None:
-        """Compare the chunks with the whole text that an event, a part or an item has.
+        """Compare the chunks with the full text that an event, a part or an item has.
 
         Returns:
             The predicate of a sentence that describes the difference; None if there is none, or the last call reported it.

@@ -85,7 +85,7 @@ class TrackedItem:
     """The index of the next part of each list, if it is known."""
     first_delta: str | None = None
     early_faults: list[Fault] = field(factory=list[Fault], init=False)
-    """What `added` contains and only `done` should."""
+    """The faults of `added`, reported at `done`."""
     first_status: str = field(default="", init=False)
     """The status in `added`; empty for `in_progress`."""
     only_done_events: bool = field(default=True, init=False)

@@ -124,7 +124,7 @@ class Layout:
     lines: tuple[PlacedLine, ...]
     labels: tuple[PlacedLabel, ...]
     routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
-    """The whole path of each edge between its states, including the part that it shares with other edges."""
+    """The full path of each edge between its states, including the part that it shares with other edges."""
 
 
 def untidiness(layout: Layout) -> float:

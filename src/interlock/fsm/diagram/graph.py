@@ -68,7 +68,7 @@ class Label:
     """The effects in order: the full wire names of a lifecycle's events, or the names of other effects."""
 
 
-@frozen(cache_hash=True)  # the layout looks things up by it
+@frozen(cache_hash=True)  # a key of the layout's mappings
 class DrawnEdge:
     """A line between two states, or from a state to itself, with one or more labels."""
 
@@ -119,7 +119,7 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
 
 
 def draw(table: Table[T, E], *, way: Sequence[str] = (), key: Mapping[str, str] = _NO_KEY) -> Graph:
-    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are those of `graph_of`."""
+    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are as in `graph_of`."""
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
         for state in table.states.values()

@@ -36,11 +36,11 @@ _RAIL: Final = 14  # of a rail, above and below its label
 _PITCH: Final = 14  # between tracks, and between arrows that arrive
 _APART: Final = 18  # between the states at the right
 _INDENT: Final = 14  # between a state and its labels
-_RUN: Final = 26  # of a line that enters a state, at least, with its arrow
+_RUN: Final = 26  # the least length of a line into a state, with its arrow
 _LOOP: Final = 22  # how far a loop reaches out
 _ABOVE: Final = 4  # between a label and the line below it
 _JOIN: Final = 8  # how far a line overlaps the one that it joins
-_WRAP: Final = {True: 31, False: 42}  # the characters of a line of text, by whether there are labels at both sides
+_WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
 
 
 def lay_out(graph: Graph) -> Layout:

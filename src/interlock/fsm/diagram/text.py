@@ -1,8 +1,8 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
-For Mermaid it writes a flowchart, because only flowcharts can style single lines. Mermaid would draw some labels over each other,
-so a line that returns to its state is written inside the state, and where several lines join the same two states each label is a
-node. The colours suit light and dark backgrounds.
+Mermaid output is a flowchart, because only flowcharts can style single lines. Mermaid would draw some labels over each other, so
+a loop is written inside its state, and where several lines join the same two states each label is a node. The colours suit light
+and dark backgrounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An independent validator of whole streams, written from the rules alone.
+"""An independent validator of full streams, written from the rules alone.
 
-It imports neither the lifecycles, the driver and the event types nor the SDK. It states the rules differently: as regular
+It does not import the lifecycles, the driver, the event types or the SDK. It states the rules differently: as regular
 expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
-lifecycles. It checks R1 to R18 without framing (R5), because it reads event bodies instead of bytes.
+lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads event bodies, not bytes.
 
     api_fields   the fields of events and items
     grammar      the order of an item's events

@@ -24,7 +24,7 @@ _ADDED: Final = "response.output_item.added"
 
 @frozen
 class _Shape:
-    """The fields of one type with their allowed types, the required fields, and those required once the item is done."""
+    """The fields of one type with their allowed types, the required fields, and the fields required in a done item."""
 
     fields: Mapping[str, frozenset[str]]
     required: frozenset[str]

@@ -43,7 +43,7 @@ _PARTS: Final = """(
 PARTS: Final = _expression(_PARTS)
 """A sequence of complete parts (R8)."""
 IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)}))
-"""A table for `str.translate` that removes all letters but those of part events."""
+"""A table for `str.translate` that removes all letters except part events."""
 
 WHOLE: Final = frozenset(
     {
@@ -133,7 +133,7 @@ _RUNNING: Final = {
     "mcp_call": "mcp_call_arguments.done mcp_call.completed",
 }
 RUNNING: Final = {kind: tuple(_letters(names)) for kind, names in _RUNNING.items()}
-"""The events that say that a hosted call's tool runs, and that it ended (R11)."""
+"""The events for the start and the end of a hosted call's tool (R11)."""
 
 _ALSO: Final = {
     "mcp_call": "mcp_call.failed",

@@ -1,6 +1,6 @@
 """The rules of a stream, as functions that yield the violations of a stream.
 
-`ANY_SHAPE` has the rules that accept any JSON. Those in `SOUND_SHAPE` assume the fields and types that `field_types` checks.
+The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `field_types` checks.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Item:
 
 @frozen
 class Stream:
-    """A whole stream.
+    """A full stream.
 
     Args:
         events: The bodies of the events.
@@ -117,7 +117,7 @@ class Stream:
 
 
 def to_openai(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
-    """Translate a stream of Open Responses, and report what this dialect does not allow."""
+    """Translate a stream of Open Responses, and report violations of this dialect."""
     violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
     return [_translated(body) for body in events], violations
 
@@ -138,7 +138,7 @@ def _translated(body: Json) -> Json:
 
 
 def _foreign(body: Json) -> Iterator[str]:
-    """Yield what Open Responses does not allow in an event."""
+    """Yield an event's violations of Open Responses."""
     name = str(body.get("type"))
     if name in _IN_OPENAI.values():
         yield f"Open Responses has no event {name!r}"

@@ -1,4 +1,4 @@
-"""The rules about text: parts and their indices, deltas and whole texts, log probabilities, blanks (R8, R9, R15, R18).
+"""The rules about text: parts and their indices, deltas and full texts, log probabilities, blanks (R8, R9, R15, R18).
 
 They skip items whose parts are out of order, which `rules.r8_parts` reports.
 """
@@ -43,7 +43,7 @@ class _Part:
 
     @property
     def text_done(self) -> Json:
-        """The event with its whole text."""
+        """The event with its full text."""
         return self.events[-2][1]
 
     @property

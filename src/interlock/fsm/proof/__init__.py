@@ -1,8 +1,8 @@
 """The proof that the driver cannot emit events in an illegal order: it explores every state of the real driver.
 
 The driver is fed every delta in every reachable abstract state. After each delta the stream is ended and judged twice: by
-the oracle, which knows the rules of a stream, and by the expectation, which knows what each delta must do. docs/proof.md
-says what this proves and what it does not.
+the oracle against the rules of a stream, and by the expectation against the effects that each delta must have.
+docs/proof.md states the limits of the proof.
 
     explorer         the exploration
     inputs           the deltas that are fed
@@ -30,7 +30,7 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 S = TypeVar("S")
 
 OPEN_ITEMS: Final = 2
-"""The most open items in a state that is explored; docs/proof.md says why two are enough."""
+"""The most open items in a state that is explored; docs/proof.md shows that two suffice."""
 
 
 @frozen
@@ -53,12 +53,12 @@ class Proof:
     streams: int
     """How many different streams were judged."""
     events: int
-    """How many events those streams have."""
+    """How many events the streams have."""
     coverage: Mapping[str, Coverage]
     """By the lifecycle's name."""
     counterexample: Counterexample | None
     faults: tuple[str, ...]
-    """What fault injection found, each with its path."""
+    """The faults from injection, each with its path."""
 
     @property
     def holds(self) -> bool:

@@ -1,4 +1,4 @@
-"""The second judge of the proof: it says what each delta must visibly do, and compares the events with that.
+"""The second judge of the proof: compares the events with the visible effects that each delta must have.
 
 The oracle sees only the stream, and a stream can be legal and still be false: text is lost, or a failed call is shown as
 completed. The expectation is fed the same deltas as the driver and derives their effects (items, texts, running calls,
@@ -176,7 +176,7 @@ class _WrittenItem:
 
 @define
 class Expectation:
-    """Follows the deltas that a driver is fed, and compares its events with what they should be."""
+    """Follows the deltas that a driver is fed, and compares its events with expected effects."""
 
     _status: str = "absent"
     _active: _WrittenItem | None = None

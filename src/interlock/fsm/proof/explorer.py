@@ -1,6 +1,6 @@
 """Feeds the real driver every delta in every abstract state, until no new state appears.
 
-An abstract state has what the driver's decisions depend on, without ids, counters, texts and ended items; docs/proof.md
+An abstract state has all that the driver's decisions need, without ids, counters, texts and ended items; docs/proof.md
 argues that this loses nothing. The search is breadth first, so counterexamples are short.
 """
 
@@ -92,7 +92,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
-        """Yield every delta to feed in this state: `anywhere`, text, and what tools report about calls."""
+        """Yield every delta to feed in this state: `anywhere`, text, and the tools' reports on calls."""
         yield from PLAIN
         yield from MEASURED
         yield from anywhere

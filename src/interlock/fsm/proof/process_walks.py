@@ -63,7 +63,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     TurnEffect.BREAK_OFF: [(deltas.Fault("server_error", "It broke."),), (deltas.Cancel(),)],
     TurnEffect.STORE: [()],
 }
-"""The deltas that an effect may feed, including interrupted work; those of `run` depend on the waiting calls."""
+"""The deltas that an effect may feed, including interrupted work; for `run` they depend on the waiting calls."""
 
 
 @frozen
@@ -77,7 +77,7 @@ class Walk:
     unfired: tuple[str, ...]
     """The edges that never fired, as `state/trigger`."""
     faults: tuple[str, ...]
-    """What is wrong, each with the edge or the triggers that led to it."""
+    """The faults, each with the edge or the triggers that led to it."""
 
     @property
     def holds(self) -> bool:
@@ -118,7 +118,7 @@ def _driver(place: _TurnPlace) -> tuple[ResponseDriver[bytes], list[bytes]]:
 
 
 def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
-    """Return what a run can see in a place: whether the response has begun or ended, and how many calls wait, two for more."""
+    """Return a run's view of a place: whether the response has begun or ended, and how many calls wait, at most 2."""
     driver, frames = _driver(place)
     return place.state.name, driver.ended, bool(frames), min(len(driver.ready), 2)
 
@@ -193,7 +193,7 @@ class _Place(Protocol[T, E]):
         ...
 
     def faults(self, trigger: T, after: Self, /) -> Iterator[str]:
-        """Yield what is wrong with a trigger that leads to the place `after`."""
+        """Yield the faults of a trigger that leads to the place `after`."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 One table declares the framing for all; a family is data: its markers and their roles.
 
-    family              what a family is: markers by their roles
+    family              a family: its markers by role
     catalog             the known families
     parser              the format `tagged`: from text to deltas
     framing             the shared framing, as a table

@@ -69,7 +69,7 @@ def _forces(choice: object) -> bool:
 class Call:
     """Writes the arguments of one open call as JSON.
 
-    They are JSON already, unless they are `keyed`: keys and values. If `lenient`, an untyped value is JSON if it can be.
+    The model writes JSON or, if `keyed`, keys and values. If `lenient`, an untyped value is JSON if it can be.
     """
 
     writer: Writer
@@ -159,7 +159,7 @@ class ActiveItem:
         return self._call
 
     def take(self) -> list[Delta]:
-        """Return the deltas since the last call, with consecutive texts joined."""
+        """Return and clear `out`, with consecutive texts joined."""
         out, self.out = self.out, []
         return join_text(out) if len(out) > 1 else out
 

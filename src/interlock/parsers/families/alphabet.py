@@ -8,7 +8,7 @@ __all__ = ["Effect", "Trigger"]
 
 
 class Trigger(StrEnum):
-    """What can come next in a text: a marker by its role, other text, or the end of the turn."""
+    """The input of the framing: a marker by its role, other text, or the end of the turn."""
 
     THINK = "think"
     """Reasoning begins."""
@@ -75,7 +75,7 @@ class Trigger(StrEnum):
 
 
 class Effect(StrEnum):
-    """What an edge does."""
+    """An edge's action."""
 
     HOLD = "hold"
     """Hold the text until it is decided whether it begins a call."""

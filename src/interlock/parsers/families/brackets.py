@@ -1,4 +1,4 @@
-"""Checks of a framing beyond those of a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
+"""Checks a framing more strictly than a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Condition(NamedTuple):
 
 @frozen
 class _Rule:
-    """What must be open and pending before an effect (None: anything), and what is after it (None: no change)."""
+    """The condition that an effect requires (None: any), and the condition after it (None: no change)."""
 
     places: frozenset[Place]
     result: Place | None = None

@@ -1,7 +1,7 @@
 """Diagrams of the framing, as families use it.
 
-The whole framing does not fit one readable picture, so there is one for each place in a text; in it the states of all other
-places are one state, and the edges between those are left out.
+The framing does not fit one readable picture, so each place in a text has its own. A picture merges the states outside its
+place and omits the edges between them.
 """
 
 from __future__ import annotations

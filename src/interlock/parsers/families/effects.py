@@ -39,11 +39,11 @@ class Nesting:
         return Trigger.SHUT if bracket in self._shutting else Trigger.TEXT
 
     def quote(self, *, ends: bool) -> Trigger:
-        """Return the trigger of a quote, which `ends` a string or begins one; a string outside of brackets is a whole value."""
+        """Return the trigger of a quote, which `ends` a string or begins one; a top-level string is a complete value."""
         return self._whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets between these parts at quotes, and return True; count none if one of them may close the value."""
+        """Count the brackets of a text split at quotes, and return True; False, uncounted, if one may close the value."""
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:
@@ -74,7 +74,7 @@ class Effects:
     name_match: NameMatch = field(factory=NameMatch)
     replay: str = ""
     _marker_length: int = 0
-    """How much of the pending text is its first marker."""
+    """The length of the pending text's first marker."""
     _blank: str = ""
     """White space after a line break, between markers."""
 

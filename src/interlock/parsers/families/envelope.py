@@ -11,7 +11,7 @@ from attrs import frozen
 __all__ = ["MAX_LENGTH", "NameMatch", "after_name", "read_name"]
 
 MAX_LENGTH: Final = 4096
-"""How much of an envelope waits for its name, in characters."""
+"""The most characters that wait for an envelope's name."""
 
 _SPACE: Final = r"\s*"
 
@@ -39,7 +39,7 @@ _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 @frozen
 class NameMatch:
-    """A function name (empty while incomplete), where the text goes on, and the arguments if they came before the name."""
+    """A function name (empty while incomplete), where it ends, the arguments if they came before it, and the call id."""
 
     name: str = ""
     end: int = 0
@@ -48,7 +48,7 @@ class NameMatch:
 
 
 def read_name(text: str) -> NameMatch | None:
-    """Read an envelope up to the end of its name; None if the text is no envelope, or is too long."""
+    """Read an envelope up to the end of its name; None if the text is not an envelope or too long."""
     opening = _OPENING.match(text)
     if opening is not None and opening["whole"] is not None:
         return NameMatch(opening["name"], opening.end()) if opening["name"] else None
@@ -77,7 +77,7 @@ def _name_after_arguments(text: str, start: int) -> NameMatch | None:
 
 
 def _end_of_object(text: str, start: int) -> int | None:
-    """Return where a JSON object ends; None if the text is no object or is incomplete."""
+    """Return where a JSON object ends; None if it is incomplete or not an object."""
     if not text.startswith("{", start):
         return None
     depth = 0

@@ -107,12 +107,12 @@ class Family:
         return self.syntax is not None and self.syntax.partial_name.fullmatch(text) is not None
 
     def read_name(self, text: str) -> NameMatch | None:
-        """Return the name in the text between its markers; None if it is none."""
+        """Return the name in the text between its markers; None if invalid."""
         match = None if self.syntax is None else self.syntax.name.fullmatch(text)
         return None if match is None else NameMatch(match["name"], call_id=match.groupdict().get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
-        """Return the key in a text and its `string` mark; None if the text is no key."""
+        """Return the key in a text and its `string` mark; None if invalid."""
         match = None if self.syntax is None else self.syntax.key.fullmatch(text)
         return None if match is None else (match["key"], match.groupdict().get("string"))
 

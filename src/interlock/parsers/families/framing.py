@@ -1,7 +1,7 @@
 """The shared framing of the families as a table: reasoning, messages, and calls with keys and values or with JSON.
 
 The triggers are the roles of markers, to which a family (`interlock.parsers.families.family`) gives texts. Every state has a row
-for every trigger, so there is an edge for whatever a model writes (rule R20).
+for every trigger, so there is an edge for any model output (rule R20).
 
 There are three kinds of states. In a *channel*, text passes through: reasoning, or a message, outside of a section of calls
 (`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since
@@ -30,7 +30,7 @@ _ENDS: Final = (_T.FINISH, _T.CUT)
 
 
 def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
-    """Yield the rows, and the same row for every other trigger."""
+    """Yield the rows, and a default for every other trigger."""
     explicit = list(rows)
     triggers = {row.trigger for row in explicit} | set(() if ends else _ENDS)
     yield from explicit
@@ -89,7 +89,7 @@ def _starting(state: str, prefix: str, *extra: _Row) -> Iterator[_Row]:
 
 
 def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
-    """Yield the rows of the markers that end a call: its own end, or one that can only follow it."""
+    """Yield the rows of markers that end a call: its end marker, or one that can only follow."""
     yield _Row(state, _T.UNCALL, "inside", (*effects, _E.END))
     yield _Row(state, _T.UNSECTION, "between", (*effects, _E.END))
     yield _Row(state, _T.SECTION, "aside section", (*effects, _E.END, _E.HOLD))
@@ -112,7 +112,7 @@ def _invoke(state: str) -> _Row:
 
 
 def _reasoning() -> Iterator[_Row]:
-    """Yield the rows of reasoning, and of calls in it, which end it."""
+    """Yield the rows of reasoning, and of the calls that end it."""
     yield from _resting(
         "thinking",
         "reasoning",
@@ -143,7 +143,7 @@ def _messages() -> Iterator[_Row]:
     yield from _speaking("content", *_starting("content", "", _bare("content")))
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    # Where the section was forgotten, only a tool that is declared is called, and only families with keys forget it.
+    # Without its section, only a declared tool is called, and only families with keys omit the section.
     bare = [_Row("bare name", _T.WORD, "bare name", (_E.NOTE,)), _Row("bare name", _T.KEYS, "body", (_E.ENLIST,))]
     yield from _tentative("bare name", "content", *bare)
 
@@ -226,7 +226,7 @@ def _json() -> Iterator[_Row]:
         _E.WRITE,
     )
     for state in ("quoted", "torn"):
-        # After a line break a string may not be one: then the markers of the call's end count in it too.
+        # With a line break, a string may be invalid: then the markers that end a call count in it too.
         rows = [
             _Row(state, _T.QUOTE, "json", (_E.WRITE,)),
             _Row(state, _T.WHOLE, "whole", (_E.WRITE,)),

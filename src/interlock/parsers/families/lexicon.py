@@ -45,7 +45,7 @@ _ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
 
 
 class Reading(Enum):
-    """What the text between two markers belongs to."""
+    """The role of the text between two markers."""
 
     TEXT = "text"
     NAME = "name"
@@ -64,17 +64,17 @@ class _Node:
 
 @frozen(eq=False)
 class Lexicon:
-    """What can be read in one state.
+    """The lexicon of one state.
 
     Args:
         roles: The role of each marker.
         search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
         stops: Finds anything that stops text from passing through: all that `search` finds and, in a value, which becomes a
             JSON string, every character that is escaped there.
-        strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls in it.
+        strict: The markers that a model may not spell out even if a call is forced: markers of reasoning and calls in it.
         longer: The markers that are the beginning of another; at the end of a text they are undecided.
         structure: Finds where JSON may be complete or invalid, or where a marker may begin; None outside of JSON.
-        reading: What text is here.
+        reading: How text is read.
         passes_as: The effect of text that passes through, `write` or `add`; None where it does not.
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
@@ -120,7 +120,7 @@ def _alternatives(node: _Node) -> Iterator[str]:
 
 
 def _pattern(node: _Node) -> str:
-    """Return the pattern of what may follow: the end of the text, a next letter, or nothing if a marker ends here."""
+    """Return the pattern of the next input: the end of the text, a next letter, or nothing if a marker ends here."""
     if not node.children:
         return ""
     alternatives = [r"\Z", *_alternatives(node), *([""] if node.ends else [])]

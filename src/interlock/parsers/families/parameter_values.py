@@ -37,7 +37,7 @@ _DEEPEST: Final = 16
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands inside a JSON string; surrogates become U+FFFD."""
+    """Escape a text for the inside of a JSON string; surrogates become U+FFFD."""
     return encode_basestring(clean(text))[1:-1]
 
 
@@ -82,7 +82,7 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
-    """Return the properties of an object, including those of the parts that it is composed of."""
+    """Return the properties of an object, including the properties of its subschemas."""
     schema = _resolved(schema, root)
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
@@ -93,7 +93,7 @@ def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth:
 
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
-    """Return the types that a schema allows; none if it does not say."""
+    """Return the types that a schema allows; empty if undeclared."""
     resolved = _resolved(as_mapping(schema), root)
     type_ = resolved.get("type")
     types = {type_} if isinstance(type_, str) else {str(each) for each in as_sequence(type_)}
@@ -112,7 +112,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Follow a `$ref` into the same document; a broken or circular one gives an empty schema."""
+    """Follow a `$ref` into the same document; a broken or circular one is an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
@@ -126,7 +126,7 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
 
 
 def converted(text: str, types: Types) -> str:
-    """Return a text as JSON of the first of the types that it fits, or else as a string."""
+    """Return a text as JSON of the first type that it fits, or else as a string."""
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:
@@ -176,4 +176,4 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "array": partial(_json, kinds=list),
     "any": partial(_json, kinds=object),
 }
-"""In the order of the attempts; a string is the last resort."""
+"""By type, in order of attempt; a string is the last resort."""

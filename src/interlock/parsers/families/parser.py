@@ -1,7 +1,7 @@
 """The format `tagged`: from text with the markers of a family to deltas.
 
-`interlock.parsers.families.framing` declares what may follow what; the parser finds the markers, fires the edges and has their
-effects carried out. No text, in whatever chunks and however it ends, raises or is lost (rule R20).
+`interlock.parsers.families.framing` declares the order of markers; the parser finds them, fires the edges and carries out their
+effects. No text, however it is chunked or ends, raises or is lost (rule R20).
 
 The cost of a chunk depends only on its length. The hot path is text without a marker or the beginning of one, where text
 passes through: one regular expression search. Only an incomplete marker is held back and, after a marker that may begin a
@@ -62,7 +62,7 @@ class FamilyParser:
     _ends: Search | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: Search | None = None
-    """Finds what in JSON needs the slow path; None elsewhere."""
+    """Finds JSON that needs the slow path; None elsewhere."""
     _text: str = ""
     _at: int = 0
     _partial: str = ""
@@ -121,7 +121,7 @@ class FamilyParser:
         return deltas
 
     def _scan(self, text: str, *, final: bool) -> None:
-        """Read text as far as it is decided; at the end of a turn, all of it."""
+        """Read all decided text, or at the end of a turn all text."""
         self._text, self._at = text, 0
         while self._at < len(self._text) and self._step(final=final):
             pass

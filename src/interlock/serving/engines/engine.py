@@ -1,4 +1,4 @@
-"""The engine protocol: a source of model output that generates one turn at a time, and knows nothing of HTTP, events or items.
+"""The engine protocol: a source of model output, one turn at a time, independent of HTTP and events.
 
 A server's own engine that also validates requests is a `HostEngine` (`interlock.serving.engines.generation`).
 """
@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
 
-if TYPE_CHECKING:  # the command reads recordings without what validates requests
+if TYPE_CHECKING:  # the command reads recordings without request validation
     from interlock.serving.requests.create import CreateResponse
 
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the command reads recordings without what validates request
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may have the prompt's numbers of tokens: all, those read from a prefix cache, those written to it; 0 means unknown.
+    Any step may count the prompt's tokens: all, read from a prefix cache, and written to it; 0 means unknown.
     """
 
     chunk: Chunk

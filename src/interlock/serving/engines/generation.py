@@ -1,4 +1,4 @@
-"""What an engine does for one response besides generating: refuse it, resolve its settings, read the model, add fields.
+"""An engine's part in one response besides generating: refuse it, resolve its settings, parse output, add fields.
 
 A `HostEngine` gives each response a `Generation`; the responses of a plain `Engine` get a `PlainGeneration`.
 """
@@ -75,13 +75,13 @@ class Generation(Protocol):
 
 @runtime_checkable
 class HostEngine(Protocol):
-    """An engine inside a server that validates requests, and refuses them, in its own words."""
+    """An engine inside a server with its own request validation and errors."""
 
     @property
     def format(self) -> Format: ...
 
     async def names(self) -> Sequence[str]:
-        """Return the names of models that requests may name; an empty one if they may leave it out."""
+        """Return the model names that requests may have; one is empty if the model is optional."""
         ...
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
@@ -130,7 +130,7 @@ def begin_generation(
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn without its oldest items if its prompt is too long and the request says `truncation: auto`.
+    """Return a turn without its oldest items if its prompt is too long and the request has `truncation: auto`.
 
     If nothing fits, the turn stays as it is, for the engine to refuse it.
     """

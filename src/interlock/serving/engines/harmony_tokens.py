@@ -61,8 +61,7 @@ def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:
 def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[object]:
     """Return the messages of the tools that a turn with these tokens and items called.
 
-    A tool answers under the name and in the channel of its call; if the messages do not match the calls one by one, under the
-    usual name of its kind.
+    Each message has the name and channel of its call, or the usual ones of its kind if the numbers of messages and calls differ.
     """
     harmony = import_module("openai_harmony")
     calls = [item for item in items if item.get("type") in SERVER_CALLS]
@@ -91,7 +90,7 @@ def _usual_address(call: Item) -> tuple[str, str]:
 def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[Entry]:
     """Return the log probabilities of tokens in the API's shape, each with `count` alternatives.
 
-    `ranked` has for each token the likeliest ones, each with an object that has its `logprob`.
+    `ranked` maps, at each place, the likeliest tokens to objects with a `logprob`.
     """
     entries: list[Entry] = []
     for token, likely in zip(tokens, ranked, strict=False):

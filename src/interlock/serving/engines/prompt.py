@@ -1,4 +1,4 @@
-"""How a stand-in for a model reads a conversation: its items as text, and as the tokens of a harmony prompt.
+"""Renders conversations for stand-in models: items as text, and a harmony prompt with its number of tokens.
 
 Parts without text (images, files, items of hosted tools) are written by name or as JSON, so that they count.
 """
@@ -61,7 +61,7 @@ async def count_prompt(turn: Turn) -> int:
 
 
 def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the prompt of a turn, with tools as JSON, as gpt-oss would get it: in chunks, each with whether it is framing."""
+    """Yield the prompt of a turn for gpt-oss, with tools as JSON: chunks of text, each with whether it is framing."""
     yield _system(turn.request.reasoning_effort), True
     texts = [*_developer_texts(turn)]
     if texts:
@@ -140,7 +140,7 @@ def tool_name(item: Item, names: Mapping[object, str]) -> str:
 
 
 def output_text(item: Item) -> str:
-    """Return the output of a tool, whoever ran it; empty for a call without one."""
+    """Return the output of a server's or client's tool; empty if there is none."""
     if item.get("type") == "code_interpreter_call" and "output" not in item:
         return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
     return text_of(item.get("output"))

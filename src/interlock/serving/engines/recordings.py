@@ -184,7 +184,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
     """Read a recording from a file, or from lines with or without their line ends; empty lines are skipped.
 
     Raises:
-        RecordingError: It is not a whole recording.
+        RecordingError: The recording is invalid.
         OSError: The file cannot be read.
     """
     lines = source.read_bytes().splitlines() if isinstance(source, Path) else source
@@ -241,7 +241,7 @@ def _output(line: _Line) -> EngineOutput:
 
 
 def write(recording: Recording) -> Iterator[str]:
-    """Yield the lines of a recording, each with its line end; `read` returns the same recording."""
+    """Yield the lines of a recording, each with its line end, without `cache_write_tokens`."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
     parsers = {name: parser for name, parser in tagged.items() if parser is not None}
     header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
@@ -275,7 +275,7 @@ def _json(fields: Mapping[str, object]) -> str:
 def rechunk(recording: Recording, size: int) -> Recording:
     """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
 
-    Each turn is merged and divided as a whole, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
+    A turn's chunks are merged and divided, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
     because only their parser knows how; a delta with one string and without log probabilities is divided.
 
     Raises:
@@ -294,7 +294,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
 
 
 def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
-    """Merge neighbours that are no deltas, and that all have log probabilities or none; divide what comes of it."""
+    """Merge neighbours without deltas if all or none have log probabilities, and divide the results."""
     chunks: list[Chunk] = []
     for (is_delta, has_logprobs), group in groupby(
         (output.chunk for output in turn.outputs), key=lambda chunk: (chunk.delta is not None, chunk.logprobs is not None)

@@ -65,7 +65,7 @@ class EmbeddedEngine:
         while end < len(tokens):
             first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
             due = start + end / self.rate if self.rate else start
-            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run in any case
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # always lets other tasks run
             reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
             chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
             if turn.request.wants_logprobs:

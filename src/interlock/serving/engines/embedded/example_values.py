@@ -18,7 +18,7 @@ Schema: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000
 VALUE_COST: Final = 50
-"""The work for one schema, in keywords and alternatives, and what a value costs of it."""
+"""The work for one schema, in keywords and alternatives, and the cost of a value."""
 
 DEEPEST: Final = 40
 SHALLOW: Final = 4
@@ -47,10 +47,10 @@ TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
     **dict.fromkeys(("minLength", "maxLength", "format"), "string"),
 }
-"""The supported keywords, each with the type that it is about."""
+"""The supported keywords, each with its type."""
 
 ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
-"""The supported keywords beside which the others are not."""
+"""The supported keywords that exclude all others."""
 
 UNSUPPORTED: Final = frozenset(
     {
@@ -89,7 +89,7 @@ def _unfillable(problem: str) -> PromptError:
 
 @define
 class _Filler:
-    """Fills one schema; `root` is what references point into."""
+    """Fills one schema; `root` resolves its references."""
 
     root: Schema
     text: str

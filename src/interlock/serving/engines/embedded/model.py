@@ -156,7 +156,7 @@ def _has_output(item: Item) -> bool:
 
 
 def turn_calls(turn: Turn) -> Sequence[Message]:
-    """Return the calls of a turn: none, the hosted tools that the user asks for, one other tool or the first two named ones.
+    """Return the calls of a turn: the hosted tools that the user asks for, and the named or best fitting other tools.
 
     Tools are called if the user spoke last, and if `tool_choice` requires a call also after the output of a client's tool.
     """
@@ -183,7 +183,7 @@ def _last_item(items: Sequence[Item]) -> Item:
 
 
 def _is_waiting(item: Item) -> bool:
-    """Return whether the user waits after an item: their own, or a summary that ends so."""
+    """Return whether the user waits after an item: a user message or unanswered summary."""
     text = text_of(item.get("content"))
     return is_from_user(item) or (is_summary(text) and text.endswith(UNANSWERED))
 
@@ -227,13 +227,13 @@ def _best(tools: Sequence[Tool], text: str, *, alone: bool) -> list[Tool]:
 
 
 def _mention(name: str, text: str) -> int:
-    """Return the place of a name as a word of its own in a text, or -1."""
+    """Return the place of a name as a separate word in a text, or -1."""
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) if name and name in text else None
     return match.start() if match else -1
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text or identifier in lower case, without small ones and without the s of the plural."""
+    """Return the words of a text or identifier in lower case, without small words and a final s."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
     words = {word.casefold() for word in re.findall(r"\w+", spaced)}
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}

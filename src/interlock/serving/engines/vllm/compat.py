@@ -1,6 +1,6 @@
-"""Everything that is used of vLLM: the names that must exist, its classes as protocols, and the only import of it.
+"""The used parts of vLLM: the required names, the classes as protocols, and the only imports.
 
-On a release that is not known, or a build that lacks a used name or parameter, vLLM's own route stays in place.
+On an unknown release, or a build that lacks a used name or parameter, vLLM's own route stays in place.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ STATUSES: Final = ("in_progress", "completed", "incomplete")
 
 
 class Completion(Protocol):
-    """What is new of one sequence in a `RequestOutput`."""
+    """One sequence's new output in a `RequestOutput`."""
 
     text: str
     token_ids: Sequence[int]
@@ -168,7 +168,7 @@ class Router(Protocol):
 class Call:
     """A rendered request, and the call with which vLLM would generate.
 
-    `messages` are the prompt's, of gpt-oss only; `arguments` has the engine's input, adapter, priority, trace headers and so on.
+    `messages` are the prompt's messages, for gpt-oss only; `arguments` has the engine's input, adapter, priority and so on.
     """
 
     request: Request
@@ -213,7 +213,7 @@ def router() -> Router:
 def valid_request(body: Mapping[str, object]) -> Request:
     """Return a request as vLLM validates it.
 
-    vLLM leaves plain messages and outputs of functions as they are, but takes 50 µs for each; so they are not validated.
+    vLLM does not change plain messages and function outputs but takes 50 µs for each, so they skip validation.
 
     Raises:
         ValidationError: The request is not valid.
@@ -328,7 +328,7 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
 
 
 def rendered(messages: Sequence[object]) -> Sequence[int]:
-    """Return the tokens of messages of harmony, and of the beginning of the answer to them."""
+    """Return the tokens of harmony messages and of the beginning of the answer."""
     tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
     return tokens
 

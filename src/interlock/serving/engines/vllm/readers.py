@@ -2,7 +2,7 @@
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
 With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens, or is truncated. So each token is
-paired with its own text, and the parsers see the same whatever the engine yields (rule R16).
+paired with its own text, and the parsers see the same for any chunking (rule R16).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOSTED: Final[Mapping[str, Mapping[str, Route]]] = {
     "code_interpreter": {"python": CODE, "code_interpreter": CODE},
     "web_search": {"web_search": SEARCH, "web_search_preview": SEARCH},
 }
-"""The functions by which models other than gpt-oss call hosted tools, by the types of those tools."""
+"""The functions by which models other than gpt-oss call hosted tools, by the tools' types."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt may show whether it ends in reasoning."""
@@ -65,10 +65,10 @@ def reader(
     Args:
         family: The family of the server's flags, if any.
         body: The request's body, with the tools by which calls are read.
-        call: The first turn's.
+        call: The first turn's call.
         hosted: The types of the response's hosted tools.
         forced: Whether the request requires a call, or names one.
-        hide_end: Whether to hide the token that ends a turn from vLLM's parser.
+        hide_end: Whether to hide a turn's end token from vLLM's parser.
     """
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     needs = None if family is None or family.syntax is None else family.syntax.needs
@@ -155,7 +155,7 @@ class FamilyReader:
         return self._parser.end(reason, evolve(usage, reasoning_tokens=self._count_reasoning()))
 
     def _count_reasoning(self) -> int:
-        """Count the tokens between the marks of reasoning; 0, for the parser to estimate, if the marks are no tokens."""
+        """Count the tokens between reasoning marks; 0, for the parser to estimate, if the marks are not tokens."""
         reasoning = self._family.reasoning
         if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
             return 0
@@ -266,7 +266,7 @@ def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
 class Pairing:
     """Pairs the tokens of one turn with their text; the text of `controls`, which end a turn, is dropped (rule R17).
 
-    `decode` returns the text that a token adds to the tokens before it, "" while a character is not whole.
+    `decode` returns the text that a token adds to the earlier tokens, "" while a character is incomplete.
     """
 
     _decode: Callable[[int], str]
@@ -285,7 +285,7 @@ class Pairing:
         return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.paired(finished=finished)
 
     def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
-        """Take new tokens and text; return whether they are a pair. If not they are pending, and `paired` returns them."""
+        """Take new tokens and text; return whether they are a pair. Otherwise they wait for `paired`."""
         if len(token_ids) == 1 and not self._pending and not self._text:
             token = token_ids[0]
             expected = self._decode(token)

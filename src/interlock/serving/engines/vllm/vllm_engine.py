@@ -49,7 +49,7 @@ __all__ = ["Admissions", "Salt", "VllmEngine", "VllmRefusedError"]
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
 Salt: TypeAlias = Literal["tenant", "key", "none"]
-"""Who shares vLLM's prefix cache: the requests of one API key, those with one `prompt_cache_key` too, or all."""
+"""The requests that share vLLM's prefix cache: of one API key, of one `prompt_cache_key` too, or all."""
 
 CLIENT_ERRORS: Final = frozenset({"VLLMClientError", "VLLMValidationError", "VLLMNotFoundError", "VLLMUnprocessableEntityError"})
 """vLLM's errors that are the client's fault; in newer releases the others derive from the first."""
@@ -75,7 +75,7 @@ SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "p
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-"""The efforts that gpt-oss does not know, each with the nearest that it knows."""
+"""The efforts that gpt-oss lacks, each with the nearest that it has."""
 
 SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 HARMONY_TOOLS: Final = {
@@ -92,7 +92,7 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
 
 PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
 SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
-"""The functions that stand for hosted tools if a model knows only functions."""
+"""The functions that stand for hosted tools if a model has only functions."""
 
 END: Final = object()
 
@@ -266,7 +266,7 @@ class VllmEngine:
                 raise VllmRefusedError(wrong.status, wrong.message, wrong.type, wrong.param, wrong.code, answer=answer) from None
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a body in which vLLM knows each value: the nearest effort, and no other service tier."""
+        """Return a body whose values vLLM knows: the nearest effort, and no unknown service tier."""
         result = dict(body)
         if body.get("service_tier") not in TIERS:
             result.pop("service_tier", None)
@@ -276,7 +276,7 @@ class VllmEngine:
         return result
 
     def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
-        """Return the field `cache_salt` for a request that has none of its own, if its cache is not shared by all."""
+        """Return a `cache_salt` for a request without one; empty if the request shares its cache with all."""
         key = raw.get("prompt_cache_key") if self.salt == "key" else None
         if raw.get("cache_salt") is not None or self.salt == "none" or not (tenant or key):
             return {}
@@ -299,7 +299,7 @@ class PreviousTurn:
 
 @define(eq=False)
 class VllmGeneration:
-    """vLLM's generation of one response, under whose id vLLM logs it."""
+    """vLLM's generation of one response, logged under its id."""
 
     _engine: VllmEngine
     _request: CreateResponse
@@ -363,7 +363,7 @@ class VllmGeneration:
             await generating.admitted()
 
     def _is_accepted(self, call: Call) -> bool:
-        """Return whether rendering has checked the whole request; parameters beyond the API are checked by the engine itself."""
+        """Return whether rendering has checked the full request; the engine itself checks parameters beyond the API."""
         is_plain = self._request.raw.keys() <= PARAMETERS and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
@@ -419,7 +419,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own fields that have a value; none after an error, because a response ends whatever happens (rule R4)."""
+        """Return vLLM's own fields that have a value; none after an error, because every response must end (rule R4)."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
