@@ -130,7 +130,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         PARSED,
         flags=(*PARSED.flags, "--api-server-count", "2"),
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
-        context=16384,  # as above
+        context=LONG,  # what does not end by itself must outlast every pause of a busy machine
     ),
     "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
