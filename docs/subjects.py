@@ -166,10 +166,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "harmony": Subject(
         "This machine reads instead of writing: its triggers are tokens, and its effects act on the message that is "
-        "being read. Every state has a row for every trigger that can come there (R17). A content token is "
-        "`text`. Outside content a text token is `word` if it can still be part of a header, and `prose` if it cannot: then the header is over, "
-        "although no `<|message|>` came. There is no final state, because a turn may end anywhere; `finish` and `cut` "
-        "are the ends of a turn, and the next turn starts in the state that they lead to.",
+        "being read. Every state has a row for every trigger that can come there (R17). A content token is `text`. "
+        "Outside content a text token is `word` if it can still be part of a header, and `prose` if it cannot: then the "
+        "header is over, although no `<|message|>` came. There is no final state, because a turn may end anywhere; "
+        "`finish` and `cut` are the ends of a turn, and the next turn starts in the state that they lead to.",
         ("preamble-and-function-call",),
     ),
     "turns": Subject(
