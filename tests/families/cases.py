@@ -20,6 +20,12 @@ _GLM = "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_cal
 _KIMI = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "a"}<|tool_call_end|>'
 _V31 = '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"s": "a"}<｜tool▁call▁end｜>'
 
+_K3_ANSWER = "<|open|>response<|sep|>"
+_K3_CALL = (
+    '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>'
+    '<|open|>argument key="s" type="string"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|>'
+)
+
 
 def kimi(index: int, text: str, ending: str = "Close") -> Item:
     return Item("function_call", text, {"name": "f", "call_id": f"functions.f:{index}"}, ending)
@@ -83,6 +89,29 @@ CASES = [
     ),
     Case("white space before reasoning", "hermes", "</think>  <think>So.</think>Sunny.", [reasoning("So."), answer("Sunny.")]),
     Case("white space before the end of reasoning", "glm45", "</think>  </think>Sunny.", [answer("Sunny.")]),
+    # messages between markers
+    Case(
+        "a message between markers",
+        "kimi_k3",
+        "Hm.</think><|open|>response<|sep|>Sunny.<|close|>response<|sep|><|close|>message<|sep|>",
+        [reasoning("Hm."), answer("Sunny.")],
+    ),
+    Case(
+        "messages that begin in reasoning, in messages, in sections and after text there",
+        "kimi_k3",
+        f"Hm.{_K3_ANSWER}One.{_K3_ANSWER}Two.{_K3_CALL}{_K3_ANSWER}Three.</think>{_K3_CALL}Four.{_K3_ANSWER}Five.",
+        [
+            *(reasoning("Hm."), answer("One."), answer("Two."), call("f", '{"s":"a"}'), answer("Three.</think>")),
+            *(call("f", '{"s":"a"}'), answer("Four."), answer("Five.")),
+        ],
+    ),
+    Case("a message that begins a turn", "kimi_k3", f"{_K3_ANSWER}Sunny.", [answer("Sunny.")]),
+    Case(
+        "ends of messages and of calls inside of a section",
+        "kimi_k3",
+        f"</think>{_K3_CALL}<|close|>call<|sep|><|close|>response<|sep|>So.<|close|>response<|sep|>{_K3_CALL}",
+        [call("f", '{"s":"a"}'), answer("So."), call("f", '{"s":"a"}')],
+    ),
     # markers in prose
     Case("a quoted marker", "hermes", "</think>Write `<tool_call>` first.", [answer("Write `<tool_call>` first.")]),  # 56658
     Case("a quoted marker in reasoning", "qwen3_coder", "Write <tool_call> and\n</think>", [reasoning("Write <tool_call> and")]),
@@ -353,6 +382,13 @@ CASES = [
         f'</think><{_D}function_calls><{_D}invoke name="g"><{_D}parameter name="a" string="true">5</{_D}parameter>'
         f'<{_D}parameter name="b" string="false">5</{_D}parameter><{_D}parameter name="c">[]</{_D}parameter></{_D}invoke>',
         [call("g", '{"a":"5","b":5,"c":[]}')],
+    ),
+    Case(
+        "types by their names in the markup",
+        "kimi_k3",
+        '</think><|open|>tools<|sep|><|open|>call tool="g" index="1"<|sep|><|open|>argument key="a" type="string"<|sep|>5'
+        '<|close|>argument<|sep|><|open|>argument key="b" type="number"<|sep|>5<|close|>argument<|sep|><|close|>call<|sep|>',
+        [call("g", '{"a":"5","b":5}')],
     ),
     Case(
         "a section by its other name",

@@ -41,7 +41,7 @@ WORD = re.compile(r"w\d+x")
 LONGEST_HELD = 4096 + 256
 
 GROUPS = {
-    "keys": ["qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "deepseek_v4"],
+    "keys": ["qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "deepseek_v4", "seed_oss", "step3", "kimi_k3"],
     "json": ["kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"],
     "envelope": ["hermes"],
 }

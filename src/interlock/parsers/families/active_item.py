@@ -94,10 +94,10 @@ class Call:
         return self.writer.write(text)
 
     def enter(self, key: str, string_mark: str | None) -> list[Delta]:
-        """Begin the value of a key; `string_mark` is `true` or `false` if the markup says whether it is a string, else None."""
+        """Begin the value of a key; `string_mark` is `true` or `string` for a string, None if the markup has no types."""
         types = self._schemas.types(self._name, key)
         if string_mark is not None:
-            self._types = STRING if string_mark == "true" else _ANY
+            self._types = STRING if string_mark in {"true", "string"} else _ANY
         else:
             self._types = types or (_ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []

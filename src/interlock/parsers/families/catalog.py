@@ -36,6 +36,48 @@ QWEN3_CODER: Final = Syntax(
     },
 )
 
+SEED_OSS: Final = evolve(
+    QWEN3_CODER,
+    markers={**QWEN3_CODER.markers, _T.SECTION: ("<seed:tool_call>",), _T.UNSECTION: ("</seed:tool_call>",)},
+)
+
+STEP3: Final = Syntax(
+    "keys",
+    {
+        _T.SECTION: ("<｜tool_calls_begin｜>",),
+        _T.INVOKE: ("<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=",),
+        _T.BARE: ("<steptml:invoke name=",),
+        _T.KEYS: (">",),
+        _T.KEY: ("<steptml:parameter name=",),
+        _T.VALUE: (">",),
+        _T.UNVALUE: ("</steptml:parameter>",),
+        _T.UNCALL: ("</steptml:invoke>", "<｜tool_call_end｜>"),
+        _T.UNSECTION: ("<｜tool_calls_end｜>",),
+    },
+)
+
+_XTML_ANSWERS: Final = (("<|open|>response<|sep|>",), ("<|close|>response<|sep|>", "<|close|>message<|sep|>"))
+
+KIMI_K3: Final = Syntax(
+    "keys",
+    {
+        _T.SECTION: ("<|open|>tools<|sep|>",),
+        _T.INVOKE: ("<|open|>call tool=",),
+        _T.BARE: ("<|open|>call tool=",),
+        _T.KEYS: ("<|sep|>",),
+        _T.KEY: ("<|open|>argument key=",),
+        _T.VALUE: ("<|sep|>",),
+        _T.UNVALUE: ("<|close|>argument<|sep|>",),
+        _T.UNCALL: ("<|close|>call<|sep|>",),
+        _T.UNSECTION: ("<|close|>tools<|sep|>",),
+        _T.ANSWER: _XTML_ANSWERS[0],
+        _T.UNANSWER: _XTML_ANSWERS[1],
+    },
+    name=re.compile(r"""\s*["']?(?P<name>[\w.:/$-]+)["']?(?:\s+index=["']?\d*["']?)?\s*"""),
+    partial_name=re.compile(r"""\s*["']?[\w.:/$-]*["']?(?:\s+[index]{0,5}=?["']?\d*["']?)?\s*"""),
+    key=re.compile(r"""\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?(?:\s+type=["'](?P<string>\w+)["'])?\s*"""),
+)
+
 HERMES: Final = Syntax(
     "envelope",
     {_T.CALL: ("<tool_call>",), _T.SHUT: ("}",), _T.UNCALL: ("</tool_call>",)},
@@ -140,6 +182,9 @@ _FAMILIES: Final = {
     "qwen3_coder": (QWEN3_CODER, "qwen3"),
     "qwen3_xml": (QWEN3_CODER, "qwen3"),
     "step3p5": (QWEN3_CODER, "step3p5"),
+    "seed_oss": (SEED_OSS, "seed_oss"),
+    "step3": (STEP3, "step3"),
+    "kimi_k3": (KIMI_K3, "kimi_k3"),
     "hermes": (HERMES, "qwen3"),
     "qwen3_json": (HERMES, "qwen3"),
     "glm45": (GLM45, "glm45"),
@@ -167,6 +212,13 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     {
         "qwen3": _THINK,
         "step3p5": _THINK,
+        "step3": _THINK,
+        "olmo3": _THINK,
+        "seed_oss": evolve(_THINK, begins=("<seed:think>",), ends=("\n</seed:think>", "</seed:think>")),
+        "kimi_k3": evolve(
+            _THINK, begins=("<|open|>think<|sep|>",), ends=("<|close|>think<|sep|>",), answers=_XTML_ANSWERS, yields=False
+        ),
+        "minimax_m3": evolve(_THINK, begins=("<mm:think>",), ends=("\n</mm:think>", "</mm:think>"), implied=False),
         "glm45": _THINK,
         "glm47": _THINK,
         "minimax_m2": _THINK,

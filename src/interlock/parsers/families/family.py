@@ -41,7 +41,7 @@ class Syntax:
         markers: The markers of calls.
         name: Matches a complete name: the group `name`, and `id` where the family writes one.
         partial_name: Matches any beginning of a name.
-        key: Matches a complete key: the group `key`, and `string` where the markup says whether the value is one.
+        key: Matches a complete key: the group `key`, and `string` where the markup has a type: `true` or `string` for a string.
         lenient: Whether an untyped value is JSON if it can be.
         ids: Matches the ids of calls, where the family writes them.
         needs: A marker that the vocabularies of models with an older format lack.
@@ -66,12 +66,14 @@ class Reasoning:
         ends: The markers after it.
         implied: Whether a turn starts in reasoning if the prompt does not decide that.
         yields: Whether a call in reasoning ends it.
+        answers: The markers before and after messages, in a family that marks them.
     """
 
     begins: tuple[str, ...] = ("<think>",)
     ends: tuple[str, ...] = ("\n</think>", "</think>")
     implied: bool = True
     yields: bool = True
+    answers: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 @frozen(eq=False)
@@ -87,7 +89,9 @@ class Family:
         """Collect the markers."""
         markers: dict[Trigger, tuple[str, ...]] = {}
         if self.reasoning is not None:
+            answers = zip((Trigger.ANSWER, Trigger.UNANSWER), self.reasoning.answers, strict=True)
             markers = {Trigger.THINK: self.reasoning.begins, Trigger.UNTHINK: self.reasoning.ends}
+            markers |= {role: texts for role, texts in answers if texts}
         if self.syntax is not None:
             markers |= self.syntax.markers
         object.__setattr__(self, "markers", markers)
@@ -112,7 +116,7 @@ class Family:
         return None if match is None else NameMatch(match["name"], call_id=match.groupdict().get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
-        """Return the key in a text and its `string` mark; None if invalid."""
+        """Return the key in a text and the type that the markup has for its value; None if invalid."""
         match = None if self.syntax is None else self.syntax.key.fullmatch(text)
         return None if match is None else (match["key"], match.groupdict().get("string"))
 

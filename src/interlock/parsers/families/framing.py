@@ -119,11 +119,13 @@ def _reasoning() -> Iterator[_Row]:
         _E.REASON,
         _Row("thinking", _T.THINK, "thinking", (_E.FORGET,)),
         _Row("thinking", _T.UNTHINK, "between", (_E.FORGET,)),
+        _Row("thinking", _T.ANSWER, "between", (_E.FORGET,)),
         *_starting("thinking", "thought "),
     )
     yield from _speaking(
         "reasoning",
         _Row("reasoning", _T.UNTHINK, "between", (_E.CLOSE,)),
+        _Row("reasoning", _T.ANSWER, "between", (_E.CLOSE,)),
         *_starting("reasoning", "thought "),
     )
     yield from _sectioned("thought section", "reasoning", "thought name")
@@ -138,9 +140,16 @@ def _messages() -> Iterator[_Row]:
         _E.SPEAK,
         _Row("between", _T.THINK, "thinking", (_E.FORGET,)),
         _Row("between", _T.UNTHINK, "between", (_E.FORGET,)),
+        _Row("between", _T.ANSWER, "between", (_E.FORGET,)),
+        _Row("between", _T.UNANSWER, "between", (_E.FORGET,)),
         *_starting("between", "", _bare("between")),
     )
-    yield from _speaking("content", *_starting("content", "", _bare("content")))
+    yield from _speaking(
+        "content",
+        _Row("content", _T.ANSWER, "between", (_E.CLOSE,)),
+        _Row("content", _T.UNANSWER, "between", (_E.CLOSE,)),
+        *_starting("content", "", _bare("content")),
+    )
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
     # Without its section, only a declared tool is called, and only families with keys omit the section.
@@ -156,11 +165,16 @@ def _asides() -> Iterator[_Row]:
         _E.SPEAK,
         _Row("inside", _T.THINK, "thinking", (_E.FORGET,)),
         _Row("inside", _T.UNTHINK, "inside", (_E.FORGET,)),
+        _Row("inside", _T.ANSWER, "between", (_E.FORGET,)),
+        _Row("inside", _T.UNANSWER, "inside", (_E.FORGET,)),
+        _Row("inside", _T.UNCALL, "inside", (_E.FORGET,)),
         _Row("inside", _T.UNSECTION, "between", (_E.FORGET,)),
         *_starting("inside", "aside ", _invoke("inside")),
     )
     yield from _speaking(
         "aside",
+        _Row("aside", _T.ANSWER, "between", (_E.CLOSE,)),
+        _Row("aside", _T.UNANSWER, "inside", (_E.CLOSE,)),
         _Row("aside", _T.UNSECTION, "between", (_E.CLOSE,)),
         *_starting("aside", "aside ", _invoke("aside")),
     )

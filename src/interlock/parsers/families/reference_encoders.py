@@ -32,7 +32,7 @@ class Template:
 
     Args:
         call: A call, with the fields `name`, `arguments` and `index`.
-        pair: A key and its value, with the fields `key`, `value` and `string`; None if the arguments are JSON.
+        pair: A key and its value, with the fields `key`, `value`, `string` and `type`; None if the arguments are JSON.
         between: The text between two calls.
         section: The texts before and after the calls.
     """
@@ -65,6 +65,22 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_coder": _QWEN,
     "qwen3_xml": _QWEN,
     "step3p5": _QWEN,
+    "seed_oss": Template(
+        call="<seed:tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</seed:tool_call>",
+        pair="<parameter=%(key)s>\n%(value)s\n</parameter>\n",
+        between="\n",
+    ),
+    "step3": Template(
+        call="<｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="%(name)s">%(arguments)s</steptml:invoke><｜tool_call_end｜>',
+        pair='<steptml:parameter name="%(key)s">%(value)s</steptml:parameter>',
+        section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+    ),
+    "kimi_k3": Template(
+        call='<|open|>call tool="%(name)s" index="%(index)d"<|sep|>%(arguments)s<|close|>call<|sep|>',
+        pair='<|open|>argument key="%(key)s" type="%(type)s"<|sep|>%(value)s<|close|>argument<|sep|>',
+        section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+    ),
     "hermes": _HERMES,
     "qwen3_json": _HERMES,
     "glm45": Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_PAIR, between="\n"),
@@ -95,10 +111,25 @@ TEMPLATES: Final[Mapping[str, Template]] = {
 
 _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "mistral": ("[THINK]", "[/THINK]"),
+    "seed_oss": ("<seed:think>", "</seed:think>"),
+    "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    "minimax_m3": ("<mm:think>", "</mm:think>"),
     **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
 """How the families that are not listed above write reasoning: with the markers on their own lines."""
+
+
+_TYPES: Final[Mapping[type, str]] = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    dict: "object",
+    list: "array",
+}
+"""The names of types in the markup of Kimi K3."""
 
 
 def encode(items: Sequence[WrittenItem], tool_parser: str, reasoning_parser: str | None = None, *, thinking: bool = True) -> str:
@@ -140,5 +171,5 @@ def _call(item: WrittenItem, template: Template, index: int) -> str:
 
 
 def _pair(key: str, value: object) -> dict[str, str]:
-    string = isinstance(value, str)
-    return {"key": key, "value": value if isinstance(value, str) else orjson.dumps(value).decode(), "string": f"{string}".lower()}
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return {"key": key, "value": text, "string": f"{isinstance(value, str)}".lower(), "type": _TYPES[type(value)]}
