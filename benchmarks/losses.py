@@ -27,18 +27,6 @@ from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
-FAMILIES: Final = (
-    "qwen3_coder",
-    "hermes",
-    "glm47",
-    "minimax_m2",
-    "deepseek_v32",
-    "deepseek_v4",
-    "kimi_k2",
-    "deepseek_v3",
-    "deepseek_v31",
-    "mistral",
-)
 WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)
 
@@ -79,7 +67,7 @@ def turns(name: str) -> Mapping[str, Turn]:
         "text after": Turn(f"{one}Then w2x."),  # 57120
         "text between": Turn(f"{one}Now w2x.{call('w3x')}", 2),  # 56263, 56840, 47903
         "reasoning not ended": Turn(f"<think>It is w2x.{one}", thinks=True),  # 51914, 52645
-        "call not ended": Turn(f"{one[:after]}"),  # 48931
+        "call not ended": Turn(one[:after], valid=False),  # 48931; such a call is incomplete
         "text in a call": Turn(f"{one[:after]} w2x {one[after:]}", valid=False),  # 48931
         "quoted marker": Turn(f"Write `{marker}` and w2x, then w3x.", 0),  # 56658
         "cut": Turn(one[: end - 1], valid=False),  # 55284
@@ -146,7 +134,7 @@ def losses() -> Iterator[str]:
     for side, read in (("vLLM", their_parsers.read_text), ("Interlock", interlock)):
         yield f"| {side} | {' | '.join(columns)} |"
         yield f"|---|{'---|' * len(columns)}"
-        for name in FAMILIES:
+        for name in their_parsers.names():
             cells = [
                 " / ".join(dict.fromkeys(wrong(read, name, turn, tokens) or "·" for tokens in TOKENS))
                 for turn in turns(name).values()

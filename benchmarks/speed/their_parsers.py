@@ -12,12 +12,13 @@ import tokenizers
 import transformers
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.parser.parser_manager import ParserManager
+from vllm.tool_parsers import ToolParserManager
 
 from interlock.parsers.families import SYNTAXES
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
-__all__ = ["parse_pieces", "pieces_of", "read_text"]
+__all__ = ["names", "parse_pieces", "pieces_of", "read_text"]
 
 _REQUEST: Final = ResponsesRequest.model_validate(
     {**REQUEST, "tools": [{**tool, "parameters": {"properties": {"city": {"type": "string"}}}} for tool in REQUEST["tools"]]}
@@ -39,6 +40,14 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     marks = [mark for mark in marks if mark in _PIECES or not any(piece in mark for piece in _PIECES)]
     bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in [*marks, "<think>", "</think>"]])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
+
+
+def names() -> list[str]:
+    """Return the families of ours, with one name for each parser of vLLM."""
+    parsers: dict[object, str] = {}
+    for name in SYNTAXES:
+        parsers.setdefault(ToolParserManager.get_tool_parser(name), name)
+    return [*parsers.values()]
 
 
 def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:

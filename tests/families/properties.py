@@ -16,7 +16,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
-from interlock.parsers.families import SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, Settings, family
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.framing import FRAMING
 
@@ -41,11 +41,10 @@ WORD = re.compile(r"w\d+x")
 LONGEST_HELD = 4096 + 256
 
 GROUPS = {
-    "keys": ["qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "deepseek_v4", "seed_oss", "step3", "kimi_k3"],
-    "json": ["kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"],
-    "envelope": ["hermes"],
+    style: [name for name in DISTINCT if SYNTAXES[name].style == style]
+    for style in dict.fromkeys(SYNTAXES[name].style for name in DISTINCT)
 }
-
+"""One family for each syntax, by style."""
 
 READ_AS = Settings.from_request(REQUEST)
 WITHOUT_CALLS = evolve(READ_AS, calls=False)

@@ -7,16 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from random import Random
 from typing import Final
 
 import orjson
 from attrs import evolve, frozen
-from families.campaign import random_text
-from families.cases import CASES
 from families.properties import GROUPS, READ_AS, read
 from recovery.notation import Item
 
@@ -25,7 +22,6 @@ from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, Family, FamilyParser, family
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
-from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Reading, lexica
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
@@ -84,21 +80,51 @@ def pairs() -> Iterator[Pair]:
         yield from anywhere(read_as, name)
 
 
+_STEPS: Final = (
+    *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ","),
+    *('{"name": "f"', '{"name": "strange"', '{"arguments": {"s": 1}, "name": "f"', ', "arguments": '),
+)
+"""What may follow any text, beside the markers of its family."""
+
+
+@cache
+def steps(name: str) -> Sequence[str]:
+    """Return what may follow any text of a family."""
+    return [*dict.fromkeys([*chain.from_iterable(family(name, "qwen3").markers.values()), *_STEPS])]
+
+
 @cache
 def ways(name: str) -> Mapping[str, str]:
-    """Return the shortest beginning of a case or random text that leads to each state."""
-    beginnings = {"thinking": ""}
-    rng = Random(5)  # noqa: S311 - repeatable, not secret
-    texts = [case.text for case in CASES if case.family == name]
-    states = set(part_for(family(name, "qwen3"), name).states)
-    while texts or beginnings.keys() != states:
-        text = texts.pop() if texts else "".join(random_text(rng, name))
-        reader = FamilyParser(family(name, "qwen3"), READ_AS)
-        for at, letter in enumerate(text):
-            reader.feed(Chunk(text=letter))
-            if not reader._partial and len(beginnings.get(reader._state.name, text)) > at:
-                beginnings[reader._state.name] = text[: at + 1]
+    """Return the shortest text that leads to each state."""
+    beginnings: dict[str, str] = {}
+    for state, beginning in walk(name):
+        beginnings.setdefault(state, beginning)
     return beginnings
+
+
+@cache
+def walk(name: str) -> Sequence[tuple[str, str]]:
+    """Return the shortest text that leads to each condition of the parser, with the state of each."""
+    reached: dict[Hashable, tuple[str, str]] = {}
+    waiting = [""]
+    for text in waiting:
+        reader = FamilyParser(family(name, "qwen3"), READ_AS)
+        for letter in text:
+            reader.feed(Chunk(text=letter))
+        condition = _condition(reader)
+        if condition not in reached and not reader._partial:
+            reached[condition] = (reader._state.name, text)
+            waiting += [text + step for step in steps(name)]
+    return [*reached.values()]
+
+
+def _condition(reader: FamilyParser) -> Hashable:
+    """Return what decides how a parser goes on: its state, the brackets that are open, and the name or key so far."""
+    effects, read_as = reader._effects, reader._family
+    match = read_as.read_name(effects.header)
+    name = match and match.name in READ_AS.routing.declared
+    header = name, bool(effects.header) and read_as.read_key(effects.header) is not None
+    return reader._state.name, min(effects.nesting.depth, 2), header, bool(effects.header), bool(effects.pending)
 
 
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:

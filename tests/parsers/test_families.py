@@ -7,6 +7,8 @@ import pytest
 from attrs import evolve
 from families.campaign import random_text
 from families.cases import CASES
+from families.derived import Derived
+from families.derived import cases as derived_cases
 from families.properties import GROUPS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,13 @@ def test_a_case_can_be_cut_anywhere(case):
     for end in range(len(case.text)):
         assert read(case.family, case.text[:end], (3, 1), "length") == read(case.family, case.text[:end], reason="length")
     makes_a_legal_stream(deltas(case.family, cut(case.text[: len(case.text) // 2], (2,)), "length"))
+
+
+@pytest.mark.parametrize("case", list(derived_cases()), ids=str)
+def test_case_that_every_family_has(case: Derived):
+    for sizes in SPLITS:
+        assert bare(read(case.family, case.text, sizes, case.reason)) == list(case.items)
+    makes_a_legal_stream(deltas(case.family, cut(case.text, (3,)), case.reason))
 
 
 @settings(deadline=None)

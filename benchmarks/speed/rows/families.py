@@ -13,16 +13,15 @@ from typing import Final
 
 from interlock.fsm.deltas import Start
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, DISTINCT, Settings, family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from speed.ours import begin
 from speed.outputs import PROSE, REQUEST, Stream
 from speed.size import Size
 from speed.timing import INTERLOCK, VLLM, Round, Row, Stopwatch
 
-__all__ = ["FAMILIES", "rows"]
+__all__ = ["rows"]
 
-FAMILIES: Final = ("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral")
 _UNREAD: Final = ("mistral",)
 """The reasoning that vLLM reads with Mistral's own tokenizer alone."""
 LETTERS: Final = 4
@@ -34,7 +33,7 @@ _THEIRS: Final = 12
 
 def rows(size: Size, peer: ModuleType | None) -> list[Row]:
     """Return the rows."""
-    return [row for name in FAMILIES for row in _rows(name, size, peer)]
+    return [row for name in DISTINCT for row in _rows(name, size, peer)]
 
 
 def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:

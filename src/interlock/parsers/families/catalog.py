@@ -6,7 +6,7 @@ Each is a table of markers. docs/families.md shows each format, and how to add o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +16,7 @@ from attrs import evolve
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 
-__all__ = ["DEFAULT_REASONING", "REASONINGS", "SYNTAXES", "family", "has_family"]
+__all__ = ["DEFAULT_REASONING", "DISTINCT", "REASONINGS", "SYNTAXES", "family", "has_family"]
 
 _T: Final = Trigger
 _DSML: Final = "｜DSML｜"
@@ -204,6 +204,9 @@ SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType({name: syntax for name,
 
 DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType({name: reasoning for name, (_, reasoning) in _FAMILIES.items()})
 """The reasoning format of the models of each `--tool-call-parser`."""
+
+DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in reversed(SYNTAXES.items())}.values())[::-1]
+"""One name of each syntax: the first in the catalog."""
 
 _THINK: Final = Reasoning()
 _EXPLICIT_END: Final = evolve(_THINK, yields=False)

@@ -1,0 +1,119 @@
+"""The cases that every family has, derived from its row of the catalog and its template.
+
+So a new family needs cases of its own only for what is special to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import frozen
+from families.properties import GROUPS
+
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families.alphabet import Trigger
+from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
+
+_ARGUMENTS: Final = '{"s":"a"}'
+_CALL: Final = ("function_call", _ARGUMENTS, "f")
+
+
+@frozen
+class Derived:
+    """A turn of a model, from inside its reasoning on, and the kind, text and name of its items."""
+
+    name: str
+    family: str
+    text: str
+    items: Sequence[tuple[str, str, str | None]]
+    reason: FinishReason = "stop"
+
+    def __str__(self) -> str:
+        return f"{self.family}: {self.name}"
+
+
+def _reasoning(text: str) -> tuple[str, str, None]:
+    return "reasoning", text, None
+
+
+def _answer(text: str) -> tuple[str, str, None]:
+    return "message", text, None
+
+
+def cases() -> Iterator[Derived]:
+    """Yield the cases of one family for each syntax."""
+    for names in GROUPS.values():
+        for name in names:
+            yield from _whole(name)
+            yield from _marked(name)
+            if any(TEMPLATES[name].section):
+                yield from _sectioned(name)
+
+
+def _encoded(name: str, *called: str) -> str:
+    return encode([WrittenItem("call", _ARGUMENTS, function) for function in called], name)
+
+
+def _whole(name: str) -> Iterator[Derived]:
+    """Calls that are whole, wherever they begin, and the text around them."""
+    one = _encoded(name, "f")
+    yield Derived("one call", name, f"</think>{one}", [_CALL])
+    yield Derived("blank text around a call", name, f"</think>\n\n{one}\n", [_CALL])
+    yield Derived("reasoning that a call ends", name, f"Hm.{one}", [_reasoning("Hm."), _CALL])
+    yield Derived("a call at the beginning of reasoning", name, one, [_CALL])
+    yield Derived("text after a call", name, f"</think>{one}Then.", [_CALL, _answer("Then.")])
+    yield Derived("text between calls", name, f"</think>{one}Two.{one}", [_CALL, _answer("Two."), _CALL])
+    yield Derived(
+        "reasoning after a call", name, f"</think>{one}<think>So.</think>It is.", [_CALL, _reasoning("So."), _answer("It is.")]
+    )
+    yield Derived("consecutive calls", name, f"</think>{_encoded(name, 'f', 'f')}", [_CALL, _CALL])
+    yield Derived(
+        "a tool that is not declared", name, f"</think>{_encoded(name, 'strange')}", [("function_call", _ARGUMENTS, "strange")]
+    )
+    yield Derived(
+        "no arguments", name, f"</think>{encode([WrittenItem('call', '{}', 'g')], name)}", [("function_call", "{}", "g")]
+    )
+
+
+def _marked(name: str) -> Iterator[Derived]:
+    """Markers that begin no call, and calls that lack their end marker."""
+    one, markers = _encoded(name, "f"), SYNTAXES[name].markers
+    quoted = _encoded(name, "f").partition("f")[0].strip()
+    yield Derived("a quoted marker", name, f"</think>Write `{quoted}` and go on.", [_answer(f"Write `{quoted}` and go on.")])
+    yield Derived(
+        "a quoted marker in reasoning", name, f"Write `{quoted}` and go on.</think>", [_reasoning(f"Write `{quoted}` and go on.")]
+    )
+    yield Derived("a truncated marker", name, f"</think>So. {quoted[:-1]}", [_answer(f"So. {quoted[:-1]}")], "length")
+    for end in markers.get(Trigger.UNCALL, ()):
+        if end in one:
+            unended = one.partition(end)[0]
+            yield Derived(f"a call without {end!r} before the next", name, f"</think>{unended}{one}", [_CALL, _CALL])
+
+
+def _sectioned(name: str) -> Iterator[Derived]:
+    """Calls in a section, and sections that are not whole."""
+    begin, end = TEMPLATES[name].section
+    inner = _encoded(name, "f").removeprefix(begin).removesuffix(end)
+    yield Derived(
+        "text between the calls of a section", name, f"</think>{begin}{inner}Two.{inner}{end}", [_CALL, _answer("Two."), _CALL]
+    )
+    yield Derived(
+        "text before the end of a section",
+        name,
+        f"</think>{begin}{inner}So.{end}Then.",
+        [_CALL, _answer("So."), _answer("Then.")],
+    )
+    yield Derived("a section that is not ended", name, f"</think>{begin}{inner}", [_CALL])
+    yield Derived(
+        "a section that is not ended before the next", name, f"</think>{begin}{inner}{begin}{inner}{end}", [_CALL, _CALL]
+    )
+    for uncall in SYNTAXES[name].markers.get(Trigger.UNCALL, ()):
+        if uncall in inner:
+            yield Derived(
+                f"a section that ends before {uncall!r}",
+                name,
+                f"</think>{begin}{inner.partition(uncall)[0]}{end}Then.",
+                [_CALL, _answer("Then.")],
+            )
