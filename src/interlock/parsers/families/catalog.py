@@ -205,7 +205,7 @@ SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType({name: syntax for name,
 DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType({name: reasoning for name, (_, reasoning) in _FAMILIES.items()})
 """The reasoning format of the models of each `--tool-call-parser`."""
 
-DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in reversed(SYNTAXES.items())}.values())[::-1]
+DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTAXES.items()][::-1]}.values())[::-1]
 """One name of each syntax: the first in the catalog."""
 
 _THINK: Final = Reasoning()
