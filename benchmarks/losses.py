@@ -60,19 +60,25 @@ def turns(name: str) -> Mapping[str, Turn]:
     one, marker = call("w1x"), encode([WrittenItem("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
     end = one.index("w1x") + len("w1x")
     markers = family(name).markers
-    closing = markers.get(Trigger.UNVALUE, ('"}',))[-1]
+    closing = next(text for text in markers.get(Trigger.UNVALUE, ('"}',)) if one.startswith(text, end))
     after = one.index(closing, end) + len(closing)
+    begin = thought(DEFAULT_REASONING[name] or "qwen3").partition("Hm.")[0]
     return {
         "one call": Turn(one),
         "text after": Turn(f"{one}Then w2x."),  # 57120
         "text between": Turn(f"{one}Now w2x.{call('w3x')}", 2),  # 56263, 56840, 47903
-        "reasoning not ended": Turn(f"<think>It is w2x.{one}", thinks=True),  # 51914, 52645
+        "reasoning not ended": Turn(f"{begin}It is w2x.{one}", thinks=True),  # 51914, 52645
         "call not ended": Turn(one[:after], valid=False),  # 48931; such a call is incomplete
         "text in a call": Turn(f"{one[:after]} w2x {one[after:]}", valid=False),  # 48931
         "quoted marker": Turn(f"Write `{marker}` and w2x, then w3x.", 0),  # 56658
         "cut": Turn(one[: end - 1], valid=False),  # 55284
         "unknown tool": Turn(call("w1x", "unheard")),  # 36435
     }
+
+
+def thought(reasoning: str) -> str:
+    """Return a thought in a format of reasoning."""
+    return encode([WrittenItem("reasoning", "Hm.")], "hermes", reasoning, thinking=False)
 
 
 def interlock(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
@@ -105,9 +111,12 @@ def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
         tokens: In each delta.
     """
     reasoning = None if name == "mistral" else DEFAULT_REASONING[name]  # which vLLM reads with Mistral's own tokenizer alone
-    pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else f"<think>Hm.</think>{turn.text}")
+    pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else thought(reasoning) + turn.text)
     joined = ["".join(pieces[at : at + tokens]) for at in range(0, len(pieces), tokens)]
-    said, calls = read(Stream(name, reasoning, ""), joined)
+    try:
+        said, calls = read(Stream(name, reasoning, ""), joined)
+    except Exception:  # noqa: BLE001 - whatever it is, a server would fail with it
+        return "E"
     shown = " ".join([said, *calls])
     return "".join(
         letter

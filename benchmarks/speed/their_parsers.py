@@ -10,19 +10,23 @@ from typing import Any, Final
 
 import tokenizers
 import transformers
-from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser.parser_manager import ParserManager
 from vllm.tool_parsers import ToolParserManager
 
-from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families import REASONINGS, SYNTAXES
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
 __all__ = ["names", "parse_pieces", "pieces_of", "read_text"]
 
-_REQUEST: Final = ResponsesRequest.model_validate(
-    {**REQUEST, "tools": [{**tool, "parameters": {"properties": {"city": {"type": "string"}}}} for tool in REQUEST["tools"]]}
-)
+_PARAMETERS: Final = {"properties": {"city": {"type": "string"}}}
+_TOOLS: Final = [{"type": "function", "function": {"name": tool["name"], "parameters": _PARAMETERS}} for tool in REQUEST["tools"]]
+_REQUEST: Final = ChatCompletionRequest.model_validate({"model": "m", "messages": [], "tools": _TOOLS})
+"""A request for chat, because some of vLLM's parsers read no other tools."""
+_THINKING: Final = {"thinking": True, "enable_thinking": True, "reasoning_effort": "high"}
+_ROLES: Final = ("<assistant>",)
+"""A token that one of vLLM's parsers looks for in the vocabulary."""
 _PIECES: Final = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>")
 """Marks that are parts of our markers."""
 _LETTERS: Final = 4
@@ -36,9 +40,10 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     bare.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = tokenizers.decoders.ByteLevel()
     texts = chain.from_iterable(markers for syntax in SYNTAXES.values() for markers in syntax.markers.values())
+    thoughts = [text for each in REASONINGS.values() for text in (*each.begins, *each.ends) if text[0] == "<"]
     marks = [*_PIECES, *(text for text in dict.fromkeys(texts) if text[-1] in ">]" and text[0] in "<[" and "name" not in text)]
     marks = [mark for mark in marks if mark in _PIECES or not any(piece in mark for piece in _PIECES)]
-    bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in [*marks, "<think>", "</think>"]])
+    bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in dict.fromkeys([*marks, *thoughts, *_ROLES])])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
 
 
@@ -78,7 +83,7 @@ def _parser(stream: Stream) -> Callable[..., Any]:
     kind = ParserManager.get_parser(
         tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
     )
-    return kind(_tokenizer(), _REQUEST.tools).parse_delta
+    return kind(_tokenizer(), _REQUEST.tools, chat_template_kwargs=_THINKING).parse_delta
 
 
 def pieces_of(text: str) -> list[str]:

@@ -95,6 +95,7 @@ def _marked(name: str) -> Iterator[Derived]:
 def _sectioned(name: str) -> Iterator[Derived]:
     """Calls in a section, and sections that are not whole."""
     begin, end = TEMPLATES[name].section
+    blank = end[: len(end) - len(end.lstrip())]
     inner = _encoded(name, "f").removeprefix(begin).removesuffix(end)
     yield Derived(
         "text between the calls of a section", name, f"</think>{begin}{inner}Two.{inner}{end}", [_CALL, _answer("Two."), _CALL]
@@ -103,7 +104,7 @@ def _sectioned(name: str) -> Iterator[Derived]:
         "text before the end of a section",
         name,
         f"</think>{begin}{inner}So.{end}Then.",
-        [_CALL, _answer("So."), _answer("Then.")],
+        [_CALL, _answer(f"So.{blank}"), _answer("Then.")],
     )
     yield Derived("a section that is not ended", name, f"</think>{begin}{inner}", [_CALL])
     yield Derived(

@@ -328,10 +328,10 @@ def test_a_parser_is_found_by_its_names():
 
 
 def test_a_family_that_nobody_knows_is_refused():
-    with pytest.raises(ValueError, match="unknown tool parser 'pythonic': choose one of qwen3_coder, "):
-        family("pythonic")
-    with pytest.raises(ValueError, match="unknown reasoning parser 'granite': choose one of qwen3, "):
-        family(None, "granite")
+    with pytest.raises(ValueError, match="unknown tool parser 'latin': choose one of qwen3_coder, "):
+        family("latin")
+    with pytest.raises(ValueError, match="unknown reasoning parser 'dreams': choose one of qwen3, "):
+        family(None, "dreams")
 
 
 def test_which_pairs_are_known():
@@ -339,5 +339,5 @@ def test_which_pairs_are_known():
     assert has_family("hermes", None)
     assert has_family("", "qwen3")
     assert not has_family(None, None)
-    assert not has_family("hermes", "granite")
-    assert not has_family("pythonic", "qwen3")
+    assert not has_family("hermes", "dreams")
+    assert not has_family("latin", "qwen3")

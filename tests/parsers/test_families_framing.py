@@ -90,12 +90,6 @@ def test_without_calls_nothing_begins_one():
         assert not CALLING & set(lexicon.roles.values())
 
 
-def test_a_reasoning_that_calls_do_not_end_looks_for_none():
-    lexicon = lexica(family("deepseek_v3", "deepseek_r1"), FRAMING, calls=True)
-    assert set(lexicon["reasoning"].roles.values()) == {Trigger.UNTHINK}
-    assert Trigger.SECTION in lexicon["content"].roles.values()
-
-
 class Firing(FamilyParser):
     """Notes the edges that are taken."""
 

@@ -37,8 +37,12 @@ def rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 
 def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:
-    yield _row(name, "text", Stream(name, DEFAULT_REASONING[name], "<think>Hm.</think>It is so. "), size, peer)
-    yield _row(name, "reasoning", Stream(name, DEFAULT_REASONING[name], "<think>It is so. "), size, peer)
+    reasoning = DEFAULT_REASONING[name]
+    thought = [WrittenItem("reasoning", "Hm.")] if reasoning else []
+    before = encode([*thought, WrittenItem("message", "It is so. ")], name, reasoning, thinking=False)
+    yield _row(name, "text", Stream(name, reasoning, before), size, peer)
+    if reasoning:
+        yield _row(name, "reasoning", Stream(name, reasoning, before.partition("Hm.")[0] + "It is so. "), size, peer)
     head, _, _ = encode([WrittenItem("call", f'{{"city":"{_MARK}"}}', "get_weather")], name).partition(_MARK)
     for length in size.arguments:
         begun = Stream(name, None, head + "".join(islice(PROSE * 200, length)))

@@ -123,8 +123,9 @@ def test_the_embedded_engine_writes_a_family_too(name):
     assert EmbeddedEngine(family=Tagged(name)).format == Tagged(name)
     turn = turn_for(tools=[MAIL, WEATHER])
     texts = [text for _, _, text in messages(turn)]
-    assert [item.text.replace(" ", "") for item in written(turn, name)] == [text.replace(" ", "") for text in texts]
-    assert [item.kind for item in written(turn, name)] == ["reasoning", "message", "function_call"]
+    first = 0 if DEFAULT_REASONING[name] else 1
+    assert [item.text.replace(" ", "") for item in written(turn, name)] == [text.replace(" ", "") for text in texts[first:]]
+    assert [item.kind for item in written(turn, name)] == ["reasoning", "message", "function_call"][first:]
 
 
 def test_free_text_is_a_parameter_in_a_family():

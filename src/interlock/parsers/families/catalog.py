@@ -36,6 +36,8 @@ QWEN3_CODER: Final = Syntax(
     },
 )
 
+MIMO: Final = evolve(QWEN3_CODER, markers={**QWEN3_CODER.markers, _T.VALUE: (">",), _T.UNVALUE: ("</parameter>",)})
+
 SEED_OSS: Final = evolve(
     QWEN3_CODER,
     markers={**QWEN3_CODER.markers, _T.SECTION: ("<seed:tool_call>",), _T.UNSECTION: ("</seed:tool_call>",)},
@@ -83,6 +85,15 @@ HERMES: Final = Syntax(
     {_T.CALL: ("<tool_call>",), _T.SHUT: ("}",), _T.UNCALL: ("</tool_call>",)},
 )
 
+
+def _enveloped(begin: str, end: str) -> Syntax:
+    """Return the syntax of envelopes between two markers."""
+    return evolve(HERMES, markers={**HERMES.markers, _T.CALL: (begin,), _T.UNCALL: (end,)})
+
+
+LONGCAT: Final = _enveloped("<longcat_tool_call>", "</longcat_tool_call>")
+INTERNLM: Final = _enveloped("<|action_start|><|plugin|>", "<|action_end|>")
+
 GLM45: Final = Syntax(
     "keys",
     {
@@ -93,6 +104,45 @@ GLM45: Final = Syntax(
         _T.VALUE: ("<arg_value>",),
         _T.UNVALUE: ("</arg_value>",),
         _T.UNCALL: ("</tool_call>",),
+    },
+)
+
+HY_V4: Final = evolve(
+    GLM45,
+    markers={
+        **{role: texts for role, texts in GLM45.markers.items() if role is not _T.CALL},
+        _T.SECTION: ("<tool_calls>",),
+        _T.INVOKE: ("<tool_call>",),
+        _T.UNSECTION: ("</tool_calls>",),
+    },
+)
+
+HY_V3: Final = evolve(HY_V4, markers={**HY_V4.markers, _T.KEYS: ("<tool_sep>",), _T.GLUED_KEYS: ("<arg_key>", "</tool_call>")})
+
+K2_HORIZON: Final = Syntax(
+    "keys",
+    {
+        _T.SECTION: ("<ifm|tool_calls>",),
+        _T.INVOKE: ("<ifm|tool_call>",),
+        _T.GLUED_KEYS: ("<ifm|arg_key>", "</ifm|tool_call>"),
+        _T.KEY: ("<ifm|arg_key>",),
+        _T.UNKEY: ("</ifm|arg_key>",),
+        _T.VALUE: ("<ifm|arg_value>",),
+        _T.UNVALUE: ("</ifm|arg_value>",),
+        _T.UNCALL: ("</ifm|tool_call>",),
+        _T.UNSECTION: ("</ifm|tool_calls>",),
+    },
+)
+
+MINICPM5: Final = Syntax(
+    "keys",
+    {
+        _T.CALL: ("<function name=", "<functionname="),
+        _T.KEYS: (">",),
+        _T.KEY: ("<param name=", "<paramname="),
+        _T.VALUE: (">", "><![CDATA["),
+        _T.UNVALUE: ("</param>", "]]></param>"),
+        _T.UNCALL: ("</function>",),
     },
 )
 
@@ -108,6 +158,17 @@ MINIMAX_M2: Final = Syntax(
         _T.UNVALUE: ("</parameter>",),
         _T.UNCALL: ("</invoke>",),
         _T.UNSECTION: ("</minimax:tool_call>",),
+    },
+)
+
+DOTS: Final = evolve(
+    MINIMAX_M2,
+    markers={
+        **MINIMAX_M2.markers,
+        _T.SECTION: ("<dots_function_call>",),
+        _T.VALUE: (">\n", ">"),
+        _T.UNVALUE: ("\n</parameter>", "</parameter>"),
+        _T.UNSECTION: ("</dots_function_call>",),
     },
 )
 
@@ -178,38 +239,71 @@ MISTRAL: Final = Syntax(
     partial_name=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )
 
-_FAMILIES: Final = {
+PLAMO3: Final = Syntax(
+    "json",
+    {
+        _T.SECTION: ("<|plamo:begin_tool_requests:plamo|>",),
+        _T.INVOKE: ("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",),
+        _T.JSON: (
+            "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
+            "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>",
+        ),
+        _T.SHUT: ("<|plamo:end_tool_arguments:plamo|>",),
+        _T.UNCALL: ("<|plamo:end_tool_request:plamo|>",),
+        _T.UNSECTION: ("<|plamo:end_tool_requests:plamo|>",),
+        _T.UNANSWER: ("<|plamo:tag|>",),
+    },
+)
+
+_FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "qwen3_coder": (QWEN3_CODER, "qwen3"),
     "qwen3_xml": (QWEN3_CODER, "qwen3"),
     "step3p5": (QWEN3_CODER, "step3p5"),
+    "mimo": (MIMO, "mimo"),
     "seed_oss": (SEED_OSS, "seed_oss"),
     "step3": (STEP3, "step3"),
     "kimi_k3": (KIMI_K3, "kimi_k3"),
     "hermes": (HERMES, "qwen3"),
     "qwen3_json": (HERMES, "qwen3"),
+    "granite4": (HERMES, None),
+    "ernie45": (HERMES, "ernie45"),
+    "longcat": (LONGCAT, None),
+    "internlm": (INTERNLM, None),
     "glm45": (GLM45, "glm45"),
     "glm47": (GLM45, "glm47"),
+    "ling3": (GLM45, "ling3"),
+    "poolside_v1": (GLM45, "poolside_v1"),
+    "hy_v3": (HY_V3, "hy_v3"),
+    "hy_v4": (HY_V4, "hy_v4"),
+    "k2_horizon": (K2_HORIZON, "k2_horizon"),
+    "minicpm5": (MINICPM5, "qwen3"),
     "minimax_m2": (MINIMAX_M2, "minimax_m2"),
+    "dots": (DOTS, "qwen3"),
     "deepseek_v32": (DEEPSEEK_V32, "deepseek_r1"),
     "deepseek_v4": (DEEPSEEK_V4, "deepseek_v4"),
     "kimi_k2": (KIMI_K2, "kimi_k2"),
     "deepseek_v3": (DEEPSEEK_V3, "deepseek_r1"),
     "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
     "mistral": (MISTRAL, "mistral"),
+    "plamo3": (PLAMO3, "plamo3"),
 }
-"""The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models."""
+"""The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models, or None if they do not reason."""
 
 SYNTAXES: Final[Mapping[str, Syntax]] = MappingProxyType({name: syntax for name, (syntax, _) in _FAMILIES.items()})
 """The formats of calls, by the names of `--tool-call-parser`."""
 
-DEFAULT_REASONING: Final[Mapping[str, str]] = MappingProxyType({name: reasoning for name, (_, reasoning) in _FAMILIES.items()})
-"""The reasoning format of the models of each `--tool-call-parser`."""
+DEFAULT_REASONING: Final[Mapping[str, str | None]] = MappingProxyType(
+    {name: reasoning for name, (_, reasoning) in _FAMILIES.items()}
+)
+"""The reasoning format of the models of each `--tool-call-parser`, or None if they do not reason."""
 
 DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTAXES.items()][::-1]}.values())[::-1]
 """One name of each syntax: the first in the catalog."""
 
 _THINK: Final = Reasoning()
-_EXPLICIT_END: Final = evolve(_THINK, yields=False)
+_ASKED: Final = evolve(_THINK, implied=False)
+"""Models that reason only if the prompt asks for it."""
+_COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THINKING|>",))
 
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     {
@@ -218,17 +312,41 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
         "step3": _THINK,
         "olmo3": _THINK,
         "seed_oss": evolve(_THINK, begins=("<seed:think>",), ends=("\n</seed:think>", "</seed:think>")),
-        "kimi_k3": evolve(
-            _THINK, begins=("<|open|>think<|sep|>",), ends=("<|close|>think<|sep|>",), answers=_XTML_ANSWERS, yields=False
-        ),
+        "kimi_k3": evolve(_THINK, begins=("<|open|>think<|sep|>",), ends=("<|close|>think<|sep|>",), answers=_XTML_ANSWERS),
         "minimax_m3": evolve(_THINK, begins=("<mm:think>",), ends=("\n</mm:think>", "</mm:think>"), implied=False),
         "glm45": _THINK,
         "glm47": _THINK,
         "minimax_m2": _THINK,
         "kimi_k2": _THINK,
         "deepseek_v4": _THINK,
-        "deepseek_r1": _EXPLICIT_END,
-        "deepseek_v3": evolve(_EXPLICIT_END, implied=False),
+        "deepseek_v41": _THINK,
+        "deepseek_r1": _THINK,
+        "deepseek_v3": _ASKED,
+        "holo2": _THINK,
+        "poolside_v1": _ASKED,
+        "ling3": _THINK,
+        "mimo": _THINK,
+        "nemotron_v3": _THINK,
+        "granite_thinking_parser": _THINK,
+        "hy_v3": _ASKED,
+        "hy_v4": _THINK,
+        "k2_horizon": evolve(
+            _THINK,
+            begins=("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"),
+            ends=("</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>"),
+        ),
+        "plamo3": evolve(_THINK, begins=("<|plamo:begin_think:plamo|>",), ends=("<|plamo:end_think:plamo|>",)),
+        "ernie45": evolve(_THINK, answers=(("<response>\n", "<response>"), ("\n</response>", "</response>"))),
+        "hunyuan_a13b": evolve(_ASKED, answers=(("<answer>\n", "<answer>"), ("\n</answer>", "</answer>"))),
+        "granite": evolve(
+            _ASKED,
+            begins=("Here is my thought process:", "Here's my thought process:"),
+            ends=("Here is my response:", "Here's my response:"),
+        ),
+        "cohere_command3": evolve(_COHERE, answers=(("<|START_RESPONSE|>",), ("<|END_RESPONSE|>",))),
+        "cohere_command4": evolve(
+            _COHERE, answers=(("<|START_RESPONSE|>", "<|START_TEXT|>"), ("<|END_RESPONSE|>", "<|END_TEXT|>"))
+        ),
         "mistral": evolve(_THINK, begins=("[THINK]", "<think>"), ends=("[/THINK]", "\n</think>", "</think>"), implied=False),
     }
 )

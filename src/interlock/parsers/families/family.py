@@ -65,14 +65,12 @@ class Reasoning:
         begins: The markers before it.
         ends: The markers after it.
         implied: Whether a turn starts in reasoning if the prompt does not decide that.
-        yields: Whether a call in reasoning ends it.
         answers: The markers before and after messages, in a family that marks them.
     """
 
     begins: tuple[str, ...] = ("<think>",)
     ends: tuple[str, ...] = ("\n</think>", "</think>")
     implied: bool = True
-    yields: bool = True
     answers: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 

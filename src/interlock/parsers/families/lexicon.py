@@ -172,13 +172,8 @@ def _reading(state: State[Trigger, Effect]) -> Reading:
 def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:
     """Yield the markers of a family that count in a state, with their roles."""
     for role, texts in family.markers.items():
-        if _has_meaning(state, role) and (role not in CALLING or (calls and _yields(state, role, family))):
+        if _has_meaning(state, role) and (role not in CALLING or calls):
             yield from ((text, role) for text in texts)
-
-
-def _yields(state: State[Trigger, Effect], role: Trigger, family: Family) -> bool:
-    """Return whether a call may begin in a state: everywhere, except in the reasoning of some families."""
-    return family.reasoning is None or family.reasoning.yields or not _is_thought(state, role)
 
 
 def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:

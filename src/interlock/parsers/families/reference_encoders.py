@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 import orjson
-from attrs import frozen
+from attrs import evolve, frozen
 
 __all__ = ["TEMPLATES", "Template", "WrittenItem", "encode"]
 
@@ -51,6 +51,8 @@ _QWEN: Final = Template(
 )
 _HERMES: Final = Template('<tool_call>\n{"name": "%(name)s", "arguments": %(arguments)s}\n</tool_call>', between="\n")
 _GLM_PAIR: Final = "<arg_key>%(key)s</arg_key>\n<arg_value>%(value)s</arg_value>\n"
+_GLM45: Final = Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_PAIR, between="\n")
+_GLM47: Final = Template("<tool_call>%(name)s%(arguments)s</tool_call>", _GLM_PAIR.replace("\n", ""))
 
 
 def _dsml(section: str) -> Template:
@@ -83,8 +85,8 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     ),
     "hermes": _HERMES,
     "qwen3_json": _HERMES,
-    "glm45": Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_PAIR, between="\n"),
-    "glm47": Template("<tool_call>%(name)s%(arguments)s</tool_call>", _GLM_PAIR.replace("\n", "")),
+    "glm45": _GLM45,
+    "glm47": _GLM47,
     "minimax_m2": Template(
         call='<invoke name="%(name)s">\n%(arguments)s</invoke>\n',
         pair='<parameter name="%(key)s">%(value)s</parameter>\n',
@@ -106,6 +108,45 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ),
     "mistral": Template("[TOOL_CALLS]%(name)s[ARGS]%(arguments)s"),
+    "mimo": Template(
+        "<tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</tool_call>", "<parameter=%(key)s>%(value)s</parameter>\n"
+    ),
+    "granite4": _HERMES,
+    "ernie45": _HERMES,
+    "longcat": Template(
+        '<longcat_tool_call>\n{"name": "%(name)s", "arguments": %(arguments)s}\n</longcat_tool_call>', between="\n"
+    ),
+    "internlm": Template(
+        '<|action_start|><|plugin|>\n{"name": "%(name)s", "parameters": %(arguments)s}<|action_end|>', between="\n"
+    ),
+    "ling3": _GLM47,
+    "poolside_v1": _GLM45,
+    "hy_v3": Template(
+        "<tool_call>%(name)s<tool_sep>%(arguments)s\n</tool_call>",
+        "\n<arg_key>%(key)s</arg_key>\n<arg_value>%(value)s</arg_value>",
+        between="\n",
+        section=("<tool_calls>\n", "\n</tool_calls>"),
+    ),
+    "hy_v4": evolve(_GLM47, section=("<tool_calls>", "</tool_calls>")),
+    "k2_horizon": Template(
+        "<ifm|tool_call>%(name)s%(arguments)s</ifm|tool_call>",
+        "<ifm|arg_key>%(key)s</ifm|arg_key><ifm|arg_value>%(value)s</ifm|arg_value>",
+        section=("<ifm|tool_calls>", "</ifm|tool_calls>"),
+    ),
+    "minicpm5": Template(
+        '<function name="%(name)s">%(arguments)s</function>', '<param name="%(key)s">%(value)s</param>', between="\n"
+    ),
+    "dots": Template(
+        call='<invoke name="%(name)s">\n%(arguments)s</invoke>\n',
+        pair='<parameter name="%(key)s">%(value)s</parameter>\n',
+        section=("<dots_function_call>\n", "</dots_function_call>"),
+    ),
+    "plamo3": Template(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>%(name)s<|plamo:end_tool_name:plamo|>"
+        "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>%(arguments)s"
+        "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        section=("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>"),
+    ),
 }
 """How each family writes calls, by the names of `--tool-call-parser`."""
 
@@ -114,6 +155,10 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "seed_oss": ("<seed:think>", "</seed:think>"),
     "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     "minimax_m3": ("<mm:think>", "</mm:think>"),
+    "k2_horizon": ("<ifm|think>", "</ifm|think>"),
+    "plamo3": ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    "granite": ("Here is my thought process:", "Here is my response:"),
+    **dict.fromkeys(("cohere_command3", "cohere_command4"), ("<|START_THINKING|>", "<|END_THINKING|>")),
     **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")

@@ -164,7 +164,7 @@ class FamilyReader:
             mark = self._special.get(token)
             if mark in reasoning.begins:
                 thinks = True
-            elif token in self._controls or mark in reasoning.ends or (mark and reasoning.yields):
+            elif token in self._controls or mark:
                 thinks = False
             else:
                 count += thinks
