@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -17,11 +17,30 @@ from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, 
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
+    from interlock.serving.engines.upstream.gateway import Gateway, Upstream, UpstreamApi
+    from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import ToolRunner
 
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def _read_defaults(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the table `[serve]` of a configuration the defaults of the other options, below the environment."""
+    if path is None:
+        return None
+    from interlock.serving.engines.upstream.gateway_config import read_config
+
+    with _option(f"--config {path}"):
+        defaults = read_config(path).serve
+        known = {parameter.name for parameter in context.command.params} - {"config", "help"}
+        for name in defaults.keys() - known:
+            fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(map(str, known)))}")
+    if KEY_VARIABLE in os.environ:
+        defaults.pop("api_key", None)
+    context.default_map = defaults
+    return path
 
 
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -65,7 +84,48 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Let the embedded engine write the format of a model family, such as qwen3_coder."),
+        typer.Option(
+            metavar="NAME",
+            help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
+        ),
+    ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="URL", envvar="INTERLOCK_UPSTREAM", help="Serve the models of this server, as a gateway to it."),
+    ] = None,
+    upstream_api: Annotated[
+        Literal["chat", "responses", "vllm"],
+        typer.Option(envvar="INTERLOCK_UPSTREAM_API", help="The API of that server; vllm exchanges tokens with any vLLM server."),
+    ] = "chat",
+    upstream_key: Annotated[
+        str | None, typer.Option(metavar="KEY", envvar="INTERLOCK_UPSTREAM_KEY", help="The API key for that server.")
+    ] = None,
+    pass_key: Annotated[
+        bool, typer.Option("--pass-key", envvar="INTERLOCK_PASS_KEY", help="Send each client's own key to that server.")
+    ] = False,
+    upstream_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="FIRST,BETWEEN",
+            envvar="INTERLOCK_UPSTREAM_TIMEOUT",
+            help="The longest waits in seconds for the first chunk of that server, and for each further one.",
+        ),
+    ] = "600,120",
+    upstream_retries: Annotated[
+        int,
+        typer.Option(
+            min=0, max=10, metavar="N", envvar="INTERLOCK_UPSTREAM_RETRIES", help="The most retries, before the first chunk only."
+        ),
+    ] = 2,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="INTERLOCK_CONFIG",
+            is_eager=True,
+            callback=_read_defaults,
+            help="A TOML file with several upstreams, and with defaults of these options.",
+        ),
     ] = None,
     store: Annotated[
         str | None,
@@ -122,7 +182,13 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     with _option("--allow-mcp-host"):
         policy = AddressPolicy.of(allow_mcp_host or ())
     servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
-    running, tools = _engine(script, model, rate, servers, family)
+    with _option(f"--config {config}"):
+        upstreams = _configured(config)
+    with _option("--upstream"):
+        if upstream is not None:
+            given = (upstream, upstream_api, model or (), family, upstream_key, upstream_timeout)
+            upstreams = [_upstream(*given, pass_key=pass_key, retries=upstream_retries)]
+    running, tools = _gateway(upstreams, servers) if upstreams else _engine(script, model, rate, servers, family)
     with _option("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
     application = create_app(
@@ -141,7 +207,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys, redact=redact))
     listening = listen(host, port)
-    ready = f"Serving {', '.join(running.models)} at {server.url_of(listening)}/v1"
+    names = ", ".join(getattr(running, "models", ())) or "upstream models"
+    ready = f"Serving {names} at {server.url_of(listening)}/v1"
     if view:
         ready += f", its streams at {server.url_of(listening)}/interlock/"
     if sealing_keys is None:
@@ -154,7 +221,7 @@ def _option(name: str = "") -> Generator[None]:
     """End the command if the value of an option is refused."""
     try:
         yield
-    except (ValueError, InterlockError) as error:
+    except (OSError, ValueError, InterlockError) as error:
         fail(f"{name}: {error}" if name else str(error))
 
 
@@ -176,6 +243,53 @@ def _engine(
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+
+
+def _configured(config: Path | None) -> list[Upstream]:
+    if config is None:
+        return []
+    from interlock.serving.engines.upstream.gateway_config import read_config
+
+    return read_config(config).upstreams()
+
+
+def _upstream(
+    url: str,
+    api: UpstreamApi,
+    models: Iterable[str],
+    family: str | None,
+    key: str | None,
+    timeouts: str,
+    *,
+    pass_key: bool,
+    retries: int,
+) -> Upstream:
+    """Return the upstream of the options; a model `NAME=MODEL` is an alias."""
+    from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings
+
+    first, _, between = timeouts.partition(",")
+    try:
+        first_timeout, between_timeout = float(first), float(between or first)
+    except ValueError:
+        raise ConfigError("--upstream-timeout", f"{timeouts!r}: write FIRST,BETWEEN in seconds") from None
+    return UpstreamSettings(
+        url=url,
+        api=api,
+        models=[name for name in models if "=" not in name],
+        aliases=dict(name.split("=", 1) for name in models if "=" in name),
+        family=family,
+        key=key,
+        pass_key=pass_key,
+        first_timeout=first_timeout,
+        between_timeout=between_timeout,
+        retries=retries,
+    ).upstream()
+
+
+def _gateway(upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Gateway, ToolRunner]:
+    from interlock.serving.engines.upstream.gateway import Gateway
+
+    return Gateway(upstreams, frozenset(servers.hosted)), servers
 
 
 def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:

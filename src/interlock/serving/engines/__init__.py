@@ -4,6 +4,7 @@ engine          the protocol
 generation      an engine's part in one response besides generating
 embedded/       a stand-in model that runs anywhere
 vllm/           vLLM
+upstream/       the gateway to other servers
 script          an engine that replays turns
 recordings      engine outputs as a file: read, written, rechunked and replayed
 prompt          conversations as stand-in models read them

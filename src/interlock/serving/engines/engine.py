@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # the command reads recordings without request validation
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may count the prompt's tokens: all, read from a prefix cache, and written to it; 0 means unknown.
+    Any step may count the prompt's tokens (all, read from a prefix cache, and written to it), and those of the whole output (all,
+    and reasoning), if the chunks have no token ids; 0 means unknown.
     """
 
     chunk: Chunk
@@ -29,6 +30,8 @@ class EngineOutput:
     input_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @frozen

@@ -93,6 +93,19 @@ class HostEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteEngine(HostEngine, Protocol):
+    """A host engine whose models are on other servers."""
+
+    async def require_ready(self) -> None:
+        """Require that a server answers; `ApiError` is raised if none does."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections to the servers."""
+        ...
+
+
 @define(eq=False)
 class PlainGeneration(Generation):
     """The generation of a plain engine."""

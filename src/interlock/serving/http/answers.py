@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
@@ -73,7 +74,9 @@ def answer_error(request: Request, error: Exception) -> Response:
     """Return the HTTP response for any exception: always an OpenAI error body, without internals of the server."""
     match store_error(error):
         case ApiError() as api_error:
-            return error_response(api_error, ERROR_HEADERS.get(api_error.status))
+            seconds = api_error.retry_after
+            headers = ERROR_HEADERS.get(api_error.status) if seconds is None else {"retry-after": f"{ceil(seconds)}"}
+            return error_response(api_error, headers)
         case HTTPException(status_code=status, headers=headers):
             target = f"{request.method} {request.url.path}"
             message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Final, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -27,6 +27,7 @@ from interlock.events.sse import SseWriter, Writer
 from interlock.fsm.response_subject import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.generation import HostEngine, RemoteEngine
 from interlock.serving.http.answers import (
     BackgroundStream,
     JsonResponse,
@@ -41,7 +42,7 @@ from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.websocket import Connection, Limits
-from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing
+from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
 from interlock.serving.requests.body import read_object_in_turns
 from interlock.serving.requests.containment import panics_as_errors
@@ -56,7 +57,7 @@ from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.response_run import NullWriter, ResponseRun, summary_of
 from interlock.serving.responses.run import GRACE, ActiveRuns
 from interlock.serving.responses.sealing import Envelope, SealingKeys
-from interlock.serving.responses.service import ResponseService, no_such_model
+from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
@@ -64,13 +65,13 @@ __all__ = ["Api", "create_app"]
 
 T = TypeVar("T")
 
-OPEN_PATHS: Final = frozenset({"/health"})
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
-    engine: Engine,
+    engine: Engine | HostEngine,
     *,
     api_key: str | Sequence[str] | None = None,
     share_between_keys: bool = False,
@@ -190,6 +191,7 @@ class Api:
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route("/ready", self.ready, methods=["GET"]),
         ]
 
     def response_routes(self) -> list[BaseRoute]:
@@ -213,6 +215,8 @@ class Api:
             finally:
                 self.service.active_runs.end()
                 await self.background_registry.wait(GRACE)
+                if isinstance(self.service.engine, RemoteEngine):
+                    await self.service.engine.close()
 
     async def create(self, request: Request) -> ASGIApp:
         parameters = await self._parameters(request)
@@ -294,6 +298,15 @@ class Api:
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})
+
+    async def ready(self, _request: Request) -> Response:
+        """Answer whether the engine is ready: 503 if none of its servers answers."""
+        if isinstance(self.service.engine, RemoteEngine):
+            try:
+                await self.service.engine.require_ready()
+            except ApiError as error:
+                raise evolve(error, status=503) from error
+        return JsonResponse({"status": "ready"})
 
     def _model(self, name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "invalid", "missing"]
+__all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "UpstreamError", "invalid", "missing", "no_such_model"]
 
 
 @frozen
@@ -16,7 +14,7 @@ class ApiError(InterlockError):
     """An error that answers a request instead of a response. Clients read the message, so it must not contain secrets.
 
     `param` is the path of the parameter from the body's root (`input[2].content[0].type`). `type` and `code` are OpenAI's
-    (`invalid_request_error`, `invalid_type`).
+    (`invalid_request_error`, `invalid_type`). `retry_after` is in seconds.
     """
 
     status: int
@@ -24,6 +22,7 @@ class ApiError(InterlockError):
     type: str = "invalid_request_error"
     param: str | None = None
     code: str | None = None
+    retry_after: float | None = None
 
     def __str__(self) -> str:
         """Return the message."""
@@ -39,6 +38,12 @@ def invalid(param: str | None, message: str, code: str | None = "invalid_value")
     return ApiError(400, message, param=param, code=code)
 
 
+def no_such_model(name: str) -> ApiError:
+    """Return the error for a model that the server does not have."""
+    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
+    return ApiError(404, message, param="model", code="model_not_found")
+
+
 def missing(param: str) -> ApiError:
     """Return the error for a missing required parameter."""
     return invalid(param, f"Missing required parameter: '{param}'.", "missing_required_parameter")
@@ -47,14 +52,22 @@ def missing(param: str) -> ApiError:
 class EngineError(InterlockError):
     """An engine cannot continue, and the response fails with the message (rule R4), which must not contain secrets."""
 
-    code: ClassVar[str] = "server_error"
+    code: str = "server_error"
     """The `error.code` of the response."""
+
+
+class UpstreamError(EngineError):
+    """The server behind an engine failed; `code` is the `error.code` of the response."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class PromptError(EngineError):
     """An engine cannot accept a prompt, which is the client's fault."""
 
-    code: ClassVar[str] = "invalid_prompt"
+    code = "invalid_prompt"
 
 
 class ToolError(InterlockError):

@@ -1,11 +1,25 @@
-"""The names of the hosted tools that an operator can configure, and the default time limit of a call."""
+"""The tools that an operator can configure to run on an MCP server, and the functions that stand for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["CALL_SECONDS", "CONTAINER", "HOSTED_TOOLS", "LABELS", "HostedTool"]
+from attrs import evolve
+
+from interlock.parsers.routing import Route, Routing
+
+__all__ = [
+    "CALL_SECONDS",
+    "CONTAINER",
+    "HOSTED_TOOLS",
+    "LABELS",
+    "SEARCHES",
+    "HostedTool",
+    "hosted_functions",
+    "hosted_kinds",
+    "with_hosted",
+]
 
 HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
 """A tool that requests declare and that runs on an MCP server of the operator."""
@@ -23,3 +37,40 @@ CONTAINER: Final = "container"
 """The namespace of the container tools of gpt-oss; their calls are MCP items."""
 
 CALL_SECONDS: Final = 60.0
+
+SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+
+
+def _function(name: str, argument: str, description: str) -> dict[str, object]:
+    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+    return {"type": "function", "name": name, "description": description, "parameters": parameters}
+
+
+PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
+SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
+
+CODE_ROUTE: Final = Route("code_interpreter_call", payload="code")
+SEARCH_ROUTE: Final = Route("web_search_call", payload="browser", function="search")
+ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
+    "code_interpreter": {"python": CODE_ROUTE, "code_interpreter": CODE_ROUTE},
+    "web_search": {"web_search": SEARCH_ROUTE, "web_search_preview": SEARCH_ROUTE},
+}
+"""The functions by which models other than gpt-oss call hosted tools, by the tools' types."""
+
+
+def hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
+    """Return the functions that stand for hosted tools if a model has only functions, by the types in requests."""
+    functions = {"code_interpreter": PYTHON, **dict.fromkeys(SEARCHES, SEARCH)}
+    return {kind: tool for kind, tool in functions.items() if kind.startswith((*hosted,))}
+
+
+def hosted_kinds(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
+    """Return the hosted tools that a request declares."""
+    types = [str(tool.get("type")) for tool in tools]
+    return {kind for kind in hosted if any(each.startswith(kind) for each in types)}
+
+
+def with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
+    """Return a routing that reads calls of the functions for these hosted tools."""
+    routes = {name: route for kind, functions in ROUTES.items() if kind in hosted for name, route in functions.items()}
+    return evolve(routing, declared={**routing.declared, **routes}) if routes else routing

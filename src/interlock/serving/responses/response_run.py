@@ -201,7 +201,7 @@ class ResponseRun(Run[T]):
                 async for output in outputs:
                     yield self._tools.rewrite(parser.feed(output.chunk))
                     finish_reason = output.finish_reason
-                    if output.input_tokens or output.cached_tokens:
+                    if output.input_tokens or output.cached_tokens or output.output_tokens:
                         self._turn_usage = _updated_usage(self._turn_usage, output)
             if finish_reason is None:
                 raise EngineError("The engine stopped without saying why.")
@@ -336,4 +336,6 @@ def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
         input_tokens=output.input_tokens or usage.input_tokens,
         cached_tokens=output.cached_tokens or usage.cached_tokens,
         cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
+        output_tokens=output.output_tokens or usage.output_tokens,
+        reasoning_tokens=output.reasoning_tokens or usage.reasoning_tokens,
     )

@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, Rendering, begin_generation, fitting
-from interlock.serving.requests.api_errors import ApiError, PromptError, invalid
+from interlock.serving.requests.api_errors import PromptError, invalid, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.yielder import Yielder
@@ -28,7 +28,7 @@ from interlock.serving.tools.tool_runner import ToolRunner
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["ResponseService", "no_such_model"]
+__all__ = ["ResponseService"]
 
 T = TypeVar("T")
 
@@ -157,9 +157,3 @@ class ResponseService:
 
     def _seals(self, request: CreateResponse, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)
-
-
-def no_such_model(name: str) -> ApiError:
-    """Return the error for a model that the server does not have."""
-    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
-    return ApiError(404, message, param="model", code="model_not_found")

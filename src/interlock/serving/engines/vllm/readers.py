@@ -22,23 +22,15 @@ from interlock.parsers.families import Family, FamilyParser, Settings, family, h
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
-from interlock.parsers.routing import Route, Routing
+from interlock.parsers.routing import Routing
 from interlock.parsers.vllm_deltas import VllmParser
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
+from interlock.serving.requests.hosted_tools import with_hosted
 
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials", "with_written_id"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable whose value `vllm` makes the plugin use vLLM's parsers for all models."""
-
-CODE: Final = Route("code_interpreter_call", payload="code")
-SEARCH: Final = Route("web_search_call", payload="browser", function="search")
-
-HOSTED: Final[Mapping[str, Mapping[str, Route]]] = {
-    "code_interpreter": {"python": CODE, "code_interpreter": CODE},
-    "web_search": {"web_search": SEARCH, "web_search_preview": SEARCH},
-}
-"""The functions by which models other than gpt-oss call hosted tools, by the tools' types."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt may show whether it ends in reasoning."""
@@ -76,16 +68,11 @@ def reader(
     writes_json = forced and _writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
         settings = Settings.from_request(body)
-        settings.routing = _with_hosted(settings.routing, hosted)
+        settings.routing = with_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
     count = getattr(call.parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
-    parser = VllmParser(_with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
+    parser = VllmParser(with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
     return DeltaReader(parser, call.request.parallel_tool_calls is False, hide_end)
-
-
-def _with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    routes = {name: route for kind, functions in HOSTED.items() if kind in hosted for name, route in functions.items()}
-    return evolve(routing, declared={**routing.declared, **routes}) if routes else routing
 
 
 @lru_cache(maxsize=16)

@@ -36,7 +36,7 @@ from interlock.serving.engines.vllm.readers import Reader, reader, with_written_
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
-from interlock.serving.requests.hosted_tools import LABELS
+from interlock.serving.requests.hosted_tools import LABELS, SEARCHES, hosted_functions, hosted_kinds
 from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item, require_input
 from interlock.serving.requests.json_values import elements, members
@@ -77,22 +77,11 @@ PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The efforts that gpt-oss lacks, each with the nearest that it has."""
 
-SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 HARMONY_TOOLS: Final = {
     **{kind: {"type": "web_search_preview"} for kind in SEARCHES},
     "code_interpreter": {"type": "code_interpreter"},
 }
 """The hosted tools as vLLM's prompt of gpt-oss describes them."""
-
-
-def _function(name: str, argument: str, description: str) -> dict[str, object]:
-    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-    return {"type": "function", "name": name, "description": description, "parameters": parameters}
-
-
-PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
-SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
-"""The functions that stand for hosted tools if a model has only functions."""
 
 END: Final = object()
 
@@ -221,8 +210,7 @@ class VllmEngine:
         """The hosted tools as a prompt describes them."""
         if self.serving.use_harmony:
             return HostedTools(HARMONY_TOOLS, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
-        functions = {"code_interpreter": PYTHON, **dict.fromkeys(SEARCHES, SEARCH)}
-        return HostedTools({kind: tool for kind, tool in functions.items() if kind.startswith(tuple(self.hosted))})
+        return HostedTools(hosted_functions(self.hosted))
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
         request = read_hosted(raw)
@@ -335,8 +323,7 @@ class VllmGeneration:
             self.parser = parser_for("harmony", self._declared)
         else:
             forced = self._request.raw.get("tool_choice") not in (None, "auto", "none")
-            types = [str(tool.get("type")) for tool in self._request.tools]
-            hosted = {kind for kind in self._engine.hosted if any(each.startswith(kind) for each in types)}
+            hosted = hosted_kinds(self._engine.hosted, self._request.tools)
             options = {"forced": forced, "hide_end": self._engine.hide_end}
             self.parser = self._reader = reader(self._engine.family, self._declared, call, hosted, **options)
         sampling = call.sampling

@@ -1,0 +1,299 @@
+"""The gateway as an engine: each turn is a call of an upstream server, which a translator makes and reads in its API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+from attrs import define, field, frozen
+
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers import Format, Parser, Tagged
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.generation import Generation
+from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, upstream_error
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
+from interlock.serving.requests.create import CreateResponse, read_request
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.tool_offer import declare
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+__all__ = ["REASONS", "Call", "Gateway", "Translator", "Upstream", "UpstreamApi", "ended_early"]
+
+logger = logging.getLogger(__name__)
+
+UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
+
+REASONS: Final[Mapping[str, FinishReason]] = {
+    "length": "length",
+    "model_length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "repetition": "content_filter",
+    "error": "error",
+    "insufficient_system_resource": "error",
+    "abort": "error",
+}
+"""The finish reasons of upstreams that are not the model's own end; every other one is, such as `tool_calls`."""
+
+FRESH: Final = 10.0
+"""Seconds for which the upstreams' lists of models are cached."""
+
+
+@frozen(eq=False)
+class Upstream:
+    """One server behind the gateway.
+
+    `models` are the names that it serves, by default all that it lists. `aliases` are further names, each of one of its models.
+    With a `family`, its text is read by our own parser. `fields` renames fields of its requests, and drops those renamed to "".
+    """
+
+    client: UpstreamClient
+    api: UpstreamApi = "chat"
+    models: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(factory=dict[str, str])
+    family: Tagged | None = None
+    fields: Mapping[str, str] = field(factory=dict[str, str])
+
+    async def names(self) -> Sequence[str]:
+        """Return the names of the models; `ApiError` is raised if the upstream does not list them."""
+        listing = members(await self.client.fetch("models"))
+        listed = [str(members(model).get("id")) for model in elements(listing.get("data"))]
+        return [*(self.models or listed), *self.aliases]
+
+    def translator(self, call: Call) -> Translator:
+        """Return the translator of one response; each API's module is imported when it is needed."""
+        match self.api:
+            case "chat":
+                from interlock.serving.engines.upstream.chat_upstream import ChatTranslator  # noqa: PLC0415
+
+                return ChatTranslator.of(call)
+            case _:
+                raise ApiError(501, f"The upstream API {self.api!r} is not implemented.", "server_error")
+
+
+@frozen
+class Call:
+    """What a translator knows of one response."""
+
+    upstream: Upstream
+    model: str
+    """The upstream's own name of the model."""
+    request: CreateResponse
+    declared: Mapping[str, object]
+    """The body of the request with the tools by which calls are read."""
+    hosted: AbstractSet[str]
+    """The types of tools that the gateway runs."""
+    authorization: str | None = field(repr=False)
+    """The client's own header."""
+
+    async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
+        """Return the JSON answer of the upstream; see `UpstreamClient.fetch`."""
+        return await self.upstream.client.fetch(path, body, self.authorization)
+
+
+class Translator(Protocol):
+    """One response in the API of an upstream: makes the request of each turn, and reads the events of the answer."""
+
+    @property
+    def parser(self) -> Parser:
+        """Reads the chunks of the outputs."""
+        ...
+
+    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
+        """Return the path and the body of the streaming request for a turn, and be ready to read its answer.
+
+        Raises:
+            ApiError: The turn cannot be expressed in the API.
+        """
+        ...
+
+    def read(self, data: bytes) -> EngineOutput | None:
+        """Return the output in the data of one event, without a finish reason, or None if it has none.
+
+        Raises:
+            ApiError: The event is an error, or malformed.
+        """
+        ...
+
+    def end(self) -> EngineOutput:
+        """Return the last output of a turn, with its finish reason, when the stream has ended.
+
+        Raises:
+            ApiError: The turn has not ended; see `ended_early`.
+        """
+        ...
+
+    async def count(self, turn: Turn) -> int:
+        """Return how many tokens the prompt of a turn has, at least nearly."""
+        ...
+
+
+@define(eq=False)
+class Gateway:
+    """An engine whose models are on other servers; `hosted` are the types of tools that it runs itself."""
+
+    upstreams: Sequence[Upstream]
+    hosted: AbstractSet[str] = frozenset()
+    _listed: Mapping[str, Upstream] = field(factory=dict[str, Upstream], init=False)
+    _listed_at: float = field(default=-FRESH, init=False)
+    _failure: ApiError | None = field(default=None, init=False)
+    """Why no upstream lists models, if none does."""
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    @property
+    def format(self) -> Format:
+        upstream = self.upstreams[0]
+        return upstream.family or "vllm"
+
+    async def names(self) -> Sequence[str]:
+        await self._list()
+        configured = (name for upstream in self.upstreams for name in (*upstream.models, *upstream.aliases))
+        return [*dict.fromkeys((*self._listed, *configured))]
+
+    def read(self, raw: Mapping[str, object]) -> CreateResponse:
+        return read_request(raw)
+
+    def begin(
+        self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
+    ) -> UpstreamGeneration:
+        del tenant
+        authorization = None if connection is None else connection.headers.get("authorization")
+        return UpstreamGeneration(self, request, {**request.raw, "tools": [*declare(request.tools, items)]}, authorization)
+
+    async def require_ready(self) -> None:
+        """Require that an upstream answers; `ApiError` is raised if none does."""
+        await self._list()
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        for upstream in self.upstreams:
+            await upstream.client.close()
+
+    async def find(self, name: str) -> tuple[Upstream, str]:
+        """Return the upstream of a model, and its own name there; the only upstream decides itself on unlisted names.
+
+        Raises:
+            ApiError: No upstream has the model.
+        """
+        for upstream in self.upstreams:
+            if name in upstream.aliases:
+                return upstream, upstream.aliases[name]
+            if name in upstream.models:
+                return upstream, name
+        if len(self.upstreams) == 1 and not self.upstreams[0].models:
+            return self.upstreams[0], name
+        await self._list()
+        if name not in self._listed:
+            raise no_such_model(name)
+        return self._listed[name], name
+
+    async def _list(self) -> None:
+        """List the models of the upstreams, unless the last lists are fresh."""
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now - self._listed_at < FRESH and self._failure is None:
+                return
+            answers = await asyncio.gather(*(upstream.names() for upstream in self.upstreams), return_exceptions=True)
+            listed: dict[str, Upstream] = {}
+            failures: list[ApiError] = []
+            for upstream, answer in zip(self.upstreams, answers, strict=True):
+                match answer:
+                    case ApiError():
+                        failures.append(answer)
+                    case BaseException():
+                        raise answer
+                    case _:
+                        listed = {**dict.fromkeys(answer, upstream), **listed}
+            self._failure = failures[0] if len(failures) == len(self.upstreams) else None
+            self._listed, self._listed_at = listed, now
+
+
+@define(eq=False)
+class UpstreamGeneration(Generation):
+    """The generation of one response, turn by turn, by the upstream of its model."""
+
+    _gateway: Gateway
+    _request: CreateResponse
+    _declared: Mapping[str, object] = field(repr=False)
+    _authorization: str | None = field(repr=False)
+    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
+    _translator: Translator | None = field(default=None, init=False)
+    _upstream: Upstream | None = field(default=None, init=False)
+    _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
+
+    @property
+    def parser(self) -> Parser:
+        assert self._translator is not None  # noqa: S101 - `prepare` has set it
+        return self._translator.parser
+
+    async def prepare(self, turn: Turn) -> Mapping[str, object]:
+        del turn
+        await self._translated()
+        return {}
+
+    async def admit(self, turn: Turn) -> None:
+        await self._begin(turn)
+
+    async def count(self, turn: Turn) -> int:
+        return await (await self._translated()).count(turn)
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        try:
+            stream, translator = await self._begin(turn), await self._translated()
+            async with aclosing(stream.events()) as events:
+                async for data in events:
+                    output = translator.read(data)
+                    if output is not None:
+                        yield output
+            yield translator.end()
+        except ApiError as error:
+            raise _engine_error(error) from error
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream[1].close()
+
+    async def _translated(self) -> Translator:
+        if self._translator is None:
+            upstream, model = await self._gateway.find(self._request.model)
+            call = Call(upstream, model, self._request, self._declared, self._gateway.hosted, self._authorization)
+            self._upstream, self._translator = upstream, upstream.translator(call)
+        return self._translator
+
+    async def _begin(self, turn: Turn) -> EventStream:
+        """Begin the call for a turn and wait for its head, unless the turn has begun."""
+        if self._stream is None or self._stream[0] != turn:
+            await self.close()
+            path, body = await (await self._translated()).request(turn)
+            assert self._upstream is not None  # noqa: S101 - it is set with the translator
+            self._stream = (turn, self._upstream.client.stream(path, body, self._authorization))
+        stream = self._stream[1]
+        await stream.open()
+        return stream
+
+
+def ended_early() -> ApiError:
+    """Return the error for a stream that ended before its turn."""
+    return upstream_error("The upstream server ended its stream before the end of the turn.", "upstream_disconnected")
+
+
+def _engine_error(error: ApiError) -> EngineError:
+    """Return an error of a call as the end of a response that has begun."""
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return UpstreamError(error.message, "rate_limit_exceeded")
+    if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY):
+        return PromptError(error.message) if error.code is None else UpstreamError(error.message, error.code)
+    return UpstreamError(error.message, error.code or "server_error")

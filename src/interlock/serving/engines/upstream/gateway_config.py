@@ -1,0 +1,138 @@
+"""The configuration of a gateway: its upstreams, from options or a TOML file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from attrs import frozen
+from msgspec import Meta, Struct
+
+from interlock.fsm.errors import InterlockError
+from interlock.parsers import Tagged
+from interlock.parsers.families import DEFAULT_REASONING
+from interlock.serving.engines.upstream.gateway import Upstream, UpstreamApi
+from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
+
+__all__ = ["ConfigError", "GatewayConfig", "UpstreamSettings", "family_format", "read_config"]
+
+PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+"""The text of an error of msgspec, and the path of the wrong value."""
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+@frozen
+class ConfigError(InterlockError):
+    """A setting that cannot be used; `key` is its path in the file."""
+
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.key else self.message
+
+
+class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A table `[[upstream]]` of the file; docs/gateway.md explains the keys."""
+
+    url: str
+    api: UpstreamApi = "chat"
+    models: list[str] = []
+    aliases: dict[str, str] = {}
+    family: str | None = None
+    key: str | None = None
+    key_variable: str | None = None
+    pass_key: bool = False
+    connect_timeout: Seconds = 10
+    first_timeout: Seconds = 600
+    between_timeout: Seconds = 120
+    retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    fields: dict[str, str] = {}
+
+    def upstream(self) -> Upstream:
+        """Return the upstream; `ConfigError` is raised for a value that cannot be used."""
+        timeouts = Timeouts(self.connect_timeout, self.first_timeout, self.between_timeout)
+        return Upstream(
+            UpstreamClient(_base_url(self.url), self._key(), self.pass_key, timeouts, self.retries),
+            self.api,
+            self.models,
+            self.aliases,
+            None if self.family is None else family_format(self.family),
+            self.fields,
+        )
+
+    def _key(self) -> str | None:
+        if self.key is not None and self.key_variable is not None:
+            raise ConfigError("key_variable", "give a 'key' or a 'key_variable', not both")
+        if self.key_variable is None:
+            return self.key or None
+        if not os.environ.get(self.key_variable):
+            raise ConfigError("key_variable", f"the environment has no variable {self.key_variable}")
+        return os.environ[self.key_variable]
+
+
+class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The file: the upstreams, and under `[serve]` other options of `interlock serve` by their names with underscores."""
+
+    upstream: list[UpstreamSettings] = []
+    serve: dict[str, Any] = {}
+
+    def upstreams(self) -> list[Upstream]:
+        """Return the upstreams; a `ConfigError` has the path of the wrong key."""
+        upstreams: list[Upstream] = []
+        for index, settings in enumerate(self.upstream):
+            try:
+                upstreams.append(settings.upstream())
+            except ConfigError as error:
+                raise ConfigError(f"upstream[{index}].{error.key}", error.message) from None
+        _require_distinct(upstreams)
+        return upstreams
+
+
+def read_config(path: Path) -> GatewayConfig:
+    """Read a TOML file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ConfigError: It is not TOML, or has an unknown key or a wrong value.
+    """
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=GatewayConfig)
+    except msgspec.ValidationError as error:
+        match = PLACE.fullmatch(str(error))
+        assert match is not None  # noqa: S101 - it matches everything
+        raise ConfigError(match[2] or "", match[1]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("", f"not TOML: {error}") from None
+
+
+def family_format(name: str) -> Tagged:
+    """Return the format of a model family; `ConfigError` is raised for an unknown one."""
+    if name not in DEFAULT_REASONING:
+        raise ConfigError("family", f"unknown family {name!r}; choose one of {', '.join(DEFAULT_REASONING)}")
+    return Tagged(name, DEFAULT_REASONING[name])
+
+
+def _base_url(url: str) -> str:
+    """Return a URL with its path, by default `/v1`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("url", f"{url!r} is not an HTTP URL")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ConfigError("url", "a URL of an upstream has no user, query or fragment")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
+
+
+def _require_distinct(upstreams: list[Upstream]) -> None:
+    seen: Mapping[str, int] = {}
+    for index, upstream in enumerate(upstreams):
+        for name in (*upstream.models, *upstream.aliases):
+            if name in seen:
+                raise ConfigError(f"upstream[{index}]", f"upstream[{seen[name]}] has the model {name!r} already")
+        seen = {**seen, **dict.fromkeys((*upstream.models, *upstream.aliases), index)}
