@@ -12,7 +12,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
-from interlock.parsers import Chunk, HarmonyParser, Parser, Routing, VllmParser
+from interlock.parsers import ChatParser, Chunk, HarmonyParser, Parser, Routing
 from interlock.serving.engines.vllm.compat import Output
 from interlock.serving.engines.vllm.readers import DeltaReader, Pairing
 from interlock.serving.requests.identity import now, random_id
@@ -85,7 +85,7 @@ def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
         """A reader whose turn has begun."""
 
         def __init__(self) -> None:
-            super().__init__(VllmParser(Routing.from_request(REQUEST)), one=False, hide_end=False)
+            super().__init__(ChatParser(Routing.from_request(REQUEST)), one=False, hide_end=False)
             given = iter(texts)
             self._call: Any = SimpleNamespace(request=request, prompt=())
             self._parse, self._pairing = Replay(iter(messages)).parse_delta, Pairing(lambda _token: next(given))

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from interlock.fsm.acceptor import Finding, Judge, Verdict, judge
-    from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, Tagged, VllmParser, parser_for
+    from interlock.parsers import ChatParser, Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, Tagged, parser_for
 
 __all__ = [
     "CONTENT_TYPE",
@@ -68,6 +68,7 @@ __all__ = [
     "OPEN_RESPONSES",
     "Annotate",
     "Cancel",
+    "ChatParser",
     "Chunk",
     "Close",
     "Delta",
@@ -105,7 +106,6 @@ __all__ = [
     "Text",
     "Usage",
     "Verdict",
-    "VllmParser",
     "__version__",
     "driver_for",
     "judge",

@@ -1,7 +1,7 @@
 import pytest
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
-from interlock.parsers import Chunk, HarmonyParser, PlainParser, VllmParser, parser_for
+from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, parser_for
 
 OPEN = Open("message", {"phase": "final_answer"})
 
@@ -34,6 +34,6 @@ def test_log_probabilities_wait_for_their_text():
     assert parser.end("stop", Usage()) == [Text("", [third]), Close(), EndTurn("stop", Usage(output_tokens=3))]
 
 
-@pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", VllmParser), ("text", PlainParser)])
+@pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", ChatParser), ("text", PlainParser)])
 def test_there_is_a_parser_for_each_format(format, kind):  # noqa: A002 - the word of the recordings
     assert isinstance(parser_for(format, {}), kind)

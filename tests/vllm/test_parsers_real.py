@@ -1,4 +1,4 @@
-"""vLLM's own parsers, fed as vLLM feeds them, and their deltas read by `VllmParser`. Skipped where vLLM is not installed."""
+"""vLLM's own parsers, fed as vLLM feeds them, and their deltas read by `ChatParser`. Skipped where vLLM is not installed."""
 
 import json
 import warnings
@@ -7,7 +7,7 @@ import pytest
 from recovery.notation import Item, answer, items, reasoning, run, tokens
 from servers import RELEASE
 
-from interlock.parsers import Chunk, Routing, VllmParser
+from interlock.parsers import ChatParser, Chunk, Routing
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed")  # `vllm` alone may be the folder of this file
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and what it imports warn about many things
@@ -55,7 +55,7 @@ def read(
         text = tokenizer.decode(part, skip_special_tokens=False)
         delta = parser.parse_delta(text, part, request, prompt_token_ids=[], finished=at + size >= len(ids))
         chunks.append(Chunk(part, delta=delta))
-    ours = VllmParser(Routing.from_request(BODY), include_reasoning, getattr(parser, "count_reasoning_tokens", None))
+    ours = ChatParser(Routing.from_request(BODY), include_reasoning, getattr(parser, "count_reasoning_tokens", None))
     deltas = run(ours, chunks)
     return items(deltas), deltas[-1].usage.reasoning_tokens
 
@@ -127,6 +127,6 @@ def test_vllms_harmony_parser(size: int):
     for at in range(0, len(ids), size):
         part = ids[at : at + size]
         chunks.append(Chunk(part, delta=parser.parse_delta("", part, request, finished=at + size >= len(ids))))
-    seen = items(run(VllmParser(Routing.from_request(BODY)), chunks))
+    seen = items(run(ChatParser(Routing.from_request(BODY)), chunks))
     assert seen[:2] == [reasoning("Think."), answer("I look.")]
     assert bare(seen[2:]) == [("function_call", "get_weather", '{"city":"Rome"}')]

@@ -9,7 +9,7 @@ Parsers do not depend on events, item ids or the network. Each implements `Parse
     harmony_header      the grammar of harmony's headers
     harmony_vocabulary  the tokens of harmony
     families            the format `tagged`: text with markers
-    vllm_deltas         the format `vllm`: deltas of vLLM's own parsers
+    chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's own parsers
     alignment           finds the tokens of a text
     plain_text          the format `text`
     routing             from a recipient to the kind of item
@@ -26,15 +26,16 @@ from typing import TYPE_CHECKING
 from interlock.late import exporter
 
 if TYPE_CHECKING:
+    from interlock.parsers.chat_deltas import ChatParser
     from interlock.parsers.chunk import Chunk, Parser
     from interlock.parsers.families import FamilyParser
     from interlock.parsers.formats import Format, FormatName, Tagged, parser_for
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.plain_text import PlainParser
     from interlock.parsers.routing import Routing
-    from interlock.parsers.vllm_deltas import VllmParser
 
 __all__ = [
+    "ChatParser",
     "Chunk",
     "FamilyParser",
     "Format",
@@ -44,12 +45,11 @@ __all__ = [
     "PlainParser",
     "Routing",
     "Tagged",
-    "VllmParser",
     "parser_for",
 ]
 
 __getattr__ = exporter(
     __name__,
     __all__,
-    [f"{__name__}.{home}" for home in ("chunk", "formats", "plain_text", "routing", "harmony", "vllm_deltas", "families")],
+    [f"{__name__}.{home}" for home in ("chunk", "formats", "plain_text", "routing", "harmony", "chat_deltas", "families")],
 )

@@ -21,8 +21,8 @@ class Chunk:
         token_ids: The new token ids, in order.
         text: The new text, for formats that are parsed as text; harmony ignores it.
         logprobs: One object for each new token, in the API's shape (`token`, `bytes`, `logprob`, `top_logprobs`), or None.
-        delta: For the format `vllm`: an object or mapping with the fields of vLLM's `DeltaMessage` (`reasoning`, `content`,
-            `tool_calls`), or None.
+        delta: For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning`
+            or `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None.
     """
 
     token_ids: Sequence[int] = ()

@@ -13,8 +13,10 @@ from interlock.parsers.routing import Routing
 
 __all__ = ["Format", "FormatName", "Tagged", "parser_for"]
 
-FormatName: TypeAlias = Literal["harmony", "tagged", "text", "vllm"]
-"""The names of the formats: token ids of harmony, text with a family's markers, plain text, deltas of vLLM's own parsers."""
+FormatName: TypeAlias = Literal["chat", "harmony", "tagged", "text", "vllm"]
+"""The names of the formats: deltas of Chat Completions, token ids of harmony, text with a family's markers, plain text.
+
+`vllm` is another name of `chat`, for recordings of vLLM's own parsers."""
 
 
 @frozen
@@ -34,7 +36,7 @@ class Tagged:
         return "tagged"
 
 
-Format: TypeAlias = Literal["harmony", "text", "vllm"] | Tagged
+Format: TypeAlias = Literal["chat", "harmony", "text", "vllm"] | Tagged
 """A format by its name, or with its family."""
 
 
@@ -50,10 +52,10 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
             from interlock.parsers.harmony import HarmonyParser  # noqa: PLC0415
 
             return HarmonyParser(Routing.from_request(request))
-        case "vllm":
-            from interlock.parsers.vllm_deltas import VllmParser  # noqa: PLC0415
+        case "chat" | "vllm":
+            from interlock.parsers.chat_deltas import ChatParser  # noqa: PLC0415
 
-            return VllmParser(Routing.from_request(request), request.get("include_reasoning") is not False)
+            return ChatParser(Routing.from_request(request), request.get("include_reasoning") is not False)
         case "text":
             return PlainParser()
         case Tagged(tool_parser, reasoning_parser):
@@ -71,4 +73,4 @@ def _unknown(name: str) -> str:
         return f"{name!r} is a family, not a format: did you mean Tagged({name!r})?"
     if name in REASONINGS:
         return f"{name!r} is a family's reasoning, not a format: did you mean Tagged(reasoning_parser={name!r})?"
-    return f"unknown format {name!r}: give 'harmony', 'text', 'vllm', or Tagged(FAMILY) with one of {', '.join(SYNTAXES)}"
+    return f"unknown format {name!r}: give 'chat', 'harmony', 'text', or Tagged(FAMILY) with one of {', '.join(SYNTAXES)}"

@@ -93,6 +93,12 @@ class Routing:
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
         return self._mcp_call(name) if hosted else Route("function_call", {"name": name})
 
+    def may_continue(self, name: str) -> bool:
+        """Return whether this is the beginning of a longer name of a tool."""
+        if any(each.startswith(name) and each != name and not each.startswith("functions.") for each in self.declared):
+            return True
+        return name not in self.declared and any(f"{label}{SEPARATOR}".startswith(name) for label in self.servers)
+
     def _explicit(self, recipient: str) -> Route | None:
         """Route a declared tool, or a name with a fixed meaning."""
         if (route := self.declared.get(recipient)) is not None:

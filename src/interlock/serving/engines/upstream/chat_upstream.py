@@ -13,9 +13,9 @@ from msgspec.json import Decoder
 from interlock.events import response_object as wire
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser
+from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.families import FamilyParser, Settings, family
 from interlock.parsers.routing import Routing
-from interlock.parsers.vllm_deltas import VllmParser
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.gateway import REASONS, Call, ended_early
@@ -105,7 +105,7 @@ class ChatTranslator:
             parser = FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings)
         else:
             routing = with_hosted(Routing.from_request(call.declared), hosted)
-            parser = VllmParser(routing, call.request.raw.get("include_reasoning") is not False)
+            parser = ChatParser(routing, call.request.raw.get("include_reasoning") is not False)
         return cls(parser, call, call.request.wants_logprobs)
 
     async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:

@@ -152,7 +152,7 @@ class Gateway:
     @property
     def format(self) -> Format:
         upstream = self.upstreams[0]
-        return upstream.family or "vllm"
+        return upstream.family or "chat"
 
     async def names(self) -> Sequence[str]:
         await self._list()

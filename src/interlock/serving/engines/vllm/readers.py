@@ -17,13 +17,13 @@ from typing import Final, TypeAlias, cast
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, FinishReason, Usage
+from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import Family, FamilyParser, Settings, family, has_family
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import Routing
-from interlock.parsers.vllm_deltas import VllmParser
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
 from interlock.serving.requests.hosted_tools import with_hosted
 
@@ -71,7 +71,7 @@ def reader(
         settings.routing = with_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
     count = getattr(call.parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
-    parser = VllmParser(with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
+    parser = ChatParser(with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
     return DeltaReader(parser, call.request.parallel_tool_calls is False, hide_end)
 
 
@@ -179,7 +179,7 @@ class DeltaReader:
     A turn may have `one` call only; `hide_end` hides the token that ends a turn, which has no text, from vLLM's parser.
     """
 
-    _parser: VllmParser
+    _parser: ChatParser
     _one: bool
     _hide_end: bool
     _parse: Callable[..., object] | None = field(default=None, init=False)

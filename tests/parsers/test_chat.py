@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recovery.notation import Item, answer, call, items, mcp, preamble, python, reasoning, run, search
 
-from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
-from interlock.parsers import Chunk, Routing, VllmParser
+from interlock.fsm.deltas import Close, EndTurn, Open, Refusal, Text, Usage
+from interlock.parsers import ChatParser, Chunk, Routing
 
 ROUTING = Routing.from_request(
     {
@@ -25,7 +25,7 @@ def tool(index, arguments="", name=None, call_id=None):
 
 
 def read(*deltas, reason="stop", **settings):
-    return items(run(VllmParser(ROUTING, **settings), [Chunk([1], delta=delta) for delta in deltas], reason))
+    return items(run(ChatParser(ROUTING, **settings), [Chunk([1], delta=delta) for delta in deltas], reason))
 
 
 def test_reasoning_content_and_a_call_are_three_items():
@@ -60,7 +60,7 @@ def test_further_pieces_are_passed_on_whatever_the_shape_of_a_delta():
     fragments = [{"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, {"content": "d"}]
     fragments += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
     deltas = [
-        run(VllmParser(ROUTING), [Chunk([1], delta=shape(fragment)) for fragment in fragments], "stop")
+        run(ChatParser(ROUTING), [Chunk([1], delta=shape(fragment)) for fragment in fragments], "stop")
         for shape in (dict, as_vllm_gives)
     ]
     assert deltas[0] == deltas[1]
@@ -69,7 +69,7 @@ def test_further_pieces_are_passed_on_whatever_the_shape_of_a_delta():
 
 
 def test_a_call_streams_as_it_comes():
-    parser = VllmParser(ROUTING)
+    parser = ChatParser(ROUTING)
     assert parser.feed(Chunk(delta=tool(0, "", "f"))) == [Open("function_call", {"name": "f"})]
     assert parser.feed(Chunk(delta=tool(0, '{"a"'))) == ['{"a"']
     assert parser.feed(Chunk(delta=tool(0, ":1}"))) == [":1}"]
@@ -107,7 +107,7 @@ def test_calls_that_never_become_whole_are_written_at_the_end():
     ],
 )
 def test_a_turn_that_stops_in_the_middle_of_arguments_was_cut(name, arguments, left):
-    deltas = run(VllmParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
+    deltas = run(ChatParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
     assert items(deltas) == [call("g", "{}"), left]
     assert deltas[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
 
@@ -161,7 +161,7 @@ def test_white_space_between_two_pieces_of_reasoning_is_dropped():
 
 
 def test_reasoning_that_is_not_wanted_is_counted():
-    parser = VllmParser(ROUTING, include_reasoning=False)
+    parser = ChatParser(ROUTING, include_reasoning=False)
     deltas = run(parser, [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3], delta={"content": "b"})], "length")
     assert deltas == [
         Open("message", {"phase": "final_answer"}),
@@ -173,14 +173,14 @@ def test_reasoning_that_is_not_wanted_is_counted():
 
 
 def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
-    parser = VllmParser(ROUTING, count=lambda ids: len([token for token in ids if token < 5]))
+    parser = ChatParser(ROUTING, count=lambda ids: len([token for token in ids if token < 5]))
     chunks = [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3, 9]), Chunk([8], delta={"content": "b"})]
     assert run(parser, chunks)[-1] == EndTurn("stop", Usage(output_tokens=5, reasoning_tokens=3))
     assert run(parser, chunks[2:])[-1] == EndTurn("stop", Usage(output_tokens=1))
 
 
 def test_a_chunk_of_reasoning_and_content_is_shared():
-    parser = VllmParser(ROUTING)
+    parser = ChatParser(ROUTING)
     deltas = run(parser, [Chunk([1, 2, 3, 4], delta={"reasoning": "aa", "content": "b", **tool(0, "c", "f")})])
     assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
 
@@ -207,7 +207,7 @@ def test_the_tokens_of_content_are_given_with_it():
     def entry(token):
         return {"token": token}
 
-    parser = VllmParser(ROUTING)
+    parser = ChatParser(ROUTING)
     tokens = ["Hm", "</think>", "\n\n", "It", " is", "<tool_call>"]
     deltas = [{"reasoning": "Hm"}, None, {"content": "\n\n"}, {"content": "It"}, {"content": " is"}, tool(0, "{}", "f")]
     chunks = [Chunk([1], logprobs=[entry(token)], delta=delta) for token, delta in zip(tokens, deltas, strict=True)]
@@ -222,10 +222,77 @@ def test_the_tokens_of_content_are_given_with_it():
 
 
 @pytest.mark.parametrize(
-    "delta", [None, {}, 7, {"content": 3, "tool_calls": "x"}, {"tool_calls": [None, {"index": 0}, {"function": 7}]}]
+    "delta",
+    [None, {}, {"role": "assistant"}, {"content": 3, "tool_calls": "x"}, {"tool_calls": [None, {"index": 0}, {"function": 7}]}],
 )
 def test_deltas_that_say_nothing_are_passed_over(delta):
     assert read(delta) == []
+
+
+@pytest.mark.parametrize("delta", [7, {"choices": [{"delta": {"content": "a"}}]}, SimpleNamespace(text="a")])
+def test_something_without_any_field_of_a_delta_is_an_error(delta):
+    with pytest.raises(ValueError, match="a chunk of the format 'chat' needs a delta with one of content, role"):
+        read(delta)
+
+
+def test_a_refusal_is_a_message_of_its_own():
+    deltas = run(ChatParser(ROUTING), [Chunk([1], delta={"refusal": text}) for text in (" ", "I ", "cannot.")])
+    assert deltas == [
+        Open("message", {"phase": "final_answer"}),
+        Refusal(" I "),
+        Refusal("cannot."),
+        Close(),
+        EndTurn("stop", Usage(output_tokens=3)),
+    ]
+
+
+def test_reasoning_may_be_a_part_of_the_content():
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    parts = [thinking, {"type": "thinking", "thinking": "c"}, {"type": "text", "text": "d"}]
+    assert read({"content": parts}, {"content": []}) == [reasoning("abc"), answer("d")]
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+def test_the_old_function_call_is_a_call_and_a_turn_may_end_with_it(reason):
+    deltas = [{"function_call": {"name": "f", "arguments": ""}}, {"function_call": {"arguments": "{}"}}]
+    assert read(*deltas, reason=reason) == [call("f", "{}")]
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        (tool(0, "", "get", "call_1"), tool(0, "", "_weather"), tool(0, "{}")),
+        (tool(None, "", "get", "call_1"), tool(None, "", "_weather"), tool(None, "{}")),
+        (tool(0, "", "get", "call_1"), tool(0, "", "get"), tool(0, "", "_weather", "call_1"), tool(0, "{}", "get_weather")),
+        (tool(0, "", "get_weather", "call_1"), tool(0, "{", "get_weather", "call_1"), tool(0, "}", "get_weather", "call_1")),
+    ],
+)
+def test_a_name_may_come_in_pieces_or_again_and_again(fragments):
+    routing = Routing.from_request({"tools": [{"type": "function", "name": name} for name in ("get", "get_weather")]})
+    assert items(run(ChatParser(routing), [Chunk([1], delta=fragment) for fragment in fragments])) == [
+        Item("function_call", "{}", {"name": "get_weather", "call_id": "call_1"})
+    ]
+
+
+def test_the_beginning_of_a_longer_name_is_a_name_once_another_item_begins_or_the_turn_ends():
+    routing = Routing.from_request({"tools": [{"type": "function", "name": name} for name in ("get", "get_weather")]})
+    parser = ChatParser(routing)
+    deltas = [parser.feed(Chunk(delta=tool(index, "", "get"))) for index in (0, 1)]
+    assert deltas == [[], [Open("function_call", {"name": "get"})]]
+    assert items([*deltas[1], *parser.end("stop", Usage())]) == [call("get", ""), call("get", "")]
+
+
+def test_complete_calls_that_all_have_the_index_0_are_told_apart():
+    assert read(tool(0, "{}", "f"), tool(0, '{"a":1}', "f"), tool(0, "{}", "g")) == [
+        call("f", "{}"),
+        call("f", '{"a":1}'),
+        call("g", "{}"),
+    ]
+
+
+def test_fragments_without_an_index_belong_to_the_call_with_their_id():
+    fragments = [tool(None, "{", "f", "call_1"), tool(None, "}", "f", "call_1"), tool(None, "{}", "g", "call_2")]
+    assert [(item.fields["call_id"], item.text) for item in read(*fragments)] == [("call_1", "{}"), ("call_2", "{}")]
 
 
 DELTA = st.one_of(
@@ -245,7 +312,7 @@ DELTA = st.one_of(
 @given(st.lists(DELTA, max_size=12), st.sampled_from(["stop", "length"]))
 def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason):
     plain = Routing()
-    seen = items(run(VllmParser(plain), [Chunk([1], delta=delta) for delta in deltas], reason))
+    seen = items(run(ChatParser(plain), [Chunk([1], delta=delta) for delta in deltas], reason))
     text = "".join(
         [str(delta.get("reasoning", "")) + str(delta.get("content", "")) for delta in deltas]
         + [each["function"]["arguments"] for delta in deltas for each in delta.get("tool_calls", [])]
@@ -259,7 +326,7 @@ def test_text_that_ends_inside_of_a_token_waits_for_its_rest_or_for_the_end_of_i
     def scored(token, delta):
         return Chunk([1], logprobs=[{"token": token, "bytes": list(token.encode()), "logprob": -1.0}], delta=delta)
 
-    deltas = run(VllmParser(ROUTING), [scored("ab", {"content": "a"}), scored("cd<", {"content": "bcd"}), Chunk([], delta=then)])
+    deltas = run(ChatParser(ROUTING), [scored("ab", {"content": "a"}), scored("cd<", {"content": "bcd"}), Chunk([], delta=then)])
     part = {"token": "cd", "bytes": list(b"cd"), "logprob": -1.0, "top_logprobs": []}
     assert deltas[:4] == [
         Open("message", {"phase": "final_answer"}),

@@ -1,7 +1,7 @@
-"""The format `vllm`: from the output of vLLM's own parsers to deltas.
+"""The format `chat`: from the deltas of Chat Completions, and of vLLM's own parsers, to deltas.
 
-A `DeltaMessage` (from `Parser.parse_delta`) has reasoning, content and fragments of tool calls, each with an index, possibly
-several at once. This module reads its fields from objects or mappings, so it works without vLLM.
+A delta has reasoning, content, a refusal and fragments of tool calls, each with an index, possibly several at once. This module
+reads its fields from objects or mappings, so it works without vLLM and the `openai` package.
 
 A stream writes one item at a time (rule R8), so items queue in the order in which they began, and the head of the queue is
 written. A text is complete when another item begins. A call is complete when another item has begun and its arguments are
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias, cast
 
@@ -21,17 +22,33 @@ import orjson
 from attrs import define, evolve, field
 
 from interlock.events.json import dumps
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
+from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, ReasoningCounter
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_sequence, as_text
 
-Key: TypeAlias = Literal["reasoning", "content"] | int
-"""An item's key: reasoning, content, or the index of a tool call."""
+TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
+Key: TypeAlias = TextKey | int
+"""An item's key: the name of its text, or the index of a tool call."""
+
+CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
+"""The finish reasons of Chat Completions for a turn that ends with calls: they mean `stop`."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
+_KNOWN: Final = ("content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
+"""The fields of which a delta has at least one, unless it is empty."""
+
+
+class _RefusalWriter(Writer):
+    """Writes a message with a refusal."""
+
+    def write(self, text: str) -> list[Delta]:
+        return [Refusal(text)]
+
+    def close(self) -> list[Delta]:
+        return [Close()]
 
 
 @define(eq=False)
@@ -40,13 +57,20 @@ class _Item:
 
     key: Key
     writer: Writer | None = None
+    name: str = ""
+    """The name of a call so far, while more of it may follow."""
     call_id: str = ""
     chunks: list[TokenizedText] = field(factory=list[TokenizedText])
     arguments: list[str] = field(factory=list[str])
 
-    def matches(self, index: int, call_id: str) -> bool:
-        """Return whether a fragment belongs to this call: it has the same index, and no other id."""
-        return self.key == index and (not call_id or not self.call_id or call_id == self.call_id)
+    def matches(self, index: int, call_id: str, *, begins: bool) -> bool:
+        """Return whether a fragment belongs to this call: it has the same index, and no other id.
+
+        Servers without real indices number every call 0: a fragment that `begins` with a name belongs to no complete call.
+        """
+        if self.key != index or (call_id and self.call_id and call_id != self.call_id):
+            return False
+        return not (begins and self.is_complete)
 
     @property
     def is_complete(self) -> bool:
@@ -67,8 +91,8 @@ class _Item:
 
 
 @define(eq=False)
-class VllmParser:
-    """Parses the deltas of vLLM's parsers; see `Parser`.
+class ChatParser:
+    """Parses the deltas of Chat Completions and of vLLM's parsers; see `Parser`.
 
     White space at the beginning of a text waits for more text, and is dropped if another item comes instead: the white space
     of chat templates between reasoning and a tool call is not a message.
@@ -95,7 +119,11 @@ class VllmParser:
     _reasoning: float = 0
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a `DeltaMessage`, which is None while vLLM's parser holds text back."""
+        """Return the deltas of a chunk's `delta`, which is None while vLLM's parser holds text back.
+
+        Raises:
+            ValueError: The chunk has a delta with none of the fields that deltas have.
+        """
         token_ids = chunk.token_ids
         self._tokens += len(token_ids)
         if self._count is not None:
@@ -112,20 +140,24 @@ class VllmParser:
     def _parse(self, chunk: Chunk) -> list[Delta]:
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
-        fields = _fields(chunk.delta)
-        reasoning, content, calls = as_text(fields[0]), as_text(fields[1]), as_sequence(fields[2])
+        texts, calls = _fields(chunk.delta)
+        reasoning, content, refusal = texts
         if reasoning:
             other_length = len(content) + sum(len(_arguments(call)) for call in calls)
             self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + other_length)
             self._add_text("reasoning", reasoning)
         if content:
             self._add_text("content", content)
+        if refusal:
+            self._add_text("refusal", refusal)
         for call in calls:
             self._add_call(call)
         return self._take()
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: FinishReason | CallEnd, usage: Usage) -> list[Delta]:
         """End the turn, and write the queued items. After `stop`, a call with truncated arguments ends the turn as `cut`."""
+        if reason == "tool_calls" or reason == "function_call":  # noqa: PLR1714 - narrows the type
+            reason = "stop"
         self._flush_alignment()
         while len(self._queue) > 1:
             self._close_head()
@@ -146,7 +178,7 @@ class VllmParser:
         self._token_ids, self._tokens, self._reasoning = [], 0, 0
         return deltas
 
-    def _add_text(self, key: Literal["reasoning", "content"], text: str) -> None:
+    def _add_text(self, key: TextKey, text: str) -> None:
         last = self._queue[-1] if self._queue else None
         if last is None or last.key != key:
             text = self._blank[1] + text if self._blank[0] == key else text
@@ -155,29 +187,51 @@ class VllmParser:
                 return
             last = self._enqueue(_Item(key, self._text_writer(key)))
         self._blank = (key, "")
-        self._write(last, *self._alignment.find(text))
+        text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
+        self._write(last, text, entries)
 
     def _add_call(self, call: object) -> None:
         """Parse a fragment of a tool call; empty fragments are ignored."""
         function = _get(call, "function")
         name, call_id, arguments = as_text(_get(function, "name")), as_text(_get(call, "id")), _arguments(call)
-        index = _get(call, "index")
-        self._last_index = index if isinstance(index, int) else max(self._last_index + bool(name), 0)
-        item = next((item for item in self._queue if item.matches(self._last_index, call_id)), None)
+        self._last_index = self._index(call, name, call_id)
+        begins = bool(name and arguments.strip())
+        matches = (item for item in self._queue if item.matches(self._last_index, call_id, begins=begins))
+        item = next(matches, None)
         if item is None:
             if not (name or call_id or arguments.strip()):
                 return
             item = self._enqueue(_Item(self._last_index))
         self._blank = ("content", "")
         item.call_id = item.call_id or call_id
-        if name and item.writer is None:
-            item.writer = writer_for(self._routing.function(name), item.call_id)
+        if item.writer is None and name != item.name:
+            item.name += name
         item.arguments.append(arguments)
+        if arguments.strip() or not self._routing.may_continue(item.name):
+            self._set_writer(item)
         self._write(item, arguments, [])
 
+    def _index(self, call: object, name: str, call_id: str) -> int:
+        """Return the index of a fragment; without one, that of the call with its id, else names tell the calls apart."""
+        index = _get(call, "index")
+        if isinstance(index, int):
+            return index
+        last = self._queue[-1] if self._queue else None
+        if last is not None and last.key == self._last_index and (last.name or (call_id and call_id == last.call_id)):
+            return self._last_index
+        return max(self._last_index + bool(name), 0)
+
+    def _set_writer(self, item: _Item) -> None:
+        """Choose the writer of a call whose name is complete."""
+        if item.writer is None and item.name:
+            item.writer = writer_for(self._routing.function(item.name), item.call_id)
+            item.name = ""
+
     def _enqueue(self, item: _Item) -> _Item:
-        """Enqueue an item; the text before it is complete now."""
+        """Enqueue an item; the text before it, and the name of the call before it, are complete now."""
         self._flush_alignment()
+        if self._queue:
+            self._set_writer(self._queue[-1])
         self._queue.append(item)
         return item
 
@@ -205,6 +259,7 @@ class VllmParser:
 
     def _start(self, item: _Item) -> Writer:
         """Start to write the head of the queue; a call without a name becomes a message."""
+        self._set_writer(item)
         writer = item.writer = item.writer or writer_for(PREAMBLE)
         if item is not self._current:
             self._current = item
@@ -218,9 +273,11 @@ class VllmParser:
         self._out += self._start(self._queue[0]).close()
         self._queue.popleft()
 
-    def _text_writer(self, key: Literal["reasoning", "content"]) -> Writer:
+    def _text_writer(self, key: TextKey) -> Writer:
         if key == "content":
             return writer_for(ANSWER)
+        if key == "refusal":
+            return _RefusalWriter(ANSWER)
         return writer_for(REASONING) if self._include_reasoning else NullWriter(REASONING)
 
     def _take(self) -> list[Delta]:
@@ -257,13 +314,53 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _fields(delta: object) -> tuple[object, object, object]:
-    """Return the reasoning, the content and the tool calls of a delta; older releases call the first `reasoning_content`."""
+def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
+    """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls.
+
+    Servers call reasoning `reasoning` or `reasoning_content`; Mistral's is a part of the content.
+    """
     try:
-        return _FIELDS(delta)  # vLLM's objects in one call
+        reasoning, content, calls = _FIELDS(delta)
+        if calls or reasoning.__class__ is str or content.__class__ is str:  # vLLM's objects have no other fields
+            return (as_text(reasoning), as_text(content), ""), as_sequence(calls)
     except AttributeError:
-        reasoning = _get(delta, "reasoning") or _get(delta, "reasoning_content")
-        return reasoning, _get(delta, "content"), _get(delta, "tool_calls")
+        pass
+    get = partial(_get, delta) if not isinstance(delta, Mapping) else cast("Mapping[str, object]", delta).get
+    reasoning = get("reasoning") or get("reasoning_content")
+    content, refusal, function = get("content"), get("refusal"), get("function_call")
+    fragments = as_sequence(get("tool_calls"))
+    if function is not None:
+        fragments = [*fragments, {"index": 0, "function": function}]
+    if is_list := isinstance(content, list):
+        reasoning, content = _parts(cast("list[object]", content))
+    texts = (as_text(reasoning), as_text(content), as_text(refusal))
+    if not (fragments or is_list or any(texts)):
+        _require_delta(delta)
+    return texts, fragments
+
+
+def _parts(content: Sequence[object]) -> tuple[str, str]:
+    """Return the reasoning and the text in a list of content parts."""
+    reasoning: list[str] = []
+    texts: list[str] = []
+    for part in content:
+        if _get(part, "type") == "thinking":
+            thinking = _get(part, "thinking")
+            reasoning += [as_text(_get(each, "text")) for each in as_sequence(thinking)] or [as_text(thinking)]
+        else:
+            texts.append(as_text(_get(part, "text")))
+    return "".join(reasoning), "".join(texts)
+
+
+def _require_delta(delta: object) -> None:
+    """Raise for something that is not a delta, such as a whole chunk of Chat Completions."""
+    if delta is None or delta == {} or any(_has(delta, name) for name in _KNOWN):
+        return
+    raise ValueError(f"a chunk of the format 'chat' needs a delta with one of {', '.join(_KNOWN)}, not {delta!r:.100}")
+
+
+def _has(value: object, name: str) -> bool:
+    return name in cast("Mapping[str, object]", value) if isinstance(value, Mapping) else hasattr(value, name)
 
 
 def _get(value: object, name: str) -> object:
