@@ -11,7 +11,10 @@ from interlock.parsers import parser_for
         ("hermes", r"^'hermes' is a family, not a format: did you mean Tagged\('hermes'\)\?$"),
         ("deepseek_v3", r"did you mean Tagged\('deepseek_v3'\)\?$"),
         ("qwen3", r"^'qwen3' is a family's reasoning, not a format: did you mean Tagged\(reasoning_parser='qwen3'\)\?$"),
-        ("chatml", r"^unknown format 'chatml': give 'chat', 'harmony', 'text', or Tagged\(FAMILY\) with one of qwen3_coder, "),
+        (
+            "chatml",
+            r"^unknown format 'chatml': give 'chat', 'harmony', 'responses', 'text', or Tagged\(FAMILY\) with one of ",
+        ),
         (None, r"^unknown format 'None'"),
     ],
 )

@@ -331,19 +331,23 @@ class ResponseDriver(Generic[T]):
             self._fire_item(item, "annotate", placed(annotation, start, marked[0]))
             item.marked = marked
 
+    def _find(self, item_id: str) -> ItemState[Any] | None:
+        """Return an open item; with an empty id, the one that opened last."""
+        return self._open.get(item_id) if item_id else next(reversed(self._open.values()), None)
+
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
-        item = self._open.get(item_id)
+        item = self._find(item_id)
         if item is not None:
             self._lead(item_id, "succeed", {**RESULTS.get(item.kind, NO_FIELDS), **fields})
 
     def _fail(self, item_id: str, message: str) -> None:
-        item = self._open.get(item_id)
+        item = self._find(item_id)
         if item is not None:
             self._lead(item_id, "fail", failure_fields(item.kind, message))
 
     def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
         """Fire a tool's trigger after the triggers that lead to it. Do nothing if the trigger can no longer become legal."""
-        item = self._open.get(item_id)
+        item = self._find(item_id)
         if item is not None and trigger in item.state.paths:
             *before, last = item.state.paths[trigger]
             for step in before:

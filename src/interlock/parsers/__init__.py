@@ -10,6 +10,7 @@ Parsers do not depend on events, item ids or the network. Each implements `Parse
     harmony_vocabulary  the tokens of harmony
     families            the format `tagged`: text with markers
     chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's own parsers
+    responses_events    the format `responses`: events of a Responses service
     alignment           finds the tokens of a text
     plain_text          the format `text`
     routing             from a recipient to the kind of item
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from interlock.parsers.formats import Format, FormatName, Tagged, parser_for
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.plain_text import PlainParser
+    from interlock.parsers.responses_events import ResponsesParser
     from interlock.parsers.routing import Routing
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "HarmonyParser",
     "Parser",
     "PlainParser",
+    "ResponsesParser",
     "Routing",
     "Tagged",
     "parser_for",
@@ -51,5 +54,8 @@ __all__ = [
 __getattr__ = exporter(
     __name__,
     __all__,
-    [f"{__name__}.{home}" for home in ("chunk", "formats", "plain_text", "routing", "harmony", "chat_deltas", "families")],
+    [
+        f"{__name__}.{home}"
+        for home in ("chunk", "formats", "plain_text", "routing", "harmony", "chat_deltas", "responses_events", "families")
+    ],
 )

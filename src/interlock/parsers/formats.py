@@ -13,8 +13,9 @@ from interlock.parsers.routing import Routing
 
 __all__ = ["Format", "FormatName", "Tagged", "parser_for"]
 
-FormatName: TypeAlias = Literal["chat", "harmony", "tagged", "text", "vllm"]
-"""The names of the formats: deltas of Chat Completions, token ids of harmony, text with a family's markers, plain text.
+FormatName: TypeAlias = Literal["chat", "harmony", "responses", "tagged", "text", "vllm"]
+"""The names of the formats: deltas of Chat Completions, token ids of harmony, events of a Responses service, text with a family's
+markers, plain text.
 
 `vllm` is another name of `chat`, for recordings of vLLM's own parsers."""
 
@@ -36,7 +37,7 @@ class Tagged:
         return "tagged"
 
 
-Format: TypeAlias = Literal["chat", "harmony", "text", "vllm"] | Tagged
+Format: TypeAlias = Literal["chat", "harmony", "responses", "text", "vllm"] | Tagged
 """A format by its name, or with its family."""
 
 
@@ -56,6 +57,10 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
             from interlock.parsers.chat_deltas import ChatParser  # noqa: PLC0415
 
             return ChatParser(Routing.from_request(request), request.get("include_reasoning") is not False)
+        case "responses":
+            from interlock.parsers.responses_events import ResponsesParser  # noqa: PLC0415
+
+            return ResponsesParser.from_request(request)
         case "text":
             return PlainParser()
         case Tagged(tool_parser, reasoning_parser):
@@ -73,4 +78,5 @@ def _unknown(name: str) -> str:
         return f"{name!r} is a family, not a format: did you mean Tagged({name!r})?"
     if name in REASONINGS:
         return f"{name!r} is a family's reasoning, not a format: did you mean Tagged(reasoning_parser={name!r})?"
-    return f"unknown format {name!r}: give 'chat', 'harmony', 'text', or Tagged(FAMILY) with one of {', '.join(SYNTAXES)}"
+    names = "'chat', 'harmony', 'responses', 'text'"
+    return f"unknown format {name!r}: give {names}, or Tagged(FAMILY) with one of {', '.join(SYNTAXES)}"

@@ -1,0 +1,612 @@
+"""The format `responses`: from the events of any service that speaks Responses to deltas.
+
+Services leave events out, repeat them, rename items and renumber them, or send an item only in the last event. So each event is
+read as a statement about an item: more of a text, a whole text, or the whole item. Of a whole, only what is new is written.
+
+A stream writes one item at a time (rule R8), so items queue in the order in which they began. The active item is written until
+the service ends it, or goes on to another item while nothing of this one is missing. Text that still follows begins a new item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+import orjson
+from attrs import define, field, frozen
+
+from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, opened
+from interlock.events.json import as_json, dumps
+from interlock.events.parts import AnyAnnotation, Logprob
+from interlock.events.shapes import mismatches
+from interlock.fsm.deltas import (
+    Annotate,
+    Close,
+    Delta,
+    EndOutput,
+    EndPart,
+    EndTurn,
+    Fail,
+    Fault,
+    FinishReason,
+    Progress,
+    Refusal,
+    Run,
+    Succeed,
+    Summary,
+    Text,
+    Usage,
+)
+from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.parsers.alignment import Alignment
+from interlock.parsers.chunk import Chunk
+from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.item_writers import StreamWriter, Writer, join_text, writer_for
+from interlock.parsers.routing import PREAMBLE, Route, Routing, as_mapping, as_sequence, as_text
+
+__all__ = ["ResponsesParser", "finish_reason"]
+
+Fields: TypeAlias = Mapping[str, object]
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+
+TextPlace: TypeAlias = tuple[str, int]
+"""A text of an item: the subject of its events in `TEXTS`, and its index among them."""
+
+
+@frozen
+class TextEvents:
+    """The events of a text: its kind of item, the field with its index, the field with the whole text, and its delta."""
+
+    kind: ItemKind
+    index: str
+    whole: str
+    delta: Callable[[str], Delta] = str
+
+
+TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
+    {
+        "output_text": TextEvents("message", "content_index", "text"),
+        "refusal": TextEvents("message", "content_index", "refusal", Refusal),
+        "reasoning_text": TextEvents("reasoning", "content_index", "text"),
+        "reasoning_summary_text": TextEvents("reasoning", "summary_index", "text", Summary),
+        "function_call_arguments": TextEvents("function_call", "", "arguments"),
+        "custom_tool_call_input": TextEvents("custom_tool_call", "", "input"),
+        "mcp_call_arguments": TextEvents("mcp_call", "", "arguments"),
+        "code_interpreter_call_code": TextEvents("code_interpreter_call", "", "code"),
+        "apply_patch_call_operation_diff": TextEvents("apply_patch_call", "", "diff"),
+        "shell_call_command": TextEvents("shell_call", "command_index", "command"),
+    }
+)
+"""The texts of items by the subject of their events, `response.SUBJECT.delta` and `.done`."""
+
+OTHER_NAMES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
+"""Subjects in Open Responses and in older services."""
+
+PARTS: Final = {
+    "output_text": "output_text",
+    "text": "output_text",
+    "refusal": "refusal",
+    "reasoning_text": "reasoning_text",
+    "summary_text": "reasoning_summary_text",
+}
+"""The subjects of parts by type."""
+
+OWN_TEXTS: Final = {events.kind: subject for subject, events in TEXTS.items() if not events.index}
+"""The subjects of the texts that are a field of their item, by kind."""
+
+RESULTS: Final[Mapping[ItemKind, tuple[str, ...]]] = MappingProxyType(
+    {
+        "mcp_call": ("output",),
+        "mcp_list_tools": ("tools",),
+        "code_interpreter_call": ("outputs",),
+        "web_search_call": ("action",),
+        "file_search_call": ("queries", "results"),
+        "image_generation_call": (
+            *("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage"),
+        ),
+        "shell_call_output": (),
+        "compaction": ("encrypted_content",),
+    }
+)
+"""The items whose tool the service runs, with the fields of the result."""
+
+OPENING: Final = frozenset({"action", "queries"})
+"""The fields of results that an item may open with."""
+
+STARTS: Final = frozenset({"searching", "generating"})
+"""The last words of the events with which a tool without text starts."""
+
+SEARCH: Final[Fields] = {"type": "search", "query": ""}
+"""The action of a web search before the service sends it."""
+
+PARTED: Final = frozenset({"message", "reasoning"})
+AT_ONCE: Final = frozenset(kind for kind, each in LIFECYCLES.items() if not each.states["absent"].rows["open"][0].rows)
+"""The items that are added and done at once."""
+
+STATUSES: Final[Mapping[str, Status]] = {"incomplete": "incomplete", "failed": "failed"}
+"""The statuses that a service may end an item with; every other one is `completed`."""
+ENDED: Final = ("completed", "failed")
+
+ENDINGS: Final[Mapping[str, FinishReason]] = MappingProxyType(
+    {"completed": "stop", "done": "stop", "incomplete": "length", "failed": "error", "cancelled": "abort"}
+)
+"""The finish reasons of the terminal events, by their last words, and of the statuses of a response."""
+
+NOT_ENDED: Final = "The service ended the response before the call."
+CONTRADICTION: Final = "The service sent a call whose content differs from its deltas."
+FAILURE: Final = "The service failed."
+
+
+@define(eq=False)
+class _Item:
+    """An item of the service, and what of it waits to be written; `writer` is set while it is the active one."""
+
+    kind: ItemKind
+    id: str
+    index: object
+    fields: dict[str, object] = field(factory=dict[str, object])
+    """The valid fields."""
+    raw: Fields = field(factory=dict[str, object])
+    """The item as the service sent it last."""
+    status: Status = "in_progress"
+    texts: dict[TextPlace, list[str]] = field(factory=dict[TextPlace, list[str]])
+    """All texts that were received, in chunks."""
+    place: TextPlace | None = None
+    """The text that was received last."""
+    annotations: dict[TextPlace, int] = field(factory=dict[TextPlace, int])
+    """The number of annotations of each text."""
+    alignment: Alignment = field(factory=Alignment)
+    pending: list[Delta] = field(factory=list[Delta])
+    writer: Writer | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a stream would show the item now; a message is shown once it has text."""
+        needs_content = self.kind in PARTED or self.kind in AT_ONCE
+        return bool(self.pending) or self.status != "in_progress" or not needs_content
+
+    @property
+    def seems_complete(self) -> bool:
+        """Whether nothing seems to be missing, although the service has not ended the item."""
+        return self.kind in PARTED or (self.kind == "function_call" and _is_json(self.received(("function_call_arguments", 0))))
+
+    @property
+    def is_for_client(self) -> bool:
+        """Whether the client acts on the item, so that a wrong content does harm."""
+        return self.kind not in PARTED and self.kind not in RESULTS
+
+    def received(self, place: TextPlace) -> str:
+        """Return a text as far as it was received."""
+        return "".join(self.texts.get(place, ()))
+
+    def add(self, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+        """Add more of a text."""
+        if self.place not in (place, None):
+            self.end_part()
+        self.place = place
+        self.texts.setdefault(place, []).append(text)
+        delta = TEXTS[place[0]].delta
+        if delta is str:
+            for entry in entries:
+                self.alignment.add(entry)
+            text, entries = self.alignment.find(text)
+            self.pending += [Text(text, entries)] if entries else [text] if text else []
+        else:
+            self.pending.append(delta(text))
+
+    def end_part(self) -> None:
+        """End the part that is being received."""
+        self.flush()
+        self.pending.append(EndPart())
+
+    def flush(self) -> None:
+        """Write the text that waits for the rest of its token."""
+        text, entries = self.alignment.flush()
+        self.pending += [Text(text, entries)] if text else []
+        self.alignment = Alignment()
+
+    def update(self, item: Fields) -> None:
+        """Take over the valid fields of an item."""
+        self.raw = item
+        self.fields |= _legal_fields(self.kind, item)
+
+    def opening(self) -> Fields:
+        """Return the fields to open the item with, without its texts and what is known only at its end."""
+        late = {*ITEMS[self.kind].late, *RESULTS.get(self.kind, ()), "error"} - OPENING
+        fields = {name: value for name, value in self.fields.items() if name not in late}
+        match self.kind:
+            case "web_search_call":
+                return {"action": SEARCH, **fields}
+            case "apply_patch_call" if "diff" in as_mapping(fields.get("operation")):
+                return {**fields, "operation": {**as_mapping(fields["operation"]), "diff": ""}}
+            case "shell_call":
+                return {**fields, "action": {**as_mapping(fields.get("action")), "commands": []}}
+            case _:
+                return fields
+
+    def ending(self) -> list[Delta]:
+        """Return the deltas that end the item after its text."""
+        late = Close({name: self.fields[name] for name in ITEMS[self.kind].late if name in self.fields})
+        if self.kind not in RESULTS:
+            return [late]
+        if self.status != "completed":
+            error = self.raw.get("error")
+            return [late, Fail("", as_text(as_mapping(error).get("message")) or as_text(error) or NOT_ENDED)]
+        results = {name: self.fields[name] for name in RESULTS[self.kind] if name in self.fields}
+        return [late, *self._printed(), Succeed("", results)]
+
+    def _printed(self) -> Iterator[Delta]:
+        """Yield what the commands of a shell printed."""
+        if self.kind == "shell_call_output":
+            for output in map(as_mapping, as_sequence(self.raw.get("output"))):
+                yield Progress("", {name: as_text(output.get(name)) for name in ("stdout", "stderr")})
+                yield EndOutput("", _legal(output.get("outcome"), Exit | Timeout) or {"type": "timeout"})
+
+
+def finish_reason(event: Fields) -> FinishReason | None:
+    """Return why the turn ended, if an event ends it."""
+    response = as_mapping(event.get("response"))
+    verb = as_text(event.get("type")).removeprefix("response.")
+    if verb not in ENDINGS:
+        return None
+    if as_mapping(response.get("incomplete_details")).get("reason") == "content_filter":
+        return "content_filter"
+    return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])
+
+
+@define(eq=False)
+class ResponsesParser:
+    """Parses the events of a Responses service, one as the `delta` of each chunk; see `Parser`.
+
+    The driver makes the ids and indices. Calls of functions that stand for other tools (`routing`) become items of these tools.
+    Encrypted content and log probabilities are passed on if the request's `include` names them.
+    """
+
+    _routing: Routing = field(factory=Routing)
+    _include: frozenset[object] = frozenset()
+    _items: list[_Item] = field(factory=list[_Item], init=False)
+    """The items of the turn."""
+    _queue: list[_Item] = field(factory=list[_Item], init=False)
+    """The items that are not completely written."""
+    _active: _Item | None = field(default=None, init=False)
+    _out: list[Delta] = field(factory=list[Delta], init=False)
+
+    @classmethod
+    def from_request(cls, body: Fields) -> ResponsesParser:
+        """Return a parser for one response to a request."""
+        include = frozenset(value for value in as_sequence(body.get("include")) if isinstance(value, str))
+        return cls(Routing.from_request(body), include)
+
+    def feed(self, chunk: Chunk) -> list[Delta]:
+        """Return the deltas of an event, in either dialect."""
+        event = as_mapping(chunk.delta)
+        subject, _, verb = as_text(event.get("type")).removeprefix("response.").rpartition(".")
+        subject = OTHER_NAMES.get(subject, subject)
+        match subject, verb:
+            case _, "delta" | "done" if subject in TEXTS:
+                self._read_text(subject, verb, event)
+            case "output_item", "added" | "done":
+                self._read_item(verb, as_mapping(event.get("item")), event.get("output_index"))
+            case "content_part" | "reasoning_summary_part", "done":
+                self._read_part(event)
+            case "output_text.annotation", "added":
+                self._annotate(event)
+            case "image_generation_call", "partial_image":
+                self._add_delta(subject, event, Progress("", {"partial_image_b64": as_text(event.get("partial_image_b64"))}))
+            case _ if verb in STARTS and subject in RESULTS:
+                self._add_delta(subject, event, Run(""))
+            case "", "error":
+                self._fail(as_mapping(event.get("error")) or event)
+            case "", _ if verb in ENDINGS:
+                self._end_response(verb, as_mapping(event.get("response")))
+            case _:
+                pass
+        self._advance()
+        return self._take()
+
+    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+        """End the turn. If the service completed it, items that it did not end are complete too."""
+        reason = self._flush(reason)
+        deltas = [*self._take(), EndTurn(reason, usage)]
+        self._items, self._queue, self._active = [], [], None
+        return deltas
+
+    # Reading: what an event says of an item.
+
+    def _read_text(self, subject: str, verb: str, event: Fields) -> None:
+        events = TEXTS[subject]
+        text = _text(event.get("delta" if verb == "delta" else events.whole))
+        if text:
+            item = self._find(events.kind, event.get("item_id"), event.get("output_index"))
+            write = self._add if verb == "delta" else self._complete
+            write(item, (subject, _index(event.get(events.index), item)), text, self._entries(event))
+
+    def _read_part(self, event: Fields) -> None:
+        part = as_mapping(event.get("part"))
+        subject = PARTS.get(as_text(part.get("type")), "")
+        if subject and part.get(TEXTS[subject].whole):
+            events = TEXTS[subject]
+            item = self._find(events.kind, event.get("item_id"), event.get("output_index"))
+            self._complete_part(item, (subject, _index(event.get(events.index), item)), part)
+
+    def _read_item(self, verb: str, body: Fields, index: object) -> None:
+        kind = as_text(body.get("type"))
+        if kind not in ITEMS:
+            return
+        if verb == "added":
+            self._update(self._find(kind, body.get("id"), index, begins=True), body)
+        else:
+            self._end_item(self._find(kind, body.get("id"), index), body)
+
+    def _end_response(self, verb: str, response: Fields) -> None:
+        """Read the last event, with all items once more."""
+        bodies = [body for body in map(as_mapping, as_sequence(response.get("output"))) if as_text(body.get("type")) in ITEMS]
+        ids = [body.get("id") for body in bodies]
+        streamed = [*self._items]
+        unmatched = [*streamed]
+        for index, body in enumerate(bodies):
+            alike = [item for item in unmatched if item.kind == body["type"]]
+            item = next((item for item in alike if item.id == body.get("id")), None)
+            item = item or next((item for item in alike if item.id not in ids), None)
+            if item is not None:
+                unmatched.remove(item)
+            elif _is_repeated(body, streamed):
+                continue
+            else:
+                item = self._begin(str(body["type"]), body.get("id"), index)
+            is_cut = verb != "completed" and body.get("status") == "in_progress"
+            self._end_item(item, {**body, "status": "incomplete"} if is_cut else body)
+        if verb == "failed":
+            self._fail(as_mapping(response.get("error")))
+
+    def _fail(self, error: Fields) -> None:
+        self._flush("error")
+        self._out.append(Fault(as_text(error.get("code")) or "server_error", as_text(error.get("message")) or FAILURE))
+
+    def _annotate(self, event: Fields) -> None:
+        item = self._find("message", event.get("item_id"), event.get("output_index"))
+        place = ("output_text", _index(event.get("content_index"), item))
+        if place in item.texts:
+            self._add_annotations(item, place, [event.get("annotation")])
+
+    def _add_annotations(self, item: _Item, place: TextPlace, annotations: Sequence[object]) -> None:
+        legal = [Annotate(each) for each in (_legal(each, AnyAnnotation) for each in annotations) if each]
+        item.annotations[place] = item.annotations.get(place, 0) + len(annotations)
+        if item in self._queue:
+            item.pending += legal
+
+    def _add_delta(self, kind: ItemKind, event: Fields, delta: Delta) -> None:
+        item = self._find(kind, event.get("item_id"), event.get("output_index"))
+        if item in self._queue:
+            item.pending.append(delta)
+
+    def _add(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+        """Add more of a text; to an item that is written already, only if the service had not ended it with a text."""
+        if item not in self._queue:
+            if item.kind not in PARTED or (item.status != "in_progress" and item.texts):
+                return
+            item.status = "in_progress"
+            self._queue.append(item)
+        item.add(place, text, entries)
+
+    def _complete(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+        """Add what a whole text has beyond the one that was received."""
+        received = item.received(place)
+        if text.startswith(received):
+            if text != received:
+                self._add(item, place, text[len(received) :], () if received else entries)
+        elif _has_all(received, text) or _is_same_json(received, text):
+            return
+        elif item.kind in PARTED:
+            item.end_part()
+            self._add(item, place, text)
+        elif item.is_for_client and item in self._queue:
+            self._out.append(Fault("server_error", CONTRADICTION))
+
+    def _complete_part(self, item: _Item, place: TextPlace, part: Fields) -> None:
+        self._complete(item, place, _text(part.get(TEXTS[place[0]].whole)), self._entries(part))
+        self._add_annotations(item, place, as_sequence(part.get("annotations"))[item.annotations.get(place, 0) :])
+
+    def _end_item(self, item: _Item, body: Fields) -> None:
+        """Read a whole item that the service has ended, unless it had done so before."""
+        if item.status == "in_progress":
+            self._update(item, body)
+            self._read_whole(item)
+            item.status = STATUSES.get(as_text(body.get("status")), "completed")
+
+    def _update(self, item: _Item, body: Fields) -> None:
+        if item.kind == "reasoning" and "reasoning.encrypted_content" not in self._include:
+            body = {name: value for name, value in body.items() if name != "encrypted_content"}
+        item.update(body)
+
+    def _read_whole(self, item: _Item) -> None:
+        for place, part in _wholes(item.kind, item.raw):
+            self._complete_part(item, place, part)
+
+    def _entries(self, event: Fields) -> Sequence[Entry]:
+        """Return the log probabilities in an event or part, if the request wants them."""
+        logprobs = event.get("logprobs")
+        wanted = logprobs and "message.output_text.logprobs" in self._include
+        return _legal(logprobs, list[Logprob]) or () if wanted else ()
+
+    def _find(self, kind: ItemKind, item_id: object, index: object, *, begins: bool = False) -> _Item:
+        """Return the item of an event by its id, else by its index, or the newest one without both; else a new one.
+
+        An index may name another item later, so it finds only items that the service has not ended, and for an item that
+        `begins` only those that were not added.
+        """
+        alike = [item for item in reversed(self._items) if item.kind == kind]
+        item = next((item for item in alike if item.id == item_id), None) if item_id else None
+        if item is None:
+            unended = [item for item in alike if item.status == "in_progress" and not (begins and item.raw)]
+            anywhere = not item_id and index is None
+            item = next((item for item in unended if anywhere or item.index == index), None)
+        return item or self._begin(kind, item_id, index)
+
+    def _begin(self, kind: ItemKind, item_id: object, index: object) -> _Item:
+        item = _Item(kind, as_text(item_id), index)
+        self._items.append(item)
+        self._queue.append(item)
+        return item
+
+    # Writing: one item at a time.
+
+    def _advance(self) -> None:
+        """Write the active item, and the next ones once it is over."""
+        while (item := self._active or self._next()) is not None:
+            self._write(item)
+            if item.status not in ENDED and not (item.seems_complete and self._is_followed(item)):
+                return
+            self._close(item)
+
+    def _next(self) -> _Item | None:
+        """Open the next item that has something to show, and return it."""
+        for item in self._queue:
+            writer = self._writer(item) if item.is_shown else None
+            if writer is not None:
+                item.writer, self._active = writer, item
+                self._out += writer.open()
+                return item
+        return None
+
+    def _writer(self, item: _Item) -> Writer | None:
+        """Return the writer of an item, None while a field is missing; without it an ended item becomes a message."""
+        fields = item.opening()
+        if item.kind == "function_call" and "namespace" not in fields and as_text(fields.get("name")):
+            route = self._routing.function(as_text(fields["name"]))
+            if route.kind != item.kind:
+                return writer_for(route, as_text(fields.get("call_id")))
+            fields = {**fields, **route.fields}
+        try:
+            opened(item.kind, fields)
+        except ValueError:
+            return None if item.status == "in_progress" else writer_for(PREAMBLE)
+        return StreamWriter(Route(item.kind, fields))
+
+    def _write(self, item: _Item) -> None:
+        writer, pending = item.writer, item.pending
+        item.pending = []
+        assert writer is not None  # noqa: S101 - `_next` has set it
+        for delta in pending:
+            self._out += writer.write(delta) if isinstance(delta, str) else [delta]
+
+    def _close(self, item: _Item) -> None:
+        """End the active item."""
+        item.flush()
+        self._write(item)
+        writer, item.writer, self._active = item.writer, None, None
+        assert writer is not None  # noqa: S101 - likewise
+        self._out += item.ending() if writer.route.kind == item.kind else writer.close()
+        self._queue.remove(item)
+
+    def _is_followed(self, item: _Item) -> bool:
+        return any(other.is_shown for other in self._queue if other is not item)
+
+    def _flush(self, reason: FinishReason) -> FinishReason:
+        """Write all items but for the end of one that is cut, and return the reason with which the turn ends."""
+        if reason == "stop":
+            for unended in [item for item in self._queue if item.status == "in_progress"]:
+                self._read_whole(unended)
+                unended.status = "failed" if unended.kind in RESULTS else "completed"
+        while (item := self._active or self._next()) is not None:
+            self._write(item)
+            may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
+            if item.status not in ENDED and not may_go_on:
+                item.flush()
+                self._write(item)
+                return "length" if reason == "stop" else reason
+            self._close(item)
+        return reason
+
+    def _take(self) -> list[Delta]:
+        out, self._out = self._out, []
+        return join_text(out) if len(out) > 1 else out
+
+
+def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
+    """Yield the texts in a whole item, each as a part."""
+    if kind in PARTED:
+        for name in ("summary", "content"):
+            for index, part in enumerate(map(as_mapping, as_sequence(body.get(name)))):
+                subject = PARTS.get(as_text(part.get("type")))
+                if subject is not None and TEXTS[subject].kind == kind:
+                    yield (subject, index), part
+    elif kind == "shell_call":
+        for index, command in enumerate(as_sequence(as_mapping(body.get("action")).get("commands"))):
+            yield ("shell_call_command", index), {"command": command}
+    elif kind in OWN_TEXTS:
+        yield (OWN_TEXTS[kind], 0), as_mapping(body.get("operation")) if kind == "apply_patch_call" else body
+
+
+def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
+    """Return whether an item has only texts that are in others; a service may name an item anew in its last event."""
+    wholes = [_text(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
+    streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]
+    return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
+
+
+def _index(value: object, item: _Item) -> int:
+    """Return the index of a text; without one, that of the last text."""
+    return value if isinstance(value, int) else item.place[1] if item.place is not None else 0
+
+
+def _text(value: object) -> str:
+    """Return a text; some services send arguments as an object."""
+    return dumps(as_mapping(value)).decode() if isinstance(value, Mapping) else as_text(value)
+
+
+def _has_all(text: str, part: str) -> bool:
+    """Return whether a text has all characters of another one, in order."""
+    characters = iter(text)
+    return all(character in characters for character in part)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same_json(text: str, other: str) -> bool:
+    return _is_json(text) and _is_json(other) and orjson.loads(text) == orjson.loads(other)
+
+
+def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401 - JSON of the type
+    """Return a value without unknown fields and nulls that the API omits; None if it does not fit the type otherwise.
+
+    With a name, only that field is examined.
+    """
+    try:
+        result: Any = as_json(msgspec.convert(value, cast("type[object]", type_)))
+    except msgspec.ValidationError:
+        return None
+    for mismatch in [*mismatches(result, type_, direction="stream")]:
+        *way, last = mismatch.path
+        if name not in ("", *mismatch.path[:1]):
+            continue
+        if mismatch.kind != "null":
+            return None
+        holder = result
+        for step in way:
+            holder = holder[step]
+        del holder[last]
+    return result
+
+
+@cache
+def _example(kind: ItemKind) -> Fields:
+    """Return a valid item."""
+    return cast("Fields", as_json(opened(kind, example(kind))))
+
+
+def _legal_fields(kind: ItemKind, item: Fields) -> Iterator[tuple[str, object]]:
+    """Yield the valid fields of an item."""
+    for name, value in item.items():
+        legal = as_mapping(_legal({**_example(kind), name: value}, ITEMS[kind], name))
+        if name in legal and name != "type":
+            yield name, legal[name]

@@ -1,0 +1,163 @@
+"""Responses: the stateless request for a turn, and the events of the answer. docs/gateway.md has both as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+from attrs import define, field
+
+from interlock.events.json import dumps
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers import Chunk
+from interlock.parsers.responses_events import ResponsesParser, finish_reason
+from interlock.parsers.routing import Routing
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.upstream.gateway import Call, ended_early
+from interlock.serving.engines.upstream.upstream_client import upstream_error
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.tool_offer import HostedTools, offer
+
+__all__ = ["ResponsesTranslator"]
+
+STATE: Final = frozenset(
+    {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
+)
+"""The parameters that only the gateway interprets."""
+NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
+"""The parameters that a request for the number of tokens does not have."""
+
+OURS: Final = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"})
+"""The items of tools that the gateway always runs."""
+CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
+"""The items of hosted tools, which the gateway runs only if an operator has configured them."""
+
+CHARACTERS: Final = 4
+"""The characters of a token in an estimate."""
+NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
+
+
+@define(eq=False)
+class ResponsesTranslator:
+    """One response in the API of another Responses service, whose state is not used."""
+
+    parser: ResponsesParser
+    _call: Call
+    _hosted: HostedTools
+    _finish_reason: FinishReason | None = field(default=None, init=False)
+    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
+
+    @classmethod
+    def of(cls, call: Call) -> ResponsesTranslator:
+        """Return the translator of a response."""
+        routing = with_hosted(Routing.from_request(call.declared), hosted_kinds(call.hosted, call.request.tools))
+        return cls(ResponsesParser(routing, frozenset(call.request.include)), call, HostedTools(hosted_functions(call.hosted)))
+
+    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
+        self._finish_reason, self._usage = None, {}
+        return "responses", self._body(turn)
+
+    def read(self, data: bytes) -> EngineOutput | None:
+        if data == b"[DONE]":  # without an event that ends the response, the marker does
+            self._finish_reason = self._finish_reason or "stop"
+            return None
+        try:
+            event = members(orjson.loads(data))
+        except ValueError:
+            raise upstream_error("The upstream server sent an event that is not JSON.") from None
+        if event.get("object") == "response":  # it answered without a stream
+            event = {"type": f"response.{event.get('status')}", "response": event}
+        reason = finish_reason(event)
+        if reason is not None:
+            self._finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
+        return EngineOutput(Chunk(delta=event))
+
+    def end(self) -> EngineOutput:
+        if self._finish_reason is None:
+            raise ended_early()
+        usage = self._usage
+        cached, written = members(usage.get("input_tokens_details")), members(usage.get("output_tokens_details"))
+        return EngineOutput(
+            Chunk(),
+            self._finish_reason,
+            input_tokens=_count(usage.get("input_tokens")),
+            cached_tokens=_count(cached.get("cached_tokens")),
+            cache_write_tokens=_count(cached.get("cache_write_tokens")),
+            output_tokens=_count(usage.get("output_tokens")),
+            reasoning_tokens=_count(written.get("reasoning_tokens")),
+        )
+
+    async def count(self, turn: Turn) -> int:
+        """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""
+        body = {name: value for name, value in self._body(turn).items() if name not in NOT_COUNTED}
+        try:
+            answer = members(await self._call.fetch("responses/input_tokens", body))
+        except ApiError as error:
+            if error.status not in NO_COUNT:
+                raise
+            answer = {}
+        return _count(answer.get("input_tokens")) or len(dumps(body)) // CHARACTERS
+
+    def _body(self, turn: Turn) -> dict[str, object]:
+        request, names = turn.request, self._call.upstream.fields
+        tools = [*self._tools(turn)]
+        body = {
+            **{name: value for name, value in request.raw.items() if name not in STATE},
+            "model": self._call.model,
+            "input": [*self._input(turn.items)],
+            "tools": tools or None,
+            "tool_choice": self._choice(turn) if tools else None,
+            "max_output_tokens": turn.budget,
+            "store": False,
+            "stream": True,
+        }
+        return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
+    def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
+        """Yield the tools; functions stand for those that the gateway runs."""
+        for tool in turn.request.tools:
+            if tool["type"] == "mcp" or tool["type"] in self._hosted.tools:
+                yield from offer([tool], None, turn.items, self._hosted).tools
+            else:
+                yield tool
+
+    def _choice(self, turn: Turn) -> object:
+        choice = turn.request.tool_choice
+        named = [members(choice), *map(members, elements(members(choice).get("tools")))]
+        if turn.index and choice not in ("none", "auto"):
+            return "auto"  # the first turn made the required call
+        if any(each.get("type") == "mcp" or each.get("type") in self._hosted.tools for each in named):
+            return offer(turn.request.tools, choice, turn.items, self._hosted).choice
+        return choice
+
+    def _input(self, items: Sequence[Item]) -> Iterator[Mapping[str, object]]:
+        """Yield the conversation; calls that the gateway ran become calls of functions and their outputs."""
+        approvals = [item for item in items if item["type"] == "mcp_approval_response"]
+        for item in items:
+            if item["type"] in OURS or CALLS.get(str(item["type"])) in self._call.hosted:
+                yield from normalize([item, *approvals])
+            elif item["type"] == "reasoning":
+                yield _reasoning(item)
+            else:
+                yield item
+
+
+def _reasoning(item: Item) -> Mapping[str, object]:
+    """Return reasoning as a stateless service takes it.
+
+    OpenAI's service verifies that encrypted content belongs to the id, which is the gateway's own, and looks items up whose
+    content it has not. Others require an id.
+    """
+    if item.get("content") and not item.get("encrypted_content"):
+        return item
+    return {name: value for name, value in item.items() if name != "id" and (name != "content" or value)}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
