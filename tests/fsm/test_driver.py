@@ -362,6 +362,14 @@ def test_a_tool_runs_and_ends_while_others_wait():
     assert (mcp["status"], code["status"], code["outputs"]) == ("failed", "completed", [])
 
 
+def test_an_empty_id_is_that_of_the_item_that_opened_last():
+    told = Told(MCP, CODE)
+    assert told.tell(Run("")) == ["code_interpreter_call_code.done", "code_interpreter_call.interpreting"]
+    told.tell(Succeed(""), Fail("", "no"))
+    assert [item["status"] for item in told.output()] == ["failed", "completed"]
+    assert told.tell(Fail("", "no")) == []
+
+
 def test_what_leads_to_an_end_is_supplied():
     assert Told(CODE).tell(Succeed("ci_1")) == [
         "code_interpreter_call_code.done",

@@ -212,6 +212,9 @@ class _Item:
         """Take over the valid fields of an item."""
         self.raw = item
         self.fields |= _legal_fields(self.kind, item)
+        call_id = as_text(self.fields.get("call_id"))
+        if call_id and not call_id.startswith("call_"):
+            self.fields["call_id"] = f"call_{call_id}"  # as the driver does, so that outputs still name their calls
 
     def opening(self) -> Fields:
         """Return the fields to open the item with, without its texts and what is known only at its end."""
@@ -233,9 +236,8 @@ class _Item:
         if self.kind not in RESULTS:
             return [late]
         if self.status != "completed":
-            error = self.raw.get("error")
-            return [late, Fail("", as_text(as_mapping(error).get("message")) or as_text(error) or NOT_ENDED)]
-        results = {name: self.fields[name] for name in RESULTS[self.kind] if name in self.fields}
+            return [late, Fail("", _error_text(self.raw) or NOT_ENDED)]
+        results = {name: self.fields[name] for name in RESULTS[self.kind] if self.fields.get(name) is not None}
         return [late, *self._printed(), Succeed("", results)]
 
     def _printed(self) -> Iterator[Delta]:
@@ -548,6 +550,14 @@ def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
     return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
 
 
+def _error_text(item: Fields) -> str:
+    """Return why a tool failed: its error, or what its code printed."""
+    error = as_mapping(item.get("error"))
+    parts = map(as_mapping, (*as_sequence(error.get("content")), *as_sequence(item.get("outputs"))))
+    texts = [as_text(part.get("text")) or as_text(part.get("logs")) for part in parts]
+    return as_text(item.get("error")) or as_text(error.get("message")) or "\n".join(texts)
+
+
 def _index(value: object, item: _Item) -> int:
     """Return the index of a text; without one, that of the last text."""
     return value if isinstance(value, int) else item.place[1] if item.place is not None else 0
@@ -587,14 +597,11 @@ def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401
         return None
     for mismatch in [*mismatches(result, type_, direction="stream")]:
         *way, last = mismatch.path
-        if name not in ("", *mismatch.path[:1]):
-            continue
-        if mismatch.kind != "null":
-            return None
-        holder = result
-        for step in way:
-            holder = holder[step]
-        del holder[last]
+        if name in ("", *mismatch.path[:1]):
+            holder = result
+            for step in way:
+                holder = holder[step]
+            holder.pop(last, None)
     return result
 
 

@@ -1,8 +1,9 @@
 """The gateway: an engine whose models are on other servers, in any of three APIs.
 
-gateway          upstreams, their models, and the generation of a response by one of them
-gateway_config   upstreams from options or a TOML file
-upstream_client  HTTP: event streams, timeouts, retries, errors
-chat_upstream    Chat Completions: requests and chunks
-chat_messages    Chat Completions: conversations as messages
+gateway             upstreams, their models, and the generation of a response by one of them
+gateway_config      upstreams from options or a TOML file
+upstream_client     HTTP: event streams, timeouts, retries, errors
+chat_upstream       Chat Completions: requests and chunks
+chat_messages       Chat Completions: conversations as messages
+responses_upstream  Responses: requests and events
 """

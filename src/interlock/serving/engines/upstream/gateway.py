@@ -76,8 +76,14 @@ class Upstream:
                 from interlock.serving.engines.upstream.chat_upstream import ChatTranslator  # noqa: PLC0415
 
                 return ChatTranslator.of(call)
-            case _:
-                raise ApiError(501, f"The upstream API {self.api!r} is not implemented.", "server_error")
+            case "responses":
+                from interlock.serving.engines.upstream.responses_upstream import ResponsesTranslator  # noqa: PLC0415
+
+                return ResponsesTranslator.of(call)
+            case "vllm":
+                from interlock.serving.engines.upstream.vllm_upstream import VllmTranslator  # noqa: PLC0415
+
+                return VllmTranslator.of(call)
 
 
 @frozen
