@@ -1,5 +1,6 @@
 """Reasoning that a client carries: given sealed, taken back, and refused if it is not what was given."""
 
+import asyncio
 import base64
 import json
 
@@ -152,5 +153,16 @@ def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> No
         Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THOUGHT})
 
 
-def test_what_another_service_has_sealed_is_left_as_it_is() -> None:
-    assert Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "encrypted_content": "gAAA"}) == {}
+def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:
+    seals = Seals(Envelope(KEYS), "staged")
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "gAAA"}
+    sealed = {**item, **seals.late_fields(item)}
+    assert sealed["encrypted_content"] != "gAAA"
+    for request_input in ([sealed], []):  # from the client, or from the store
+        assert asyncio.run(seals.unseal([sealed], request_input)) == (item,)
+
+
+def test_stored_reasoning_that_a_lost_key_has_sealed_is_not_seen_again() -> None:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
+    sealed = {**item, **Seals(Envelope(KEYS), "another").late_fields({**item, "encrypted_content": "gAAA"})}
+    assert asyncio.run(Seals(Envelope(KEYS), "staged").unseal([sealed], [])) == (item,)

@@ -190,7 +190,12 @@ class ResponseRun(Run[T]):
         return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
 
     def _generate(self) -> Activity:
-        first_item = 0
+        first_item, rejects = 0, False
+
+        def take(changes: Sequence[Delta]) -> Sequence[Delta]:
+            nonlocal rejects
+            rejects = rejects or any(isinstance(delta, deltas.Reject) for delta in changes)
+            return self._tools.rewrite(changes)
 
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
             nonlocal first_item
@@ -199,7 +204,7 @@ class ResponseRun(Run[T]):
             turn = await fitting(self.generation, self._turn())
             async with aclosing(self.generation.generate(turn)) as outputs:
                 async for output in outputs:
-                    yield self._tools.rewrite(parser.feed(output.chunk))
+                    yield take(parser.feed(output.chunk))
                     finish_reason = output.finish_reason
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
                         self._turn_usage = _updated_usage(self._turn_usage, output)
@@ -209,12 +214,13 @@ class ResponseRun(Run[T]):
             self._turn_count += 1
             if self._remaining_tokens is not None:
                 self._remaining_tokens -= sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))
-            yield self._tools.rewrite(end)
+            yield take(end)
 
         def next_trigger() -> TurnTrigger:
             self._calls = self.driver.ready
-            # No tool has run yet, so an item of this turn that has failed is a call with invalid arguments.
-            self._rejected = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
+            # No tool of this server has run yet, so a failed item is a call with invalid arguments, or one that an upstream ran.
+            failed = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
+            self._rejected = failed if rejects else []
             return TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
 
         return Activity(steps(), next_trigger)

@@ -223,10 +223,13 @@ class Seals:
 
     def late_fields(self, item: Mapping[str, object]) -> dict[str, object]:
         """Return the encrypted content of a finished reasoning item; a fault is logged, and must not break the stream (R4)."""
-        if item["type"] != "reasoning" or item.get("encrypted_content"):
+        if item["type"] != "reasoning":
             return {}
+        content = {name: item[name] for name in ("summary", "content")}
+        if item.get("encrypted_content"):  # of the server behind a gateway, which alone can read it
+            content["encrypted_content"] = item["encrypted_content"]
         try:
-            return {"encrypted_content": self.seal("reasoning", {name: item[name] for name in ("summary", "content")})}
+            return {"encrypted_content": self.seal("reasoning", content)}
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -252,10 +255,16 @@ class Seals:
         for index, item in enumerate(request_input):
             params.setdefault(_sealed_content(item), f"input[{index}].encrypted_content")
         contents: dict[SealedContent | None, Mapping[str, object]] = {}
-        for sealed in filter(None, map(_sealed_content, remaining)):
+        for item in remaining:
+            sealed = _sealed_content(item)
+            if sealed is None:
+                continue
             kind, text = sealed
             if kind == "compaction" or sealed in params:
                 contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+            elif not item.get("content"):
+                with suppress(ApiError):  # without the key the model only does not see this reasoning again
+                    contents[sealed] = await self.open(kind, text, "previous_response_id")
         return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
