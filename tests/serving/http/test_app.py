@@ -17,7 +17,7 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import archive
 from interlock.serving.responses import service as making
 from interlock.serving.store import MemoryStore, StoreDown
-from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sql.sqlite import SqliteStore
 
 ASKED = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}

@@ -17,7 +17,7 @@ from interlock.serving.store import (
     StoredResponse,
 )
 from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sql.sqlite import SqliteStore
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}

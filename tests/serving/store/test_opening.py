@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from interlock.serving.store import MemoryStore, StoredResponse, StoreUnusable, open_store
-from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sql.sqlite import SqliteStore
 
 
 def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
@@ -64,7 +64,7 @@ def test_a_url_that_names_no_store_is_refused(url, message) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite:store.db", "memory:"])
 def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url) -> None:
-    for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sqlite")]:
+    for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sql.sqlite")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(StoreUnusable, match=r"This store needs apsw: pip install apsw"):

@@ -13,9 +13,8 @@ import apsw
 import pytest
 
 from interlock.serving.store import StoreDown, StoredResponse, StoreUnusable
-from interlock.serving.store.sqlite import SqliteStore
-from interlock.serving.store.sqlite import sql_schema as layout
-from interlock.serving.store.sqlite.database import loses_commits
+from interlock.serving.store.sql import sql_schema as layout
+from interlock.serving.store.sql.sqlite import SqliteStore, loses_commits
 
 
 def stored(number, *items, output=()):
@@ -310,7 +309,7 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
 def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> None:
     run((SqliteStore(path), lambda store: store.put("", stored(1))))
     monkeypatch.setattr(layout, "VERSION", layout.VERSION + 1)
-    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: "ALTER TABLE item ADD COLUMN color TEXT;"})
+    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: ("ALTER TABLE item ADD COLUMN color TEXT",)})
 
     async def scenario(store):
         with pytest.raises(

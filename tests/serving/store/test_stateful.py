@@ -15,7 +15,7 @@ from live.store_model import TTL, Model, ModelConversation
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import LEASE, Addition, Conversation, Lease, MemoryStore, StoredResponse, StoreError
 from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sql.sqlite import SqliteStore
 
 NAMES = st.sampled_from(["resp_1", "resp_2", "resp_3"])
 OWNERS = st.sampled_from(["a", "b"])

@@ -5,7 +5,7 @@ A store handles neither requests nor HTTP.
     interface  the methods of a store, their values and errors, and subscriptions
     chain      the stored form of a response
     opening    a store by its URL
-    sqlite/    in a file or in memory
+    sql/       in memory, in a file of SQLite, or in Postgres
     redis      in Redis or Valkey
 """
 
@@ -33,7 +33,7 @@ from interlock.serving.store.interface import (
 from interlock.serving.store.opening import open_store
 
 if TYPE_CHECKING:
-    from interlock.serving.store.sqlite import MemoryStore
+    from interlock.serving.store.sql.sqlite import MemoryStore
 
 __all__ = [
     "LEASE",
@@ -57,4 +57,4 @@ __all__ = [
 ]
 
 # SQLite needs apsw, which may be missing.
-__getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sqlite"])
+__getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sql.sqlite"])

@@ -39,14 +39,14 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
             if place:
                 raise StoreUnusable("memory: takes no path.")
             parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
-            return _store_class("sqlite", "MemoryStore", "apsw")(**parameters)
+            return _store_class("sql.sqlite", "MemoryStore", "apsw")(**parameters)
         case "sqlite":
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
             durations = dict.fromkeys(("ttl", "logs", "busy"), _duration)
             parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
-            return _store_class("sqlite", "SqliteStore", "apsw")(place, **parameters)
+            return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, **parameters)
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
@@ -60,10 +60,10 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
             )
 
 
-def _store_class(folder: str, name: str, package: str) -> Callable[..., ResponseStore]:
+def _store_class(module: str, name: str, package: str) -> Callable[..., ResponseStore]:
     """Import the class of a store, which needs a package."""
     try:
-        return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{folder}"), name))
+        return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{module}"), name))
     except ModuleNotFoundError as error:
         if error.name != package:
             raise

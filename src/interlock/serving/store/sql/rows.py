@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 
-from attrs import evolve, field, fields, frozen
+from attrs import define, evolve, field, fields, frozen
 
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
@@ -27,7 +27,7 @@ from interlock.serving.store.interface import (
     StoredResponse,
     refuse,
 )
-from interlock.serving.store.sqlite.database import Connection
+from interlock.serving.store.sql.database import Connection
 
 __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
 
@@ -45,7 +45,7 @@ def has_lapsed(until: float, now: float) -> bool:
     return not now < until <= now + 2 * LEASE
 
 
-@frozen
+@define(eq=False)
 class Transaction:
     """A transaction at a time: `now` by the clock for leases, `today` by the calendar for the expiry of responses.
 
@@ -58,6 +58,8 @@ class Transaction:
     ttl: float | None
     use: Callable[[Literal["response", "conversation"], Seq], None] = lambda _table, _seq: None
     changed: list[Key] = field(factory=list[Key])
+    locked: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"])
+    """Responses as they are in this transaction, which keeps others from changing them."""
 
 
 @frozen
@@ -72,13 +74,14 @@ class Items:
         bodies = ((item_id, self.connection.value(query, (tenant, item_id))) for item_id in item_ids)
         return {item_id: unpack(body) for item_id, body in bodies if body is not None}
 
-    def add(self, tenant: str, chunk: Chunk) -> Seq:
-        """Return the row of an item, which is inserted if it is new."""
-        seq = self.connection.value("SELECT seq FROM item WHERE digest = ?", (chunk.digest,))
-        if seq is not None:
-            return int(seq)
-        insert = "INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?) RETURNING seq"
-        return int(self.connection.value(insert, (tenant, chunk.id, chunk.digest, chunk.packed)))
+    def add(self, tenant: str, chunks: Sequence[Chunk]) -> None:
+        """Insert items; those that are stored already stay."""
+        # A row that is there already is locked, so that nobody removes it before the commit.
+        insert = """
+            INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?)
+            ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE FALSE
+        """
+        self.connection.execute_many(insert, [(tenant, chunk.id, chunk.digest, chunk.packed) for chunk in chunks])
 
     def drop(self, item: Seq) -> None:
         """Remove an item unless something refers to it."""
@@ -86,26 +89,32 @@ class Items:
         if not self.connection.value(in_use, (item,)):
             self.connection.execute("DELETE FROM item WHERE seq = ?", (item,))
 
-    def add_chain(self, tenant: str, chunks: Sequence[Chunk]) -> Seq | None:
-        """Store a chain, and return its last link; None if it is empty."""
+    def add_chain(self, tenant: str, chunks: Sequence[Chunk]) -> bytes | None:
+        """Store a chain, and return the digest of its last link; None if it is empty."""
         digests = links_of(tenant, chunks)
-        count, link = self._stored_links(digests)
-        for digest, chunk in zip(digests[count:], chunks[count:], strict=True):
-            values = digest, link, self.add(tenant, chunk)
-            link = self.connection.value("INSERT INTO link (digest, before, item) VALUES (?, ?, ?) RETURNING seq", values)
-        return link
+        count = self._count_links(digests)
+        self.add(tenant, chunks[count:])
+        insert = """
+            INSERT INTO link (digest, before, item) VALUES (
+                ?, (SELECT seq FROM link WHERE digest = ?), (SELECT seq FROM item WHERE digest = ?)
+            ) ON CONFLICT (digest) DO UPDATE SET item = excluded.item WHERE FALSE
+        """
+        befores = [None, *digests][count:]
+        new = zip(digests[count:], befores, chunks[count:], strict=False)
+        self.connection.execute_many(insert, [(digest, before, chunk.digest) for digest, before, chunk in new])
+        return digests[-1] if digests else None
 
-    def _stored_links(self, digests: Sequence[bytes]) -> tuple[int, Seq | None]:
-        """Return how many links of a chain are stored, and the last of them."""
-        low, high, link = 0, len(digests), None  # a bisection: each stored link has all links before it in the store
+    def _count_links(self, digests: Sequence[bytes]) -> int:
+        """Return how many links of a chain are stored, and keep others from removing them."""
+        query = f"SELECT seq FROM link WHERE digest = ?{self.connection.share}"  # noqa: S608 - constants
+        low, high = 0, len(digests)  # a bisection: each stored link has all links before it in the store
         while low < high:
             middle = (low + high + 1) // 2
-            seq = self.connection.value("SELECT seq FROM link WHERE digest = ?", (digests[middle - 1],))
-            if seq is None:
+            if self.connection.value(query, (digests[middle - 1],)) is None:
                 high = middle - 1
             else:
-                low, link = middle, seq
-        return low, link
+                low = middle
+        return low
 
     def drop_chain(self, link: Seq | None) -> None:
         """Remove a chain back to the first link that something else refers to."""
@@ -148,8 +157,12 @@ class ResponseRow:
 
 _COLUMNS: Final = [column.name for column in fields(ResponseRow)]
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM response"  # noqa: S608 - the names of the columns
-_MARKS: Final = ", ".join("?" for _ in _COLUMNS[1:])
-_INSERT: Final = f"INSERT INTO response ({', '.join(_COLUMNS[1:])}) VALUES ({_MARKS}) RETURNING seq"  # noqa: S608 - likewise
+_MARKS: Final = {name: "(SELECT seq FROM link WHERE digest = ?)" if name == "tip" else "?" for name in _COLUMNS}
+"""The value of each column in a statement: that of `tip` is given as the digest of the link."""
+_INSERT: Final = (
+    f"INSERT INTO response ({', '.join(_COLUMNS[1:])}) "  # noqa: S608 - the names of the columns
+    f"VALUES ({', '.join(_MARKS[name] for name in _COLUMNS[1:])}) RETURNING seq"
+)
 
 
 @frozen
@@ -164,8 +177,18 @@ class Responses:
 
     def row(self, tenant: str, response_id: str) -> ResponseRow | None:
         """Return the row of a response, even if it has expired."""
-        rows = self.rows("tenant = ? AND id = ?", tenant, response_id)
+        key = tenant, response_id
+        if key in self.tx.locked:
+            return self.tx.locked[key]
+        rows = self.rows(f"tenant = ? AND id = ?{self.tx.connection.lock}", tenant, response_id)
         return rows[0] if rows else None
+
+    def lock(self, keys: Sequence[Key]) -> None:
+        """Lock responses, in the order that prevents deadlocks."""
+        marks = ", ".join("(?, ?)" for _ in keys)
+        where = f"(tenant, id) IN ({marks}) ORDER BY seq{self.tx.connection.lock}"
+        rows = self.rows(where, *(name for key in keys for name in key))
+        self.tx.locked |= {**dict.fromkeys(keys), **{(row.tenant, row.id): row for row in rows}}
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
         """Return the state of a response now: it may have expired, or its lease may have lapsed."""
@@ -214,12 +237,13 @@ class Responses:
     def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
         connection, now, today = self.tx.connection, self.tx.now, self.tx.today
         changes: dict[str, Any] = {"state": state}
+        tip: bytes | None = None
         for effect in effects:
             match effect:
                 case _E.KEEP:
                     stored = cast("StoredResponse", edit.stored)
                     tip = Items(connection).add_chain(row.tenant, chunks_of(row.tenant, stored.conversation))
-                    changes |= {"tip": tip, "outputs": len(stored.output), "written": today}
+                    changes |= {"outputs": len(stored.output), "written": today}
                 case _E.TAKE:
                     changes |= {"owner": edit.owner, "epoch": row.epoch + 1, "until": now + LEASE, "written": today}
                 case _E.EXTEND:
@@ -245,16 +269,24 @@ class Responses:
                     self.tx.changed.append((row.tenant, row.id))
                 case _:
                     assert_never(effect)
+        if _E.REMOVE in effects:
+            return row
         new = evolve(row, **changes)
+        values = {**changes, "tip": tip} if _E.KEEP in effects else changes
         if row.seq:
-            update = f"UPDATE response SET {', '.join(f'{name} = ?' for name in changes)} WHERE seq = ?"  # noqa: S608 - the names of the columns
-            connection.execute(update, [*changes.values(), row.seq])
+            update = f"UPDATE response SET {', '.join(f'{name} = {_MARKS[name]}' for name in values)} WHERE seq = ?"  # noqa: S608 - the names of the columns
+            connection.execute(update, [*values.values(), row.seq])
         else:
-            new = evolve(new, seq=connection.value(_INSERT, [getattr(new, name) for name in _COLUMNS[1:]]))
+            values = {name: getattr(new, name) for name in _COLUMNS[1:]} | values
+            new = evolve(new, seq=connection.value(_INSERT, [*values.values()]))
+        key = row.tenant, row.id
         if _E.KEEP in effects and edit.stored is not None:
-            connection.execute("INSERT OR REPLACE INTO body VALUES (?, ?)", (new.seq, body_of(edit.stored)))
-        if new.tip != row.tip:
+            insert = "INSERT INTO body VALUES (?, ?) ON CONFLICT (response) DO UPDATE SET json = excluded.json"
+            connection.execute(insert, (new.seq, body_of(edit.stored)))
             Items(connection).drop_chain(row.tip)
+            self.tx.locked.pop(key, None)  # its tip is not known here
+        elif key in self.tx.locked:
+            self.tx.locked[key] = new
         return new
 
     def remove(self, row: ResponseRow) -> None:
@@ -264,6 +296,8 @@ class Responses:
         connection.execute("DELETE FROM body WHERE response = ?", (row.seq,))
         connection.execute("DELETE FROM response WHERE seq = ?", (row.seq,))
         Items(connection).drop_chain(row.tip)
+        if (row.tenant, row.id) in self.tx.locked:
+            self.tx.locked[row.tenant, row.id] = None
 
     def lost(self, limit: int) -> list[Key]:
         lapsed = "state = 'lost' OR NOT (? < until AND until <= ?)"  # a response that was written in `lost` stays lost
@@ -275,7 +309,7 @@ class Responses:
         """Remove up to `limit` expired responses, and return how many."""
         if self.tx.ttl is None:
             return 0
-        rows = self.rows("written <= ? ORDER BY written LIMIT ?", self.tx.today - self.tx.ttl, limit)
+        rows = self.rows(f"written <= ? ORDER BY written LIMIT ?{self.tx.connection.lock}", self.tx.today - self.tx.ttl, limit)
         for row in rows:
             self.remove(row)
             self.tx.changed.append((row.tenant, row.id))
@@ -324,7 +358,8 @@ class Conversations:
     tx: Transaction
 
     def row(self, tenant: str, conversation_id: str) -> ConversationRow | None:
-        query = "SELECT seq, id, created_at, metadata, version, owner, until FROM conversation WHERE tenant = ? AND id = ?"
+        columns = "seq, id, created_at, metadata, version, owner, until"
+        query = f"SELECT {columns} FROM conversation WHERE tenant = ? AND id = ?{self.tx.connection.lock}"  # noqa: S608 - constants
         values = self.tx.connection.row(query, (tenant, conversation_id))
         if values is None:
             return None
@@ -419,9 +454,10 @@ class Conversations:
     def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
         connection = self.tx.connection
         start = connection.value("SELECT coalesce(max(place), -1) + 1 FROM member WHERE conversation = ?", (conversation,))
-        seqs = [Items(connection).add(tenant, chunk) for chunk in chunks_of(tenant, items)]
-        members = [(conversation, place, item) for place, item in enumerate(seqs, start)]
-        connection.execute_many("INSERT INTO member VALUES (?, ?, ?)", members)
+        chunks = chunks_of(tenant, items)
+        Items(connection).add(tenant, chunks)
+        insert = "INSERT INTO member (conversation, place, item) VALUES (?, ?, (SELECT seq FROM item WHERE digest = ?))"
+        connection.execute_many(insert, [(conversation, place, chunk.digest) for place, chunk in enumerate(chunks, start)])
 
     def _member(self, conversation: Seq, item_id: str) -> tuple[Any, ...] | None:
         """Return place and item of the first member of a conversation that has an id."""

@@ -1,0 +1,284 @@
+"""Connections to a database, and threads that run work on them, so that the event loop never waits for a disk or a lock."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+
+from attrs import define, field, frozen
+
+from interlock.serving.store.interface import Key, StoreDown, StoreError
+
+__all__ = ["Connection", "Database", "DatabaseThread", "Failure"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+"""A transaction."""
+
+Values: TypeAlias = Sequence[object]
+
+BATCH: Final = 256  # the most jobs in one transaction
+ATTEMPTS: Final = 4  # of a transaction that other processes are in the way of, or whose connection is lost before its commit
+
+
+class Connection(ABC):
+    """A connection to a database. Statements have `?` for their values, or `?1`, `?2` to use one twice."""
+
+    types: ClassVar[Mapping[str, str]]
+    """What the database has for the names in braces in `sql_schema`."""
+    lock: str = ""
+    """Ends a SELECT of rows that the transaction changes, so that other processes wait for it."""
+    share: str = ""
+    """Ends a SELECT of rows that the transaction refers to, so that others do not remove them."""
+
+    @abstractmethod
+    def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Execute a statement, and return its rows."""
+
+    @abstractmethod
+    def execute(self, statement: str, values: Values = ()) -> None:
+        """Execute a statement without rows. Its error may be raised by a later call."""
+
+    def row(self, statement: str, values: Values = ()) -> tuple[Any, ...] | None:
+        rows = self.rows(statement, values)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, values: Values = ()) -> Any:  # noqa: ANN401 - as it is in the database
+        row = self.row(statement, values)
+        return None if row is None else row[0]
+
+    def execute_many(self, statement: str, values: Iterable[Values]) -> None:
+        for each in values:
+            self.execute(statement, each)
+
+    @abstractmethod
+    def begin(self, *, write: bool) -> float | None:
+        """Begin a transaction; return the time by the database's clock, or None if it has none."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the transaction."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """Roll back the transaction, if there is one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, even with open statements. Raises nothing."""
+
+    @abstractmethod
+    def layout(self) -> int | None:
+        """Return the version of the layout; None for an empty database. Raises `StoreDown` for a database of another program."""
+
+    @abstractmethod
+    def mark(self) -> None:
+        """Mark an empty database as one of this program."""
+
+
+@frozen
+class Failure:
+    """An error of a database.
+
+    Args:
+        error: The error for the callers.
+        lost: Whether the connection must be opened again.
+        common: Whether every other transaction would fail now too.
+        passing: Whether the same transaction may succeed now, because other processes were in its way.
+    """
+
+    error: StoreDown
+    lost: bool = False
+    common: bool = False
+    passing: bool = False
+
+
+class Database(ABC):
+    """A database: opens connections, and explains errors."""
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """Open a connection."""
+
+    @abstractmethod
+    def failure(self, error: Exception) -> Failure | None:
+        """Explain an error of the database; None for any other error."""
+
+    def is_current(self, connection: Connection) -> bool:
+        """Return whether a connection is to the database that the URL names now."""
+        del connection
+        return True
+
+
+@define(eq=False)
+class Job(Generic[T, R]):
+    """Work for a thread, and its future result; see `DatabaseThread.run`."""
+
+    work: Callable[[T], R]
+    key: Key | None
+    result: Future[R]
+    abandoned: bool = False
+
+
+@define(eq=False)
+class DatabaseThread(Generic[T]):
+    """Runs work in a thread with a connection, which it opens on first use, and again after it is lost.
+
+    Jobs that arrive while the thread is busy are done next, in one transaction, so that many writers cost one commit.
+
+    Args:
+        database: The database.
+        open: Opens a connection.
+        begin: Begins a transaction for jobs about these responses.
+        commit: Commits a transaction, and returns what to call after that.
+        poll: Called with the connection after `interval()` seconds without a job.
+        interval: Returns None if there is nothing to poll for.
+        timeout: Seconds after which a job that is not done raises `StoreDown`; None if the database has limits of its own.
+    """
+
+    name: str
+    database: Database
+    open: Callable[[], Connection]
+    begin: Callable[[Connection, Sequence[Key]], T]
+    commit: Callable[[T], Callable[[], None]]
+    poll: Callable[[Connection], None] = lambda _connection: None
+    interval: Callable[[], float | None] = lambda: None
+    timeout: float | None = None
+    _queue: SimpleQueue[Job[T, Any] | Literal["poll", "stop"]] = field(
+        factory=SimpleQueue["Job[T, Any] | Literal['poll', 'stop']"], init=False
+    )
+    _thread: Thread | None = field(default=None, init=False)
+    _connection: Connection | None = field(default=None, init=False)
+    _committing: bool = field(default=False, init=False)
+
+    async def run(self, work: Callable[[T], R], key: Key | None = None) -> R:
+        """Run `work` on a transaction, and return its result once it is committed; `key` is the response that it changes.
+
+        Work raises a `StoreError` before it has written anything, because the jobs beside it are committed.
+
+        Raises:
+            StoreDown: The database cannot be used now.
+        """
+        job = Job(work, key, Future[R]())
+        job.result.set_running_or_notify_cancel()  # a cancelled caller does not cancel the job
+        self._start()
+        self._queue.put(job)
+        result = asyncio.wrap_future(job.result)
+        done, _ = await asyncio.wait([result], timeout=self.timeout)
+        if not done:
+            job.abandoned = True
+            result.add_done_callback(lambda done: done.exception())
+            raise StoreDown(f"{self.name} does not answer.")
+        return result.result()
+
+    def poll_soon(self) -> None:
+        """Poll now, and ask `interval` again."""
+        self._start()
+        self._queue.put("poll")
+
+    async def stop(self) -> None:
+        """Finish the jobs in the queue, and close the connection. The next job opens it again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put("stop")
+            await asyncio.to_thread(thread.join, self.timeout)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._loop, name=f"interlock: {self.name}", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        running = True
+        while running:
+            jobs, running = self._next_jobs()
+            if jobs:
+                self._run_batch(jobs)
+            elif running:
+                self._poll()
+        self._close()
+
+    def _next_jobs(self) -> tuple[list[Job[T, Any]], bool]:
+        """Return the jobs in the queue, none after a pause, and whether the thread goes on."""
+        jobs: list[Job[T, Any]] = []
+        try:
+            entry = self._queue.get(timeout=self.interval())
+            while isinstance(entry, Job):
+                jobs.append(entry)
+                if len(jobs) == BATCH:
+                    break
+                entry = self._queue.get_nowait()
+        except Empty:
+            return jobs, True
+        return jobs, entry != "stop"
+
+    def _run_batch(self, jobs: Sequence[Job[T, Any]], attempts: int = ATTEMPTS) -> None:
+        jobs = [job for job in jobs if not job.abandoned]
+        try:
+            outcomes, notify = self._commit(self._open_connection(), jobs)
+        except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
+            failure = self._recover(error)
+            was_lost = failure is not None and failure.lost and not self._committing
+            if failure is not None and attempts > 1 and (failure.passing or (was_lost and attempts == ATTEMPTS)):
+                self._run_batch(jobs, attempts - 1)
+            elif len(jobs) > 1 and not (failure is not None and (failure.lost or failure.common)):
+                for job in jobs:  # one by one, so that the failing job does not fail the others
+                    self._run_batch([job])
+            else:
+                for job in jobs:
+                    job.result.set_exception(error if failure is None else failure.error)
+        else:
+            notify()
+            for set_outcome in outcomes:
+                set_outcome()
+
+    def _commit(self, connection: Connection, jobs: Sequence[Job[T, Any]]) -> tuple[list[Callable[[], None]], Callable[[], None]]:
+        """Run jobs in one transaction; return the setter of each outcome, and what to call after the commit."""
+        self._committing = False
+        outcomes: list[Callable[[], None]] = []
+        tx = self.begin(connection, [job.key for job in jobs if job.key is not None])
+        for job in jobs:
+            try:
+                outcomes.append(partial(job.result.set_result, job.work(tx)))
+            except StoreError as error:
+                outcomes.append(partial(job.result.set_exception, error))
+        self._committing = True
+        return outcomes, self.commit(tx)
+
+    def _poll(self) -> None:
+        try:
+            self.poll(self._open_connection())
+        except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read again by themselves
+            self._recover(error)
+
+    def _open_connection(self) -> Connection:
+        if self._connection is not None and not self.database.is_current(self._connection):
+            self._close()
+        if self._connection is None:
+            self._committing = False
+            self._connection = self.open()
+        return self._connection
+
+    def _recover(self, error: Exception) -> Failure | None:
+        """Roll back the transaction, or close the connection if it is lost."""
+        failure = self.database.failure(error)
+        if self._connection is not None:
+            if failure is not None and failure.lost:
+                self._close()
+            else:
+                try:
+                    self._connection.roll_back()
+                except Exception:  # noqa: BLE001 - the connection cannot be used any more
+                    self._close()
+        return failure
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

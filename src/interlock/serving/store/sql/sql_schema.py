@@ -1,0 +1,106 @@
+"""The layout of a store in SQL: its tables, its versions, and their migration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.serving.store.interface import StoreDown
+from interlock.serving.store.sql.database import Connection
+
+__all__ = ["VERSION", "migrate", "prepare"]
+
+LAYOUTS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: (
+        "CREATE TABLE layout (version INTEGER NOT NULL)",
+        "INSERT INTO layout VALUES (0)",
+        # Each item is stored once. `digest` is of tenant and body.
+        """
+        CREATE TABLE item (
+            seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, digest {bytes} NOT NULL UNIQUE, body {bytes} NOT NULL
+        )
+        """,
+        "CREATE INDEX item_by_id ON item (tenant, id)",
+        # Conversations of responses are chains that share their common links. `digest` is of all items up to this one.
+        """
+        CREATE TABLE link (
+            seq {seq}, digest {bytes} NOT NULL UNIQUE,
+            before {int} REFERENCES link, item {int} NOT NULL REFERENCES item
+        )
+        """,
+        "CREATE INDEX link_by_before ON link (before)",
+        "CREATE INDEX link_by_item ON link (item)",
+        # The output of a response is the last `outputs` items of its conversation.
+        """
+        CREATE TABLE response (
+            seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
+            tip {int} REFERENCES link, outputs INTEGER NOT NULL, owner TEXT NOT NULL, epoch INTEGER NOT NULL,
+            until {float} NOT NULL, cancelled INTEGER NOT NULL, oldest INTEGER NOT NULL, following INTEGER NOT NULL,
+            written {float} NOT NULL, UNIQUE (tenant, id)
+        )
+        """,
+        "CREATE INDEX response_by_tip ON response (tip)",
+        "CREATE INDEX response_by_written ON response (written)",
+        "CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost')",
+        # The response object without its output, in a table of its own because every event updates the row above.
+        "CREATE TABLE body (response {int} PRIMARY KEY REFERENCES response, json {bytes} NOT NULL)",
+        """
+        CREATE TABLE event (
+            response {int} NOT NULL REFERENCES response, number INTEGER NOT NULL, frame {bytes} NOT NULL,
+            PRIMARY KEY (response, number)
+        ) {clustered}
+        """,
+        """
+        CREATE TABLE conversation (
+            seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, created_at {int} NOT NULL, metadata {bytes} NOT NULL,
+            version INTEGER NOT NULL, owner TEXT NOT NULL, until {float} NOT NULL, UNIQUE (tenant, id)
+        )
+        """,
+        """
+        CREATE TABLE member (
+            conversation {int} NOT NULL REFERENCES conversation, place INTEGER NOT NULL,
+            item {int} NOT NULL REFERENCES item, PRIMARY KEY (conversation, place)
+        ) {clustered}
+        """,
+        "CREATE INDEX member_by_item ON member (item)",
+    ),
+}
+"""The statements that migrate each layout to the next version; the first starts with an empty database."""
+
+VERSION: Final = max(LAYOUTS)
+
+
+def prepare(connection: Connection, *, create: bool) -> None:
+    """Create the tables in an empty database. Raises `StoreDown` for any other without the current layout."""
+    version = connection.layout()
+    if version is None:
+        if not create:
+            raise StoreDown("There is no store.")
+        migrate(connection)
+    elif version < VERSION:
+        raise StoreDown(f"The store has the layout {version}, and {VERSION} is needed: run `interlock store migrate`.")
+    else:
+        _refuse_newer(version)
+
+
+def migrate(connection: Connection) -> int:
+    """Migrate an older layout in one transaction, and return its version. Raises `StoreDown` for a newer one."""
+    connection.begin(write=True)
+    try:
+        version = connection.layout() or 0
+        _refuse_newer(version)
+        for step in range(version + 1, VERSION + 1):
+            for statement in LAYOUTS[step]:
+                connection.execute(statement.format_map(connection.types))
+        connection.execute(f"UPDATE layout SET version = {VERSION}")  # noqa: S608 - a number
+        connection.mark()
+        connection.commit()
+    except BaseException:
+        connection.roll_back()
+        raise
+    return version
+
+
+def _refuse_newer(version: int) -> None:
+    if version > VERSION:
+        raise StoreDown(f"The store has the layout {version}, of a newer release of Interlock; {VERSION} is known here.")
