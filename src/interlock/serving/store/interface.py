@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, TypeAlias, cast
 
@@ -384,6 +384,14 @@ class ResponseStore(ABC):
     @abstractmethod
     async def sweep(self) -> SweepResult:
         """Remove expired responses and logs, which are invisible already, to free their space."""
+
+    @abstractmethod
+    def responses(self) -> AsyncIterator[Key]:
+        """Yield tenant and id of every response, the earliest first if the store has their order."""
+
+    @abstractmethod
+    def conversations(self) -> AsyncIterator[Key]:
+        """Yield tenant and id of every conversation."""
 
     @abstractmethod
     async def info(self) -> StoreInfo:

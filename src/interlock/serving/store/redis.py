@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis.asyncio as redis
@@ -147,6 +147,13 @@ class RedisClient:
         """Return all tenants that have stored something."""
         tenants = await self._call_repeatable(lambda: self.client.smembers(f"{PREFIX}:tenants"))
         return sorted(tenant.decode() for tenant in tenants)
+
+    async def names(self, tenant: str, index: Literal["written", "conversations"]) -> list[str]:
+        """Return the responses of a tenant in the order of their last writes, or its conversations."""
+        key = f"{key_prefix(tenant)}:{index}"
+        client = self.client
+        names = await self._call_repeatable(lambda: client.zrange(key, 0, -1) if index == "written" else client.smembers(key))
+        return [name.decode() for name in names]
 
     async def server_info(self) -> dict[str, Any]:
         """Return the reply of the server to `INFO`."""
@@ -354,6 +361,16 @@ class RedisStore(ResponseStore):
                 if max(removed, len(names)) < SWEEP_BATCH:
                     break
         return SweepResult(expired, trimmed)
+
+    async def responses(self) -> AsyncGenerator[Key, None]:
+        for tenant in await self._redis.tenants():
+            for name in await self._redis.names(tenant, "written"):
+                yield tenant, name
+
+    async def conversations(self) -> AsyncGenerator[Key, None]:
+        for tenant in await self._redis.tenants():
+            for name in await self._redis.names(tenant, "conversations"):
+                yield tenant, name
 
     async def info(self) -> StoreInfo:
         """Return the store's contents; the size is the memory of the server."""
