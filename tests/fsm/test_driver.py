@@ -557,3 +557,13 @@ def test_a_patch_that_deletes_a_file_shows_a_diff_only_if_one_was_written():
     patch = {"type": "delete_file", "path": "a.txt"}
     assert Told(Open("apply_patch_call", {"operation": patch})).output()[0]["operation"] == patch
     assert Told(Open("apply_patch_call", {"operation": patch}), "x").output()[0]["operation"] == {**patch, "diff": "x"}
+
+
+@pytest.mark.parametrize("ending", [Finish(), EndTurn("length"), Fault("server_error", "It broke.")])
+def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(ending) -> None:
+    told = Told(Start(), "Hello", ending)
+    first = as_json(told.events[-1])
+    last = as_json(told.driver.mark_unstored())
+    assert last == {**first, "response": {**first["response"], "store": False}}
+    assert told.driver.response == last["response"]
+    assert check([*map(as_json, told.events[:-1]), last]) == []

@@ -6,8 +6,9 @@ state. It opens what the delta needs, closes what is in the way, and ignores a d
 ended, text after the end).
 
 Only the tables define which order is legal. The driver looks up the rows of a state, and the path to a trigger that is not legal
-yet; it never compares names of states. Events are made where an edge fires (`_fire`). The one exception is the fast path in
-`feed`: where a state only streams text, the driver rewrites its last delta event with the new text and number.
+yet; it never compares names of states. Events are made where an edge fires (`_fire`). There are two exceptions. The fast path in
+`feed` rewrites the last delta event with the new text and number where a state only streams text, and `mark_unstored` rewrites
+the terminal event.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from interlock.events.json import as_json, clean
 from interlock.events.parts import placed
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
-from interlock.events.stream import StreamEvent
+from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.item_subject import RESULTS, ItemState, Late
@@ -82,7 +83,7 @@ class ResponseDriver(Generic[T]):
 
     __slots__ = (
         *("_active", "_write_delta", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
-        *("_response", "_usage", "_writer"),
+        *("_response", "_terminal", "_usage", "_writer"),
     )
 
     def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
@@ -110,6 +111,7 @@ class ResponseDriver(Generic[T]):
         self._open: dict[str, ItemState[Any]] = {}
         self._active: ItemState[Any] | None = None
         self._usage = _NO_USAGE
+        self._terminal: StreamEvent | None = None
         self._response = ResponseState(
             lifecycles.response.states[lifecycles.response.initial],
             body=response.Response(
@@ -194,6 +196,11 @@ class ResponseDriver(Generic[T]):
                 self._react(delta)
         self._events = []
         return events
+
+    def mark_unstored(self) -> T:
+        """Set `store` to false in a response that has ended, and return the terminal event to send instead of the first one."""
+        self._response.body = replace(self._response.body, store=False)
+        return self._writer.write(replace(cast("ResponseEvent", self._terminal), response=self._response.body))
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
         """Process a delta; the most frequent ones come first."""
@@ -379,14 +386,14 @@ class ResponseDriver(Generic[T]):
         self._try("start")
         self._close_active()
         self._abandon("fail")
-        self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
+        self._terminal = self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
 
     def _end(self, trigger: str, usage: deltas.Usage, **why: IncompleteDetails | ResponseError) -> None:
         self._usage += usage
         if trigger not in self._response.state.rows:
             self._try("start")
         self._abandon("cut")
-        self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
+        self._terminal = self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
 
     def _abandon(self, trigger: str) -> None:
         """End every open item; a call whose tool could still fail gets an error message."""

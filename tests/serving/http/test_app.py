@@ -11,6 +11,7 @@ import pytest
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from live.wire import bodies, without_chance
 
+from interlock.fsm.acceptor import judge
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
@@ -268,15 +269,33 @@ def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> N
     assert without_chance(whole.json()) == without_chance(events[-1]["response"])
 
 
-def test_a_failing_store_does_not_change_the_stream(caplog) -> None:
+def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -> None:
     class Broken(MemoryStore):
         async def put(self, _tenant, _stored, _addition=None):
             raise OSError("the disk is full")
 
     engine = StagedEngine(steps(ANSWER))
     _, *writes = run_application(app.create_app(engine, store=Broken()), {**STAGED, "stream": True})
-    assert bodies(b"".join(write["body"] for write in writes))[-1]["type"] == "response.completed"
+    stream = b"".join(write["body"] for write in writes)
+    events = bodies(stream)
+    assert [(event["type"], event["response"]["store"]) for event in events if "response" in event] == [
+        ("response.created", True),
+        ("response.in_progress", True),
+        ("response.completed", False),
+    ]
+    assert [event["sequence_number"] for event in events] == [*range(len(events))]
+    assert judge([frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]).reported == []
     assert "the disk is full" in caplog.text
+
+
+def test_a_response_that_is_larger_than_the_store_is_not_stored_and_says_so(caplog) -> None:
+    small = MemoryStore(max_bytes=1_000)
+    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=small)) as url:
+        made = [post(url, {**STAGED, **more}).json() for more in ({}, {"input": "word " * 1_000}, {"store": False})]
+        stored = [httpx.get(f"{url}/v1/responses/{response['id']}").status_code for response in made]
+    assert [(response["status"], response["store"]) for response in made] == [("completed", False)] * 3
+    assert stored == [404] * 3
+    assert "larger than the store may be" in caplog.text
 
 
 def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
@@ -430,11 +449,15 @@ def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(mon
 
     def ask(url):
         answer = post(url, {**STAGED, "input": "word " * 80_000}).json()
-        return answer["error"]["code"] if answer["error"] else answer["id"]
+        if answer["error"]:
+            return answer["error"]["code"]
+        claims.append(answer["store"])
+        return answer["id"]
 
     def is_stored(url, response_id):
         return httpx.get(f"{url}/v1/responses/{response_id}").status_code == 200
 
+    claims = []
     monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
     store = Full(str(tmp_path / "store.db"), max_bytes=600_000)
     with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=store)) as url:
@@ -449,3 +472,4 @@ def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(mon
         assert written.wait(60)
         third = ask(url)
         assert (refused, stored, is_stored(url, third)) == (["store_unavailable"] * 3, (True, False), True)
+    assert claims == [True, False, True]

@@ -74,17 +74,21 @@ def test_too_many_bytes_evict_as_many_responses_as_needed() -> None:
     assert size_of(store) - size_of(MemoryStore()) <= BOUND
 
 
-def test_a_response_that_is_larger_than_the_bound_is_not_stored_and_evicts_nothing() -> None:
+def test_a_response_that_is_larger_than_the_bound_is_refused_and_evicts_nothing() -> None:
     store = MemoryStore(max_bytes=BOUND)
-    put(store, stored(1), stored(2, text=4 * TEXT))
+    put(store, stored(1))
+    with pytest.raises(StoreFull, match="larger than the store may be"):
+        put(store, stored(2, text=4 * TEXT))
     assert stored_numbers(store, 1, 2) == [1]
     assert find(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
 
 
-def test_a_response_whose_conversation_is_larger_than_the_bound_is_not_stored_though_most_of_it_is() -> None:
+def test_a_response_whose_conversation_is_larger_than_the_bound_is_refused_though_most_of_it_is_stored() -> None:
     store = MemoryStore(max_bytes=BOUND)
     items = [{"id": f"msg_{number}", "type": "message", "text": f"{number}" * 20_000} for number in range(4)]
-    put(store, *[stored(count, *items[:count]) for count in range(1, 5)])
+    put(store, *[stored(count, *items[:count]) for count in range(1, 4)])
+    with pytest.raises(StoreFull):
+        put(store, stored(4, *items))
     assert stored_numbers(store, 1, 2, 3, 4) == [1, 2, 3]
 
 

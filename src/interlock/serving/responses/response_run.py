@@ -26,6 +26,7 @@ from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.identity import now, random_id
@@ -35,7 +36,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import Activity, Run
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
-from interlock.serving.store import SHARED, StoredResponse
+from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 
 __all__ = ["NullWriter", "RequestContext", "ResponseRun", "Summary", "begin_response", "begin_summary", "summary_of"]
@@ -246,10 +247,24 @@ class ResponseRun(Run[T]):
 
     async def _settle(self) -> None:
         """Log the response, and store it unless its client has gone away or a `BackgroundResponse` does that."""
-        self.generation.log(self.driver.response)
-        if self._archive is not None and not self.request.background and self.driver.status != "cancelled":
-            stored = self.stored
-            await commit_end(self.context.lease, stored, partial(self._archive.put, self.context.tenant, stored))
+        try:
+            self.generation.log(self.driver.response)
+        finally:
+            if self._archive is not None and not self.request.background and self.driver.status != "cancelled":
+                await self._store(self._archive)
+
+    async def _store(self, archive: Archive) -> None:
+        """Store the response; if that fails, its last event says so."""
+        stored = self.stored
+        try:
+            await commit_end(self.context.lease, stored, partial(archive.put, self.context.tenant, stored))
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            self._events[-1] = self.driver.mark_unstored()
+            if not isinstance(error, StoreError):
+                raise
+            logger.warning("%s: it could not be stored: %s", stored.id, error)
 
     def _abort_turn(self) -> Sequence[Delta]:
         return self.generation.parser.end("abort", self._turn_usage)

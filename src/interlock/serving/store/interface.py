@@ -47,7 +47,7 @@ class StoreUnusable(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room for another background response, even if every ended one were evicted."""
+    """There is no room for another background response, or for so large a one, even if every ended one were evicted."""
 
 
 class LeaseLost(StoreError):
@@ -276,6 +276,7 @@ class ResponseStore(ABC):
 
         Raises:
             Conflict: The conversation has changed or is gone, or a background response with the same id is running.
+            StoreFull: It is larger than the store may be.
         """
         await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
 

@@ -255,7 +255,7 @@ class MemoryStore(SqlStore):
 
     Args:
         max_responses: The most responses, and the most conversations.
-        max_bytes: The most bytes of memory. A response that is larger by itself is not stored.
+        max_bytes: The most bytes of memory. A response that is larger by itself is refused.
     """
 
     max_responses: int = field(default=10_000, kw_only=True)
@@ -335,7 +335,7 @@ class MemoryStore(SqlStore):
             if count > self.max_responses or (total > self.max_bytes and total > size):
                 raise StoreFull("Too many responses are being made in the background.")
         if edit.trigger is StoredTrigger.PUT and size > self.max_bytes:
-            Responses(tx).remove(Responses(tx).rows("seq = ?", row.seq)[0])
+            raise StoreFull("The response is larger than the store may be.")
         return row
 
     def _use(self, table: Literal["response", "conversation"], seq: Seq) -> None:
