@@ -7,6 +7,7 @@ import pytest
 
 from interlock.fsm import table
 from interlock.fsm.errors import DeclarationError, IllegalTransition
+from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Machine, Table
 
 
@@ -28,6 +29,7 @@ TASK = Table(
     ],
 )
 GOOD = [Edge("a", "go", "b"), Edge("b", "end", "c")]
+R = {"r": ["a", "b"]}
 
 
 def test_a_table_holds_its_states_and_triggers_in_the_order_of_the_declaration():
@@ -88,6 +90,16 @@ WRONG = {
     "state 'a' has no edge for stop, halt": {"total": ["go", "end", "stop", "halt"], "edges": [*GOOD, Edge("a", "end", "c")]},
     "state 'a' has an edge for go, which total does not list": {"total": {"a": [], "b": ["end"]}},
     "total must list exactly the non-final states a, b; it lists a, c": {"total": {"a": ["go"], "c": []}},
+    "state 'r' cannot be reached": {"edges": [*GOOD, Edge("r", "stop", "c")]},
+    "region 'r' needs two states or more": {"edges": [*GOOD, Edge("r", "stop", "c")], "regions": {"r": ["a"]}},
+    "region 'r' lists 'd', which is not a state": {"edges": [*GOOD, Edge("r", "stop", "c")], "regions": {"r": ["a", "d"]}},
+    "region 'b' has the name of a state": {"regions": {"b": ["a", "c"]}},
+    "region 'r' has the name of a state": {"edges": [*GOOD, Edge("a", "stop", "r"), Edge("r", "stop", "c")], "regions": R},
+    "state 'b' has two edges for 'end'": {"edges": [*GOOD, Edge("r", "end", "c")], "regions": R},
+    "state 'b' is listed twice, in the regions 'r' and 's'": {
+        "edges": [*GOOD, Edge("r", "stop", "c"), Edge("s", "halt", "c")],
+        "regions": {**R, "s": ["b", "c"]},
+    },
 }
 
 
@@ -96,6 +108,50 @@ def test_a_wrong_table_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Table(**{"name": "thing", "initial": "a", "edges": GOOD, "final": {"c"}, **WRONG[message]})
     assert str(caught.value) == f"table 'thing': {message}"
+
+
+def test_an_edge_in_a_region_is_one_edge_in_each_of_its_states():
+    regional = [Edge("r", "stop", "c", [1]), Edge("r", "wait", "r", [2])]
+    table = Table("thing", "a", [*GOOD, *regional], {"c"}, regions=R)
+    assert table.edges == (
+        *GOOD,
+        Edge("a", "stop", "c", [1]),
+        Edge("b", "stop", "c", [1]),
+        Edge("a", "wait", "a", [2]),
+        Edge("b", "wait", "b", [2]),
+    )
+    explicit = Table("thing", "a", table.edges, {"c"})
+    assert rows(table) == rows(explicit)
+
+
+def rows(table):
+    """Every row of a table, as names."""
+    return {
+        name: {trigger: (dest.name, effects) for trigger, (dest, effects) in state.rows.items()}
+        for name, state in table.states.items()
+    }
+
+
+def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
+    broken, stored = ("ended", ("break_off",)), ("settling", ("store",))
+    open_ = {"fail": ("settling", ("break_off", "store")), "leave": broken}
+    assert rows(TURNS) == {
+        "absent": {"begin": ("opening", ("open",)), "leave": broken},
+        "opening": {"prepare": ("preparing", ("prepare",)), "compact": ("compacting", ("compact",)), **open_},
+        "compacting": {"prepare": ("preparing", ("prepare",)), "answer": ("ending", ("finish",)), **open_},
+        "preparing": {"go_on": ("generating", ("generate",)), "call": ("running", ("run",)), "end": stored, **open_},
+        "generating": {"answer": ("ending", ("finish",)), "call": ("running", ("run",)), "end": stored, **open_},
+        "running": {
+            "go_on": ("generating", ("generate",)),
+            "answer": ("ending", ("finish",)),
+            "exhaust": ("ending", ("cut",)),
+            "end": stored,
+            **open_,
+        },
+        "ending": {"end": stored, **open_},
+        "settling": {"settle": ("ended", ()), "leave": ("ended", ())},
+        "ended": {},
+    }
 
 
 def test_a_total_table_answers_each_trigger_in_each_state():
@@ -110,4 +166,4 @@ def test_what_is_total_may_differ_from_state_to_state():
 
 def test_the_example_of_the_module_is_true():
     results = doctest.testmod(table)
-    assert (results.failed, results.attempted) == (0, 5)
+    assert (results.failed, results.attempted) == (0, 7)

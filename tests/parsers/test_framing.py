@@ -19,7 +19,7 @@ def test_every_state_answers_every_trigger():
 
 
 def test_a_missing_edge_is_refused():
-    with pytest.raises(DeclarationError, match="table 'harmony': state 'expect_start' has no edge for start"):
+    with pytest.raises(DeclarationError, match="table 'harmony': state 'expect_start' has no edge for channel"):
         evolve(HARMONY, edges=HARMONY.edges[1:])
 
 

@@ -27,6 +27,24 @@ effects.
 
 There are no guards. The caller decides a condition and fires one of two triggers, so that both cases are in the table.
 
+A *region* names two or more states that share edges. An edge in a region stands for one edge in each of its states; an edge from
+a region to itself stays in the current state. The compiled table has only states.
+
+    >>> printer = Table(
+    ...     "printer",
+    ...     initial="waiting",
+    ...     final={"off"},
+    ...     regions={"on": ["waiting", "printing"]},
+    ...     edges=[
+    ...         Edge("waiting",  "print",  "printing"),
+    ...         Edge("printing", "finish", "waiting"),
+    ...         Edge("on",       "beep",   "on", ["beep"]),
+    ...         Edge("on",       "stop",   "off"),
+    ...     ],
+    ... )
+    >>> list(printer.states.values())
+    [<State waiting: print, beep, stop>, <State printing: finish, beep, stop>, <State off: final>]
+
 An invalid table cannot be constructed. `Table` raises `DeclarationError`, with a message that names the state, for a state that
 cannot be reached or left, or that leads to no final state, for two edges on one trigger, and for triggers that are missing from
 `total` or not listed in it.
@@ -38,12 +56,13 @@ an edge is one dict lookup.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Generic, TypeVar, cast
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.fsm.errors import DeclarationError, IllegalTransition
 
@@ -56,13 +75,15 @@ E = TypeVar("E")
 T2 = TypeVar("T2")
 E2 = TypeVar("E2")
 
+_NO_REGIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+
 
 @frozen
 class Edge(Generic[T, E]):
     """One transition.
 
     Args:
-        source: The name of the state that it leaves.
+        source: The name of the state that it leaves, or of a region.
         trigger: The trigger that fires it.
         dest: The name of the state that it enters, which may be `source`.
         effects: Its effects, in order.
@@ -124,8 +145,10 @@ class Table(Generic[T, E]):
         final: The names of the states without edges; empty for a machine that never ends.
         total: The exact triggers of every non-final state; or, if the states have different ones, a mapping from the name of a
             state to its triggers. Empty for no check.
+        regions: The states of each region, by its name.
 
     Attributes:
+        edges: All edges, with those of a region repeated for each of its states.
         states: The compiled states by name, in the order of the declaration.
 
     Raises:
@@ -137,10 +160,13 @@ class Table(Generic[T, E]):
     edges: Sequence[Edge[T, E]]
     final: AbstractSet[str] = frozenset()
     total: Iterable[T] | Mapping[str, Iterable[T]] = ()
+    regions: Mapping[str, Sequence[str]] = _NO_REGIONS
     states: Mapping[str, State[T, E]] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Compile the edges and check them."""
+        object.__setattr__(self, "edges", tuple(self._expand()))
+        self._check_regions()
         object.__setattr__(self, "states", self._compile())
         self._check_ends()
         self._check_total()
@@ -153,6 +179,30 @@ class Table(Generic[T, E]):
     def refusal(self, message: str) -> DeclarationError:
         """Return the error to raise for this table."""
         return DeclarationError(f"table {self.name!r}: {message}")
+
+    def _expand(self) -> Iterator[Edge[T, E]]:
+        """Yield the edges, and for an edge in a region those of its states."""
+        for edge in self.edges:
+            if edge.source in self.regions:
+                for state in self.regions[edge.source]:
+                    yield evolve(edge, source=state, dest=state if edge.dest == edge.source else edge.dest)
+            else:
+                yield edge
+
+    def _check_regions(self) -> None:
+        states = {self.initial, *(edge.dest for edge in self.edges)}
+        regions: dict[str, str] = {}
+        for region, members in self.regions.items():
+            if region in states:
+                raise self.refusal(f"region {region!r} has the name of a state")
+            if len(members) < 2:  # noqa: PLR2004 - an edge of a single state needs no region
+                raise self.refusal(f"region {region!r} needs two states or more")
+            for name in members:
+                if name not in states:
+                    raise self.refusal(f"region {region!r} lists {name!r}, which is not a state")
+                if name in regions:
+                    raise self.refusal(f"state {name!r} is listed twice, in the regions {regions[name]!r} and {region!r}")
+                regions[name] = region
 
     def _compile(self) -> dict[str, State[T, E]]:
         names = dict.fromkeys(name for edge in self.edges for name in (edge.source, edge.dest))

@@ -23,6 +23,7 @@ REASONING = Lifecycle(
     name="reasoning",
     initial="absent",
     final={"dropped", "completed", "incomplete"},
+    regions={"between_parts": ["in_progress", "sealed"]},
     edges=[
         #     in                on           goes to           and emits
         Edge("absent",         "open",      "pending"),
@@ -45,15 +46,11 @@ REASONING = Lifecycle(
         Edge("summary_text",   "close",     "completed",      [summary_done, summary_part_done, done]),
         Edge("summary_text",   "cut",       "incomplete",     [summary_done, summary_part_done, done]),
 
-        Edge("in_progress",    "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
-        Edge("in_progress",    "summarize", "summary_text",   [summary_part_added, summary_delta]),
-        Edge("in_progress",    "close",     "completed",      [done]),
-        Edge("in_progress",    "cut",       "incomplete",     [done]),
-
         Edge("sealed",         "pad",       "sealed"),
-        Edge("sealed",         "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
-        Edge("sealed",         "summarize", "summary_text",   [summary_part_added, summary_delta]),
-        Edge("sealed",         "close",     "completed",      [done]),
-        Edge("sealed",         "cut",       "incomplete",     [done]),
+
+        Edge("between_parts",  "append",    "reasoning_text", [reasoning_part_added, reasoning_delta]),
+        Edge("between_parts",  "summarize", "summary_text",   [summary_part_added, summary_delta]),
+        Edge("between_parts",  "close",     "completed",      [done]),
+        Edge("between_parts",  "cut",       "incomplete",     [done]),
     ],
 )  # fmt: skip

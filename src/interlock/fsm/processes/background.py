@@ -57,40 +57,28 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
     "background",
     initial="idle",
     final={"ended", "left"},
+    regions={"ready": ["idle", "holding"], "busy": ["writing", "behind"], "over": ["closing", "ending"]},
     edges=[
         #    in         on          goes to    effects
         Edge("idle",    _T.GROW,    "holding", [_E.ARM]),
-        Edge("idle",    _T.DUE,     "writing", [_E.WRITE]),
-        Edge("idle",    _T.CANCEL,  "idle",    [_E.INTERRUPT]),
-        Edge("idle",    _T.END,     "ending",  [_E.FINISH]),
-
         Edge("holding", _T.GROW,    "holding"),
-        Edge("holding", _T.DUE,     "writing", [_E.WRITE]),
-        Edge("holding", _T.CANCEL,  "holding", [_E.INTERRUPT]),
-        Edge("holding", _T.END,     "ending",  [_E.FINISH]),
+        Edge("ready",   _T.DUE,     "writing", [_E.WRITE]),
+        Edge("ready",   _T.CANCEL,  "ready",   [_E.INTERRUPT]),
+        Edge("ready",   _T.END,     "ending",  [_E.FINISH]),
 
-        Edge("writing", _T.GROW,    "behind"),
         Edge("writing", _T.WRITTEN, "idle"),
-        Edge("writing", _T.RETRY,   "holding", [_E.ARM]),
-        Edge("writing", _T.CANCEL,  "writing", [_E.INTERRUPT]),
-        Edge("writing", _T.LOSE,    "lost",    [_E.STOP]),
-        Edge("writing", _T.END,     "closing"),
-
-        Edge("behind",  _T.GROW,    "behind"),
         Edge("behind",  _T.WRITTEN, "holding", [_E.ARM]),
-        Edge("behind",  _T.RETRY,   "holding", [_E.ARM]),
-        Edge("behind",  _T.CANCEL,  "behind",  [_E.INTERRUPT]),
-        Edge("behind",  _T.LOSE,    "lost",    [_E.STOP]),
-        Edge("behind",  _T.END,     "closing"),
+        Edge("busy",    _T.GROW,    "behind"),
+        Edge("busy",    _T.RETRY,   "holding", [_E.ARM]),
+        Edge("busy",    _T.CANCEL,  "busy",    [_E.INTERRUPT]),
+        Edge("busy",    _T.LOSE,    "lost",    [_E.STOP]),
+        Edge("busy",    _T.END,     "closing"),
 
         # The run is over: after the pending write, the last commit writes the rest.
         Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
-        Edge("closing", _T.RETRY,   "ending",  [_E.FINISH]),
-        Edge("closing", _T.LOSE,    "left",    [_E.RELEASE]),
-
         Edge("ending",  _T.WRITTEN, "ended",   [_E.RELEASE]),
-        Edge("ending",  _T.RETRY,   "ending",  [_E.FINISH]),
-        Edge("ending",  _T.LOSE,    "left",    [_E.RELEASE]),
+        Edge("over",    _T.RETRY,   "ending",  [_E.FINISH]),
+        Edge("over",    _T.LOSE,    "left",    [_E.RELEASE]),
 
         # The next owner ends the response; this one only waits for its run.
         Edge("lost",    _T.GROW,    "lost"),

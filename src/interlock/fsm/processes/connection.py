@@ -51,23 +51,21 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
     "connection",
     initial="open",
     final={"closed"},
+    regions={"serving": ["open", "expired", "finishing"]},
     edges=[
         #    in               on            goes to          effects
         Edge("open",          _T.REQUEST,   "open",          [_E.DISPATCH]),
         Edge("open",          _T.DRAIN,     "open"),
         Edge("open",          _T.EXPIRE,    "expired"),
-        Edge("open",          _T.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
-        Edge("open",          _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
 
         Edge("expired",       _T.REQUEST,   "finishing",     [_E.REFUSE, _E.SETTLE]),
         Edge("expired",       _T.DRAIN,     "expired"),
-        Edge("expired",       _T.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
-        Edge("expired",       _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
 
         Edge("finishing",     _T.REQUEST,   "finishing",     [_E.REFUSE]),
         Edge("finishing",     _T.DRAIN,     "closed",        [_E.CLOSE]),
-        Edge("finishing",     _T.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
-        Edge("finishing",     _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
+
+        Edge("serving",       _T.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
+        Edge("serving",       _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
 
         Edge("shutting_down", _T.REQUEST,   "shutting_down", [_E.DISPATCH]),
         Edge("shutting_down", _T.DRAIN,     "closed",        [_E.CLOSE_RESTARTING]),

@@ -62,24 +62,24 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
     "conversation",
     initial="absent",
     final={"deleted"},
+    regions={"present": ["free", "held"]},
     edges=[
-        #    in        on           goes to    effects
-        Edge("absent", _T.CREATE,   "free",    [_E.KEEP]),
+        #    in         on           goes to    effects
+        Edge("absent",  _T.CREATE,   "free",    [_E.KEEP]),
 
-        Edge("free",   _T.DESCRIBE, "free",    [_E.DESCRIBE]),
-        Edge("free",   _T.CHANGE,   "free",    [_E.WRITE]),
-        Edge("free",   _T.HOLD,     "held",    [_E.TAKE]),
+        Edge("present", _T.DESCRIBE, "present", [_E.DESCRIBE]),
+        Edge("present", _T.DELETE,   "deleted", [_E.REMOVE]),
+
+        Edge("free",    _T.CHANGE,   "free",    [_E.WRITE]),
+        Edge("free",    _T.HOLD,     "held",    [_E.TAKE]),
         # A response whose lease has lapsed still adds its items, if the version shows no change since.
-        Edge("free",   _T.JOIN,     "free",    [_E.WRITE]),
-        Edge("free",   _T.RELEASE,  "free"),
-        Edge("free",   _T.DELETE,   "deleted", [_E.REMOVE]),
+        Edge("free",    _T.JOIN,     "free",    [_E.WRITE]),
+        Edge("free",    _T.RELEASE,  "free"),
 
-        Edge("held",   _T.DESCRIBE, "held",    [_E.DESCRIBE]),
-        Edge("held",   _T.RENEW,    "held",    [_E.TAKE]),
-        Edge("held",   _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
-        Edge("held",   _T.RELEASE,  "free",    [_E.FREE]),
-        Edge("held",   _T.LAPSE,    "free",    [_E.FREE]),
-        Edge("held",   _T.DELETE,   "deleted", [_E.REMOVE]),
+        Edge("held",    _T.RENEW,    "held",    [_E.TAKE]),
+        Edge("held",    _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
+        Edge("held",    _T.RELEASE,  "free",    [_E.FREE]),
+        Edge("held",    _T.LAPSE,    "free",    [_E.FREE]),
     ],
 )  # fmt: skip
 """The life of a conversation. `held` has no row for `change` or `hold`, so the items stay as they are."""

@@ -49,27 +49,25 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
     "lane",
     initial="idle",
     final={"closed"},
+    regions={"busy": ["beginning", "cancelled", "running"]},
     edges=[
         #    in           on         goes to      effects
         Edge("idle",      _T.ASK,    "beginning", [_E.BEGIN]),
         Edge("idle",      _T.CANCEL, "idle"),
         Edge("idle",      _T.LEAVE,  "closed"),
 
-        Edge("beginning", _T.ASK,    "beginning", [_E.QUEUE]),
+        Edge("busy",      _T.ASK,    "busy",      [_E.QUEUE]),
+        Edge("busy",      _T.END,    "idle",      [_E.ADVANCE]),
+
         Edge("beginning", _T.BEGUN,  "running"),
         Edge("beginning", _T.CANCEL, "cancelled"),
-        Edge("beginning", _T.END,    "idle",      [_E.ADVANCE]),
         Edge("beginning", _T.LEAVE,  "leaving",   [_E.CLEAR]),
 
-        Edge("cancelled", _T.ASK,    "cancelled", [_E.QUEUE]),
         Edge("cancelled", _T.BEGUN,  "running",   [_E.INTERRUPT]),
         Edge("cancelled", _T.CANCEL, "cancelled"),
-        Edge("cancelled", _T.END,    "idle",      [_E.ADVANCE]),
         Edge("cancelled", _T.LEAVE,  "leaving",   [_E.CLEAR]),
 
-        Edge("running",   _T.ASK,    "running",   [_E.QUEUE]),
         Edge("running",   _T.CANCEL, "running",   [_E.INTERRUPT]),
-        Edge("running",   _T.END,    "idle",      [_E.ADVANCE]),
         Edge("running",   _T.LEAVE,  "leaving",   [_E.CLEAR, _E.INTERRUPT]),
 
         Edge("leaving",   _T.BEGUN,  "leaving",   [_E.INTERRUPT]),

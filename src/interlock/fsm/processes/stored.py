@@ -70,38 +70,31 @@ class StoredEffect(StrEnum):
 
 
 _T, _E = StoredTrigger, StoredEffect
-_FINISHED: Final = [_E.LOG, _E.KEEP, _E.JOIN, _E.RELEASE, _E.WAKE]
 
 STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
     "stored",
     initial="absent",
     final={"expired"},
+    regions={"open": ["queued", "running", "lost"]},
     edges=[
         #    in         on          goes to    effects
         Edge("absent",  _T.PUT,     "ended",   [_E.KEEP, _E.JOIN]),
         Edge("absent",  _T.ENQUEUE, "queued",  [_E.KEEP, _E.TAKE]),
 
-        Edge("queued",  _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
-        Edge("queued",  _T.RENEW,   "queued",  [_E.EXTEND]),
-        Edge("queued",  _T.CANCEL,  "queued",  [_E.FLAG, _E.WAKE]),
-        Edge("queued",  _T.FINISH,  "ended",   _FINISHED),
-        Edge("queued",  _T.LAPSE,   "lost"),
-        Edge("queued",  _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
+        Edge("open",    _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
+        Edge("open",    _T.CANCEL,  "open",    [_E.FLAG, _E.WAKE]),
+        Edge("open",    _T.FINISH,  "ended",   [_E.LOG, _E.KEEP, _E.JOIN, _E.RELEASE, _E.WAKE]),
+        Edge("open",    _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
 
-        Edge("running", _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
+        Edge("queued",  _T.RENEW,   "queued",  [_E.EXTEND]),
+        Edge("queued",  _T.LAPSE,   "lost"),
+
         Edge("running", _T.RENEW,   "running", [_E.EXTEND]),
-        Edge("running", _T.CANCEL,  "running", [_E.FLAG, _E.WAKE]),
-        Edge("running", _T.FINISH,  "ended",   _FINISHED),
         Edge("running", _T.LAPSE,   "lost"),
-        Edge("running", _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
 
         # An owner that returns before another takes over continues: its epoch is still the last.
-        Edge("lost",    _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
         Edge("lost",    _T.RENEW,   "running", [_E.EXTEND]),
-        Edge("lost",    _T.CANCEL,  "lost",    [_E.FLAG, _E.WAKE]),
-        Edge("lost",    _T.FINISH,  "ended",   _FINISHED),
         Edge("lost",    _T.ADOPT,   "running", [_E.TAKE, _E.WAKE]),
-        Edge("lost",    _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
         Edge("lost",    _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),
 
         Edge("ended",   _T.PUT,     "ended",   [_E.KEEP, _E.JOIN]),

@@ -74,6 +74,7 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
     "turns",
     initial="absent",
     final={"ended"},
+    regions={"open": ["opening", "compacting", "preparing", "generating", "running", "ending"]},
     edges=[
         #    in            on          goes to       effects
         Edge("absent",     _T.BEGIN,   "opening",    [_E.OPEN]),
@@ -81,36 +82,27 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
 
         Edge("opening",    _T.PREPARE, "preparing",  [_E.PREPARE]),
         Edge("opening",    _T.COMPACT, "compacting", [_E.COMPACT]),
-        Edge("opening",    _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("opening",    _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("compacting", _T.PREPARE, "preparing",  [_E.PREPARE]),
         Edge("compacting", _T.ANSWER,  "ending",     [_E.FINISH]),
-        Edge("compacting", _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("compacting", _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("preparing",  _T.GO_ON,   "generating", [_E.GENERATE]),
         Edge("preparing",  _T.CALL,    "running",    [_E.RUN]),
         Edge("preparing",  _T.END,     "settling",   [_E.STORE]),
-        Edge("preparing",  _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("preparing",  _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("generating", _T.ANSWER,  "ending",     [_E.FINISH]),
         Edge("generating", _T.CALL,    "running",    [_E.RUN]),
         Edge("generating", _T.END,     "settling",   [_E.STORE]),
-        Edge("generating", _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("generating", _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("running",    _T.GO_ON,   "generating", [_E.GENERATE]),
         Edge("running",    _T.ANSWER,  "ending",     [_E.FINISH]),
         Edge("running",    _T.EXHAUST, "ending",     [_E.CUT]),
         Edge("running",    _T.END,     "settling",   [_E.STORE]),
-        Edge("running",    _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("running",    _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("ending",     _T.END,     "settling",   [_E.STORE]),
-        Edge("ending",     _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("ending",     _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
+
+        Edge("open",       _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
+        Edge("open",       _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
 
         Edge("settling",   _T.SETTLE,  "ended"),
         Edge("settling",   _T.LEAVE,   "ended"),
